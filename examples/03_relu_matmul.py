@@ -23,7 +23,7 @@ import numpy as np
 from common import agree, flags, gpu, normal, program, stages
 
 import minitri as mt
-from minitri.base.tables import table
+from minitri.base.text_tables import table
 from minitri.kernels.memory_traffic import Traffic, traffic
 from minitri.profile import profile
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from common import agree, flags, normal, program, random, stages
 
-from minitri.base.tables import byte_size
+from minitri.base.text_tables import byte_size
 from minitri.kernels.memory_traffic import traffic
 
 bf16 = ml_dtypes.bfloat16

@@ -4,8 +4,7 @@
     f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
     f(x)
 
-Nothing heavy is imported before it is needed: numpy, lark, networkx, triton and torch load
-with the first program that uses them.
+The import is fast: numpy, lark, networkx, triton and torch are imported with the first program that needs them.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from minitri.api import compile as compile
+    from minitri.api import evaluate as evaluate
+    from minitri.api import jit as jit
     from minitri.base.diagnostics import CompileError as CompileError
     from minitri.base.diagnostics import ParseError as ParseError
-    from minitri.base.limits import limits as limits
-    from minitri.entry_points import compile as compile
-    from minitri.entry_points import evaluate as evaluate
-    from minitri.entry_points import jit as jit
+    from minitri.base.diagnostics import ShapeWarning as ShapeWarning
+    from minitri.base.resource_limits import limits as limits
     from minitri.hardware.targets import StageUnavailable as StageUnavailable
     from minitri.program import Lowered as Lowered
     from minitri.program import Program as Program
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "minitri.program_from_stage": ("load",),
     "minitri.program": ("Program", "Lowered"),
-    "minitri.entry_points": ("compile", "evaluate", "jit"),
-    "minitri.base.diagnostics": ("CompileError", "ParseError"),
-    "minitri.base.limits": ("limits",),
+    "minitri.api": ("compile", "evaluate", "jit"),
+    "minitri.base.diagnostics": ("CompileError", "ParseError", "ShapeWarning"),
+    "minitri.base.resource_limits": ("limits",),
     "minitri.hardware.targets": ("StageUnavailable",),
     "minitri.tiles.schedule": ("Options",),
     "minitri.runtime.measured_schedules": ("tune",),
@@ -50,6 +50,13 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext minitri` in a notebook: the magic `%%minitri`."""
+    from minitri.notebook.magic import load
+
+    load(shell)
 
 
 def __dir__() -> list[str]:

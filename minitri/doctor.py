@@ -1,11 +1,14 @@
 """Which parts of minitri work on this machine, and how to fix the others.
 
-In: nothing. Out: one row for each part, with a state, a detail and, when it is not `ok`, a fix. The one idea: a child
-process with a time limit does everything that could be slow or crash on import (torch, a compiler, an interpreter
-run). So a broken installation gives a row and not a traceback. Versions are read from package metadata, which imports
-nothing.
+    ok      numpy         2.4.1
+    missing triton        needed for kernels, on a CPU too
+                          fix: pip install "triton>=3.6"
 
-Left out: changing anything; the fixes are for people to run.
+In: nothing. Out: a row for each part, with a state, a detail and, unless the state is `ok`, a fix. Importing torch or
+running a compiler can be slow, and can crash. So a child process does that, with a time limit, and a broken
+installation gives a row instead of a traceback. Package metadata gives the versions, without an import.
+
+Left out: repairs. The user runs the fixes.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import click
 
 from minitri.base.disk_cache import configured_folder
 from minitri.cli.console import show_json
+from minitri.cli.terminal import echo, progress
 
 PYTHON = "3.11"
 TIME_LIMIT = 120  # seconds, for each child process
@@ -35,7 +39,11 @@ TIME_LIMIT = 120  # seconds, for each child process
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`state` is ok, old, missing or broken; only an essential row makes the exit code 1."""
+    """What `doctor` says of one part.
+
+    state       ok, old, missing or broken
+    essential   whether minitri needs the part: the exit code is 1 if an essential part is not ok
+    """
 
     name: str
     state: str
@@ -59,7 +67,8 @@ PACKAGES = tuple(Package(name, **row) for name, row in LOOKED_FOR["packages"].it
 
 def doctor(as_json: bool = False) -> None:
     """Prints the rows; exit 1 if something essential is not there."""
-    rows = examine()
+    with progress("doctor"):
+        rows = examine()
     ok = all(row.state == "ok" for row in rows if row.essential)
     if as_json:
         show_json({"ok": ok, "rows": [asdict(r) for r in rows]})
@@ -71,7 +80,7 @@ def doctor(as_json: bool = False) -> None:
 
 
 def examine() -> list[Row]:
-    """Every row, in the order in which one would fix them. The children run side by side."""
+    """All rows, in the order in which to apply their fixes. The child processes run side by side."""
     with ThreadPoolExecutor(3) as pool:
         torch, interpreter, ahead = pool.map(probe, LOOKED_FOR["children"].values())
     runs = [torch_build(torch), gpu(torch), interpreter_works(interpreter), ahead_of_time_works(ahead), cache()]
@@ -80,11 +89,9 @@ def examine() -> list[Row]:
 
 def _show(row: Row) -> None:
     colour = "green" if row.state == "ok" else "red" if row.essential else "yellow"
-    state = click.style(row.state.ljust(8), fg=colour)
-    plain = False if os.environ.get("NO_COLOR") else None  # None: as the stream takes it
-    click.echo(f"{state}{row.name:<14}{row.detail}".rstrip(), color=plain)
+    echo(f"{click.style(row.state.ljust(8), fg=colour)}{row.name:<14}{row.detail}".rstrip())
     if row.fix:
-        click.echo(f"{'':<8}{'':<14}fix: {row.fix}")
+        echo(f"{'':<22}fix: {row.fix}")
 
 
 # ---- versions --------------------------------------------------------------------------------
@@ -103,7 +110,7 @@ def minitri() -> Row:
 
 
 def package(package: Package) -> Row:
-    """A row from metadata alone."""
+    """The row of a package, from its metadata."""
     name, essential = package.name, package.essential
     wanted = f"{name}>={package.minimum}" if package.minimum else name
     found = next(filter(None, map(version, (name, *package.also_called))), None)
@@ -139,7 +146,10 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def probe(script: str) -> dict[str, Any]:
-    """What a fixed script finds, in a child with the same minitri as this process; or {"problem": the last line of its error}."""
+    """Runs a script of doctor.toml in a child process, with the minitri of this process, and returns what it found.
+
+    If the script fails or takes longer than `TIME_LIMIT`: {"problem": the last line of its error}.
+    """
     here = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-P", "-c", f"{script}\nimport json\nprint(json.dumps(found))"]
@@ -166,7 +176,7 @@ def torch_build(torch: dict[str, Any]) -> Row:
 
 
 def gpu(torch: dict[str, Any]) -> Row:
-    """The driver's own tool first: it sees a GPU that a CPU-only torch does not."""
+    """The row of the GPU. `nvidia-smi` comes first, since it sees a GPU that a torch for CPUs does not see."""
     smi, seen = _nvidia_smi(), torch.get("gpu")
     if smi and not seen and "problem" not in torch:
         return Row("GPU", "broken", f"{smi}; torch does not see it", "install a CUDA build of torch")
@@ -210,7 +220,7 @@ def ahead_of_time_works(run: dict[str, Any]) -> Row:
 
 
 def cache() -> Row:
-    """Can the cache be written? Looks only: the folder is made when it is first used."""
+    """Whether the cache folder can be written. It need not exist yet, and is not made here."""
     directory = configured_folder()
     existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):

@@ -1,19 +1,20 @@
-"""What was decided about a program, and why: one page.
+"""Explains the compiler's decisions about a program, with their reasons, on one page of text.
 
-In: a compilation. Out: text. For each kernel it says how the kernel runs and what it moves. For each access it has the
-proof that it stays in bounds, what would happen without each of its tests, and why each element is written once
-(minitri/trust/proofs.py). Then come bytes, operations and the least time that they take on the target's chip
-(minitri/hardware/roofline.py). The ledger is last: what was fused, what was not, by which rule, and what that saves.
+In: a compilation. Out: text. For each kernel it has the schedule and the bytes that it reads and writes. For each
+access it has the proof that it stays in bounds, the effect of removing each bounds check, and the proof that each
+element is written once (minitri/trust/proofs.py). Then come the bytes, the operations, and the least time that they
+take on the target's chip (minitri/hardware/roofline.py). Last is the ledger: which nodes were fused, which were not, by
+which rule, and how many bytes that saves.
 
-The page also says what kernels assume about sizes and arrays, and what they gain by it:
+The page also says what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
     x, out: 16 bytes at a time
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
-(hardware/vector_width.py). A launch checks that an array begins at such an address. Whether its rows
-do follows from the strides, which are literals or arguments that the launch checks. A kernel is
-compiled for one class of calls: the answers to these checks, and which sizes 16 divides.
+(hardware/vector_width.py). A launch checks that an array begins at such an address. Whether its rows do depends on the
+strides, which are constants in the kernel or arguments that the launch checks. A kernel is compiled for one
+combination of answers to these checks, and for one set of sizes that are multiples of 16.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from minitri.base.diagnostics import listed
 from minitri.base.dims import Dim
-from minitri.base.tables import byte_size, table
+from minitri.base.text_tables import byte_size, table
 from minitri.graph.text import format_number
 from minitri.hardware.roofline import roofline
 from minitri.hardware.targets import ALIGNMENT, INTERPRETER, Target
 from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Decision, Load, Plan, Store
+from minitri.kernels.lower_graph import label
 from minitri.kernels.memory_traffic import traffic
-from minitri.kernels.partition import label
-from minitri.optimize.rooms import schedule_of
+from minitri.optimize.pass_table import schedule_of
 from minitri.pipeline import Compilation, Context
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.proofs import NEEDED, Verdict, prove
@@ -41,17 +42,16 @@ def explain(
 ) -> str:
     """The page of a compilation, for its target and the known sizes.
 
-    measured   seconds by the name of the kernel, shown beside the least time
-    schedules  where the schedules come from, if there is something to say
-    odd        arrays that do not begin at a multiple of 16 bytes
+    measured   the measured time of each kernel in seconds, by its name
+    schedules  a line about the origin of the schedules, or ""
+    odd        the names of arrays whose address is not a multiple of 16 bytes
     """
     programs = compiled.value("tile.target")
     plan = programs.plan
     context = compiled.context
     sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
     given = sizes_given(context, plan, any(p.wide for p in programs))
-    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}\n{given}"
-    title += f"\n{schedules}" if schedules else ""
+    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}"
     rules = {k.name: schedule_of(k, context).rule for k in plan.kernels} if context.start is None else {}
     moved = _moved(plan, context.sizes)
     reads = {p.name: arrays_given(p, context.target, odd) for p in programs if context.target != INTERPRETER}
@@ -59,11 +59,12 @@ def explain(
     roof = roofline(compiled, measured)
     rows = [str(roof)] if roof is not None else []
     ledger = [*_parts(compiled), *_ledger(plan.ledger)]
-    return "\n".join([title, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *ledger])
+    head = filter(None, (title, given, schedules))
+    return "\n".join([*head, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *ledger])
 
 
 def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
-    """For each kernel the bytes that it must read and write, if all sizes are known."""
+    """For each kernel, a phrase with the bytes that it must read and write. Empty unless all sizes are known."""
     shapes = [b.shape for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
     if any(s.name not in sizes for shape in shapes for e in shape for s in e.symbols()):
         return {}
@@ -95,14 +96,14 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) ->
     for op in dict.fromkeys(v.op for v in verdicts):
         own = [v for v in verdicts if v.op is op]
         lines = tuple(f"    {_claim(v):12} {v.why}" for v in own)
-        if lines not in shown:  # a row that is read again is read in the same way
+        if lines not in shown:  # a second load of the same row has the same proofs
             yield f"  {_access(op, own[0].statement)}"
             yield from lines
         shown.add(lines)
 
 
 def _left_out(program: Program) -> Iterator[str]:
-    """The loops that leave out blocks or tests, each with what proves that it may."""
+    """Lines about loops that skip blocks or bounds checks, each with the proof that this is correct."""
     for loop in (s for s in program.body if isinstance(s, Loop) and s.because):
         extent = program.axis(loop.axes[0]).extent
         first, last = (d if e is None else e for e, d in ((loop.first, 0), (loop.last, extent)))
@@ -118,7 +119,7 @@ def _access(op: Load | Store, statement: str) -> str:
 
 
 def _claim(v: Verdict) -> str:
-    """The claim; in capitals what does not hold."""
+    """The text of a claim. If it is not proven, its status follows in capitals."""
     words = v.subject if v.claim == NEEDED else v.claim
     return words if v.ok else f"{words}: {v.status.upper()}"
 
@@ -127,7 +128,7 @@ def _claim(v: Verdict) -> str:
 
 
 def _parts(compiled: Compilation) -> Iterator[str]:
-    """What is computed in parts, because too few programs would run."""
+    """Lines about reductions, scans and products that are split into parts, so that more programs run at once."""
     if compiled.context.start is not None:
         return
     rows = [
@@ -161,7 +162,10 @@ def _bytes(count: Dim) -> str:
 
 
 def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
-    """Which sizes are literals, and how many bits offsets have (`wide`: of some kernel 64)."""
+    """A line that says which sizes are constants in the kernels, and how many bits offsets have.
+
+    `wide` is true if offsets of some kernel have 64 bits.
+    """
     symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
     names = [name for name in symbols if name not in context.sizes]
     if not names:
@@ -176,10 +180,10 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 
 
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
-    """How many bytes of each array a thread takes at once, and why not more.
+    """A phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
-    For an array with several accesses, the least counts. `odd`: arrays that do not begin at a multiple of
-    16 bytes.
+    If an array has several accesses, the smallest number is shown. `odd` has the names of arrays whose address is not a
+    multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
@@ -190,11 +194,12 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
     found: dict[str, list[str]] = {}
     for b, own in each.items():
         anywhere = [Width(b.dtype.bytes, f"it begins at no multiple of {ALIGNMENT}")] if b.name in odd else []
-        found.setdefault(_said([*own, *anywhere]), []).append(b.name)
+        found.setdefault(_narrowest([*own, *anywhere]), []).append(b.name)
     return "; ".join(f"{', '.join(names)}: {what}" for what, names in found.items())
 
 
-def _said(own: Sequence[Width]) -> str:
+def _narrowest(own: Sequence[Width]) -> str:
+    """A phrase about the narrowest of several accesses to one array."""
     least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
     if least.bytes is None:
         return "blocks through a tensor descriptor"

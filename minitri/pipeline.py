@@ -1,19 +1,18 @@
-"""The ordered table of passes, `CORE`, and the manager that runs them. Each row makes one stage out of the stage before it.
+"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage.
 
     ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 
     stages = Compilation(Context(module, "main", Instance()))
-    stages.value("tile")                runs each pass down to the one that makes `tile`
-    stages["tile"]                      its text
+    stages.value("tile")                runs all passes up to the one that makes the stage `tile`
+    stages["tile"]                      the text of this stage
 
-In: a parsed module, an entry, what its parameters are, known sizes, a target (a `Context`, the same for each pass).
-Out: a `Compilation`, which has every stage as a value or as text and makes it when it is first asked for. The verifier
-of an IR runs after each pass that made something new. A failure names the pass and shows its IR before and after
-(MT0403).
+In: a `Context`: a parsed module, its entry, facts about its parameters, known sizes and a target. Out: a `Compilation`.
+It has every stage as a value and as text, and makes a stage when it is first requested. After each pass that changed
+something, the verifier of the IR runs. If it fails, the error MT0403 names the pass and shows the IR before and after.
 
 The core compiles every program: one kernel for each node that computes, with a simple schedule. It imports no
-optimisation. minitri/optimize/rooms.py has the table in which the optimisations stand between the rows of the
-core; it is imported by name, and only where something is optimised.
+optimisation. The table in minitri/optimize/pass_table.py has the optimisations between the passes of the core. This module
+imports it only when a program is optimised.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from typing import Any
 from minitri.base import logs
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
-from minitri.base.limits import Limits, check_time, current, exceeded, timed, using
-from minitri.graph import builder, rewrite
-from minitri.graph.parameters import Instance
+from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
+from minitri.graph import lower_ast, rewrite
+from minitri.graph.argument_binding import Instance
 from minitri.graph.text import format_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.hardware import targets
 from minitri.hardware.targets import StageUnavailable, Target
-from minitri.kernels import partition
+from minitri.kernels import lower_graph
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.text import format_decision, format_plan
 from minitri.kernels.verify import verify as verify_plan
 from minitri.language import ast
-from minitri.language.ast_text import format_module
+from minitri.language.ast_dump import format_module
 from minitri.language.parser import parse_module
 from minitri.tiles import lower, mask
 from minitri.tiles.ir import Program, Programs
@@ -52,12 +51,12 @@ from minitri.triton import artifacts, emit, source
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.workarounds.loops import hide_starts, settle
 
-ROOMS = "minitri.optimize.rooms"  # has the table with the optimisations
+ROOMS = "minitri.optimize.pass_table"  # the module with the table of optimisations
 
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The stage at which a program begins, where that is not its syntax tree: a stage read from a text."""
+    """The first stage of a program that begins at a stage read from text, instead of its syntax tree."""
 
     stage: str
     value: Any
@@ -65,14 +64,20 @@ class Start:
 
 @dataclass(frozen=True)
 class Context:
-    """What every pass receives: everything besides the program that decides what is compiled.
+    """The input of a compilation, which every pass receives beside the IR.
 
-    sizes    known dimensions by name (elements)
-    layouts  strides in elements of inputs that are not contiguous
-    wide     offsets may need 64 bits
-    without  the names of optimisations that are left out; "all" leaves out every one
-    options  what the caller decides about schedules
-    start    the stage that is there from the beginning; the module then only declares the parameters
+    module    the parsed program
+    entry     the name of the function to compile
+    instance  facts about the entry's parameters that its annotations do not give
+    sizes     known dimensions by name, in elements
+    layouts   the strides of inputs that are not row-major, by name, in elements
+    target    the kind and version of GPU
+    wide      whether offsets may need 64 bits
+    without   the names of optimisations that do not run; "all" stands for every one
+    options   the caller's choices for schedules
+    limits    the limits on time and memory
+    start     the stage at which the program begins, if it was read from text; the module then only declares
+              the parameters
     """
 
     module: ast.Module
@@ -89,7 +94,7 @@ class Context:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What the compilations of one program differ in, apart from options that are being measured."""
+        """A hashable key of this compilation among those of one program. It lacks options that autotuning varies."""
         return (
             self.instance.key, tuple(self.sizes.items()), tuple(self.layouts.items()),
             str(self.target), self.wide, self.options.descriptors,
@@ -101,10 +106,12 @@ class Context:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step: `run(value, context)` makes `stage` out of the stage before it.
+    """One step of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
-    function   what does the work; `run` only calls it
-    without    what runs instead where the pass is left out; None: it cannot be
+    function   the function that does the work, which `run` calls
+    without    runs instead of `run` if the pass is left out; None if it cannot be left out
+    verify     raises ValueError if the result breaks a rule of its IR
+    text       prints the result
     """
 
     name: str
@@ -117,14 +124,14 @@ class Pass:
     text: Callable[[Any], str]
 
     def made(self, before: Any, context: Context) -> Any:
-        """The pass's result for the stage before it; where the pass is left out, the result of its stand-in."""
+        """The result of the pass for the stage before it. If the pass is left out, the result of `without`."""
         run = self.without if self.without is not None and self.name in context.without else self.run
         return run(before, context)
 
 
 @dataclass(frozen=True)
 class PassRecord:
-    """A pass that ran: the texts of its stage before and after, and the time it took."""
+    """A pass that ran, with the text before and after it and its time in seconds."""
 
     name: str
     stage: str
@@ -133,27 +140,31 @@ class PassRecord:
     seconds: float
 
 
-# ---- passes that need more than the value before them ----------------------------------------
+# ---- passes of the tile programs -------------------------------------------------------------
 
 
 def lowered(plan: Plan, context: Context) -> Programs:
-    """One tile program for each kernel, each by its simple schedule."""
+    """The tile programs of a plan: one for each kernel, with the simple schedule."""
     check_axes(context.options, plan, lambda: [_for_any_sizes(context)])
     return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
 
 
 def _for_any_sizes(context: Context) -> Plan:
+    """The plan of the same program without known sizes, layouts and options."""
     return Compilation(replace(context, sizes={}, layouts={}, options=Options())).value("kernels")
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
-    """The plain schedule; in the interpreter, where a program costs a millisecond, with large tiles."""
+    """The plain schedule of a kernel. For Triton's interpreter it has large tiles.
+
+    The interpreter takes about a millisecond for each program of a grid, so fewer programs are faster.
+    """
     chosen = plain(kernel, INTERPRETER) if context.target.kind == "interpreter" else plain(kernel)
     return with_options(kernel, chosen, replace(context.options, descriptors=False))
 
 
 def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
-    """The programs of a plan. `lowered`: the program of a kernel, and whether its offsets need 64 bits."""
+    """The tile programs of a plan. `lowered` returns a kernel's program, and whether its offsets need 64 bits."""
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
@@ -164,18 +175,19 @@ def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) ->
 
 
 def masked(programs: Programs, context: Context) -> Programs:
+    """The programs with a mask for every access that may be out of bounds."""
     return programs.map(mask.mask)
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """Programs with workarounds for bugs of Triton, and only the options that the target's compiler has."""
+    """The programs with workarounds for bugs in Triton, and without options that the target does not have."""
     if context.target.kind != "cuda":
         programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)
     return programs.map(lambda p: hide_starts(settle(p)))
 
 
 def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
-    """The source of each kernel; MT0401 if there is too much source to compile."""
+    """The Triton source of each kernel. Raises CompileError MT0401 if there is too much of it."""
     made: list[EmittedKernel] = []
     for program in programs:
         check_time()
@@ -193,16 +205,17 @@ plan_pass = partial(Pass, verify=verify_plan, text=format_plan)
 
 
 def tile_pass(*row: Any, masked: bool = False) -> Pass:
+    """A pass that makes tile programs. `masked` says whether the verifier requires masks."""
     return Pass(*row, verify=partial(verify_tiles, masked=masked), text=format_programs)
 
 
-# name, the stage it makes, how it runs, the function that does the work
+# The columns are `name`, `stage`, `run` and `function` of `Pass`.
 CORE: tuple[Pass, ...] = (
     Pass("parse", "ast", lambda _, c: c.module, parse_module, text=format_module),
-    graph_pass("build", "graph", lambda m, c: builder.build(m, c.entry, c.instance), builder.build),
+    graph_pass("build", "graph", lambda m, c: lower_ast.build(m, c.entry, c.instance), lower_ast.build),
     graph_pass("specialise", "graph.specialised", lambda g, c: rewrite.specialise(g, c.sizes), rewrite.specialise),
     graph_pass("legalise", "graph.simplified", lambda g, c: rewrite.legalise(g), rewrite.legalise),
-    plan_pass("partition", "kernels", lambda g, c: partition.partition(g, c.layouts), partition.partition),
+    plan_pass("partition", "kernels", lambda g, c: lower_graph.partition(g, c.layouts), lower_graph.partition),
     tile_pass("lower", "tile", lowered, lower.lower),
     tile_pass("mask", "tile.masked", masked, mask.mask, masked=True),
     tile_pass("target", "tile.target", targeted, targeted, masked=True),
@@ -212,7 +225,7 @@ OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.maske
 
 
 def passes(without: Collection[str]) -> tuple[Pass, ...]:
-    """The passes that run where these optimisations are left out; "all" leaves the core alone."""
+    """The passes of a compilation without these optimisations. "all" leaves only the passes of the core."""
     if set(without) == {"all"}:
         return CORE
     rooms = import_module(ROOMS)
@@ -221,14 +234,15 @@ def passes(without: Collection[str]) -> tuple[Pass, ...]:
 
 
 class Compilation:
-    """The stages of one program for one context: ours by the passes of `passes`, then Triton's own.
+    """All stages of one program for one context: first those of the passes, then those of Triton's compiler.
 
-    context   what every pass receives
-    values    the stages made so far, by name; `known` are there already
-    table     every pass
-    steps     the passes that run: all, or the passes after the stage at which the program begins
-    seconds   how long each pass took, by its name
-    Raises CompileError MT0402 for a name in `context.without` that is no optimisation.
+    context   the input of every pass
+    values    the stages made so far, by name; the argument `known` has stages that exist already
+    table     all passes
+    steps     the passes that run: all, or those from the stage on at which the program begins
+    seconds   the time of each pass in seconds, by its name
+
+    Raises CompileError MT0402 for a name in `context.without` that is not an optimisation.
     """
 
     def __init__(self, context: Context, known: Mapping[str, Any] | None = None) -> None:
@@ -244,10 +258,10 @@ class Compilation:
             logs.check_topics(os.environ[logs.SETTING], tuple(names))
 
     def value(self, stage: str) -> Any:
-        """The IR of a stage, "graph" or "graph.specialised" for example.
+        """The IR of a stage such as "graph" or "tile".
 
-        Raises KeyError for a name that no pass makes, StageUnavailable (MT0402) for a stage before the
-        beginning of the program, and CompileError for a program that a pass refuses.
+        Raises KeyError for a stage that no pass makes, StageUnavailable (MT0402) for a stage before the one at
+        which the program begins, and CompileError if a pass rejects the program.
         """
         before: Any = None
         with using(self.context.limits), timed():
@@ -261,14 +275,14 @@ class Compilation:
         raise KeyError(stage)
 
     def _require_later(self, stage: str) -> None:
-        """StageUnavailable (MT0402) for a stage that lies before the beginning of the program."""
+        """Raises StageUnavailable (MT0402) for a stage before the one at which the program begins."""
         if self.context.start is not None and stage in {p.stage for p in self.table}:
             begin = self.context.start.stage
             raise StageUnavailable("MT0402", f"this program begins at `{begin}`: it has no stage `{stage}`")
 
     @property
     def passes(self) -> tuple[PassRecord, ...]:
-        """The record of every pass, with the text before and after it."""
+        """A record for every pass, with the text before and after it. Runs passes that have not run yet."""
         self.value(self.steps[-1].stage)
         texts = [p.text(self.values[p.stage]) for p in self.steps]
         rows = zip(self.steps, ["", *texts], texts)
@@ -283,18 +297,22 @@ class Compilation:
         after = self._made(p, before)
         self.seconds[p.name] = time.perf_counter() - start
         try:
-            if after is not before:  # else the pass before has verified it
+            if after is not before:  # an unchanged stage has been verified already
                 p.verify(after)
         except ValueError as error:
             texts = f"before:\n{self.steps[k - 1].text(before) if k else ''}\nafter:\n{_text_of_broken(p, after)}"
             message = f"the pass `{p.name}` broke a rule of its IR: {error}\n{texts}"
             raise CompileError("MT0403", message, help="this is a bug in minitri: please report the program") from None
         if logs.SETTING in os.environ:
-            _tell(p, after)
+            _log_stage(p, after)
         return after
 
     def _made(self, p: Pass, before: Any) -> Any:
-        """The result of a pass. A text may say what no pass would write, and then a pass may fail on it."""
+        """The result of a pass.
+
+        If the program begins at a text, the text may break assumptions of the pass. An exception in the pass then
+        becomes the error MT0503, because it is the user's mistake and no bug.
+        """
         try:
             return p.made(before, self.context)
         except (CompileError, MemoryError, RecursionError):
@@ -309,12 +327,12 @@ class Compilation:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The names of the stages whose text can be had."""
+        """The names of all stages, for which `self[name]` returns the text."""
         ours = [p.stage for p in self.steps if p.stage in OUR_STAGES]
         return (*ours, *self.context.target.stages)
 
     def __getitem__(self, stage: str) -> str:
-        """The text of a stage of `stages`. Raises CompileError MT0402 for any other."""
+        """The text of a stage in `stages`. Raises CompileError MT0402 for any other name."""
         if stage == "triton":
             return self.module_text
         if stage in OUR_STAGES:
@@ -326,7 +344,7 @@ class Compilation:
         return artifacts.stage_text(self.compiled, names, stage)
 
     def text(self, stage: str) -> str:
-        """The text of a stage that a pass makes."""
+        """The text of a stage that one of the passes makes."""
         return next(p for p in self.table if p.stage == stage).text(self.value(stage))
 
     @property
@@ -336,20 +354,20 @@ class Compilation:
 
     @property
     def plan(self) -> Plan:
-        """What the kernels read, write and need in between; of a program that begins at tiles without kernels."""
+        """The inputs, outputs, temporaries and kernels. If the program begins at a tile stage, there are no kernels."""
         return self.value("tile.target").plan
 
     @cached_property
     def compiled(self) -> list[artifacts.Built]:
-        """What Triton's compiler made of each kernel."""
+        """The result of Triton's compiler for each kernel."""
         start = time.perf_counter()
         made = artifacts.build(self.module_text, self.value("triton"), self.context.target)
         self.seconds["triton"] = time.perf_counter() - start
         return made
 
 
-def _tell(p: Pass, after: Any) -> None:
-    """Writes what MINITRI_LOGS asks for."""
+def _log_stage(p: Pass, after: Any) -> None:
+    """Logs the text of a stage, and the fusion decisions, if MINITRI_LOGS enables these topics."""
     for topic in {p.name, p.stage}:
         if logs.enabled(topic):
             logs.log(topic, p.text(after))
@@ -358,9 +376,10 @@ def _tell(p: Pass, after: Any) -> None:
 
 
 def _text_of_broken(p: Pass, value: Any) -> str:
+    """The text of a value that breaks a rule of its IR, or a note that it cannot be printed."""
     try:
         return p.text(value)
-    except Exception as error:  # a printer may rely on the very rule that is broken
+    except Exception as error:  # the printer may assume the rule that is broken
         return f"(it cannot be printed: {type(error).__name__})"
 
 

@@ -7,11 +7,12 @@
     k0             1       512      8  0.288 ms  100.7 MB   349.5  69.7%
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
-In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched by itself on the program's own
-inputs and temporaries, again and again. No kernel reads its own results, so that changes nothing. runtime/timing.py has
-the warm-up, the synchronisation and the clocks. Bytes are the bytes that a kernel cannot avoid
-(kernels/memory_traffic.py): if GB/s is near the memory's rate, nothing is left to gain. The title has the time of whole
-calls.
+In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times by itself, on the inputs and
+temporaries of the call. No kernel reads its own results, so repeated launches compute the same. runtime/timing.py has
+the warm-up, the synchronisation and the clocks. The title has the time of whole calls.
+
+The column of bytes counts what a kernel must move (kernels/memory_traffic.py). If its GB/s is near the rate of the
+memory, the kernel cannot become much faster.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.tables import byte_size, milliseconds, table
+from minitri.base.text_tables import byte_size, milliseconds, table
+from minitri.base.tracebacks import hides_frames
 from minitri.hardware.roofline import Measured
 from minitri.kernels.memory_traffic import traffic
+from minitri.notebook.html import card, counted
 from minitri.program import Program
 from minitri.runtime.binding import Call
-from minitri.runtime.devices import target_of
+from minitri.runtime.device_transfer import target_of
 from minitri.runtime.launch import Executable, Launch, on_device
 from minitri.runtime.timing import Timing, measure, time_call
 
@@ -36,7 +39,11 @@ HEAD = ("kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "sha
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """`programs`: how many run in a launch; `bytes`: what it must read and write, 0 where nobody says: in a text of tiles."""
+    """The times of one kernel.
+
+    programs   number of programs in a launch
+    bytes      what a launch must read and write; 0 if it is not known, as for a program that begins at tiles
+    """
 
     name: str
     programs: int
@@ -46,7 +53,7 @@ class KernelTime:
 
     @property
     def launches(self) -> int:
-        """A kernel without programs, of an empty array, is not launched."""
+        """0 for a kernel of an empty array, which has no programs; else 1."""
         return 1 if self.programs else 0
 
     @property
@@ -68,15 +75,20 @@ class Profile:
     measured: Measured  # seconds by kernel, as `Program.explain` takes them
 
     def share(self, kernel: KernelTime) -> float:
-        """The part of all kernels' time that one takes."""
+        """The time of a kernel as a fraction of the time of all kernels, from 0 to 1."""
         seconds = sum(k.seconds for k in self.kernels)
         return kernel.seconds / seconds if seconds else 0.0
 
     def __str__(self) -> str:
+        return f"{self.program} {self._summary}\n{table([HEAD, *map(self._row, self.kernels)])}"
+
+    def _repr_html_(self) -> str:
+        return card(self.program, facts=self._summary, rows=[HEAD, *map(self._row, self.kernels)])
+
+    @property
+    def _summary(self) -> str:
         where = "Triton's interpreter on the CPU" if self.device == "cpu" else self.device
-        count = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
-        title = f"{self.program} on {where}: {milliseconds(self.total.median)} a call, {count}"
-        return f"{title}\n{table([HEAD, *map(self._row, self.kernels)])}"
+        return f"on {where}: {milliseconds(self.total.median)} a call, {counted(len(self.kernels), 'kernel')}"
 
     def _row(self, k: KernelTime) -> tuple[str, ...]:
         return (
@@ -85,8 +97,14 @@ class Profile:
         )  # fmt: skip
 
 
+@hides_frames
 def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, **named: Any) -> Profile:
-    """Times each kernel of `program(*arrays, **named)`, and whole calls."""
+    """Times each kernel of `program(*arrays, **named)`, and whole calls.
+
+    repeats   measured runs of each; the median counts
+    warmup    runs before them that are not measured
+    Raises what a call of the program raises.
+    """
     run, call = program.prepare(*arrays, **named)
     device = "cpu" if run.interpreted or call.model is None else call.model.device
     kernels = _kernels(run, call, device, repeats, warmup)
@@ -97,7 +115,7 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
 
 
 def _kernels(run: Executable, call: Call, device: str, repeats: int, warmup: int) -> tuple[KernelTime, ...]:
-    """In order, so that each finds the temporaries that those before it have written."""
+    """Times kernels in the order of a call, so that each one finds the temporaries that it reads."""
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
     with on_device(call.model):
         launches = run.launches(call, run.memory(call))

@@ -1,12 +1,12 @@
-"""What a user holds: a `Program`, to call, to check, to lower and to look at.
+"""`Program`: what a user calls, checks, lowers and looks at.
 
     f = mt.compile("relu(x @ w + b)", x="f16[M, K]", w="f16[K, N]", b="f16[N]")
     f(x, w, b)                  runs the generated kernels
     f.numpy(x, w, b)            the reference: the syntax tree evaluated by numpy
     f.lower(M=4096)["tile"]     the text of a stage
 
-It holds no arrays and no device: those come with each call. Its compiled kernels are kept by
-runtime/variants.py, calls that were made before by runtime/replay.py.
+A program has no arrays and no device of its own: each call brings them. runtime/variants.py keeps its compiled kernels,
+and runtime/replay.py keeps what repeated calls need.
 """
 
 from __future__ import annotations
@@ -15,16 +15,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from minitri.base.diagnostics import CompileError
-from minitri.base.limits import using
+from minitri.base.diagnostics import CompileError, listed
 from minitri.base.lru_cache import Recent
+from minitri.base.resource_limits import using
+from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
+from minitri.graph.requirements import warn_of_requirements
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
+from minitri.language.front_end import is_module
+from minitri.language.linking import Read
+from minitri.notebook.cards import program_card, stages_card
+from minitri.notebook.html import StageText
 from minitri.pipeline import Compilation, PassRecord
-from minitri.program_stages import ProgramStages, checked, for_arrays, names, unaligned
+from minitri.program_compilation import ProgramStages, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float
-from minitri.runtime.devices import beside, on_cpu, on_gpu, own_target
+from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.launch import Executable, Started, enough, require_graph
 from minitri.runtime.program_protocol import check_effort
 from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
@@ -40,17 +46,18 @@ RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked"
 MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 
+@hides_frames_of_methods
 class Program(ProgramStages):
-    """A program of the language: one function, compiled for whatever it is called with.
+    """A function of the language. Each kind of call compiles it for the dtypes, sizes and device of the arguments.
 
-    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/rooms.py); "all" leaves out every one
-    options   what is decided about schedules: blocks by axis, warps, stages and others (`Options`)
-    effort    how much is measured at the first call of each shape on a GPU: "none" (the model's
-              schedules), "quick", "full"
-    choices   options that were measured or found on the disk, by the text of measured_schedules' key
+    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out every one
+    options   how kernels are scheduled: blocks by axis, warps, stages and others (`Options`)
+    effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
+    choices   options that were measured, or read from the disk, by the key of runtime/measured_schedules.py
     """
 
     against: Program | None = None  # the program whose results are right, if that is not this one
+    watched: Sequence[Read] = ()  # values outside the program that it was compiled with
 
     def __init__(
         self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),
@@ -65,27 +72,30 @@ class Program(ProgramStages):
         self._check_signature()
 
     def _check_signature(self) -> None:
-        """A program whose types are all declared is typed now, so that errors come at compile time."""
+        """Finds errors now, before any call, if all types are declared."""
         if all(map(_is_typed, self.function.params)):
-            self.lower().compilation.value("graph")
+            warn_of_requirements(self.lower().compilation.value("graph").conditions)
 
     @property
     def _signature(self) -> str:
         return ", ".join(f"{name}: {type}" if type else name for name, type in self.parameters)
 
+    @property
+    def _source(self) -> str:
+        return self.module.span.text
+
     def __repr__(self) -> str:
         return f"<minitri program {self.name}({self._signature})>"
 
     def _repr_html_(self) -> str:
-        from minitri.explore.page import card
-
         typed = all(map(_is_typed, self.function.params))
-        return card(self.name, self._signature, self.module.span.text, self.lower().compilation if typed else None)
+        compilation = self.lower().compilation if typed else None
+        return program_card(self.name, self._signature, self._source, compilation)
 
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
     ) -> Program:
-        """The same program with other passes left out, other schedules, or more or less measuring."""
+        """The same program with other settings; None keeps a setting. `Program` says what they mean."""
         dropped = tuple(self.without) if without is None else without
         with using(self.limits):
             return self._made(dropped, options or self.options, effort or self.effort)
@@ -96,29 +106,40 @@ class Program(ProgramStages):
     # ---- calling ---------------------------------------------------------------------
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        """Runs the generated kernels; results are of the kind and on the device of the arguments.
+        """Runs the generated kernels. torch tensors give torch tensors on the same device, numpy arrays numpy arrays.
 
-        Raises CompileError MT03xx for arguments that do not fit, before anything is launched.
+        Raises CompileError MT03xx, before any kernel starts, for arguments that do not fit.
         """
-        if keywords:
-            args, keywords = self._in_order(args, keywords)
-        replays = self._replays
-        again = None if keywords else replays.again
-        if again is not None and (results := again(args)) is not None:
+        try:
+            if keywords:
+                args, keywords = self._in_order(args, keywords)
+            for read, value in self.watched:
+                if read() is not value:
+                    self.refresh()
+                    break
+            replays = self._replays
+            again = None if keywords else replays.again
+            if again is not None and (results := again(args)) is not None:
+                return results
+            found = None if keywords else call_key(args, replays.float_places)
+            if found is not None and (replay := replays.find(*found, args)) is not None:
+                return replay(found[1], args)
+            call = self._bound(args, keywords)
+            with enough():
+                started = self._started(call)
+                results = returned(started.outputs)
+            if found is not None:
+                replays.keep(*found, started, call, args)
             return results
-        found = None if keywords else call_key(args, replays.float_places)
-        if found is not None and (replay := replays.find(*found, args)) is not None:
-            return replay(found[1], args)
-        call = self._bound(args, keywords)
-        with enough():
-            started = self._started(call)
-            results = returned(started.outputs)
-        if found is not None:
-            replays.keep(*found, started, call, args)
-        return results
+        except CompileError as error:
+            forget_frames(error)
+            raise
+
+    def refresh(self) -> None:
+        """Compiles again if a watched value has changed."""
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A call with its arguments in the order of the parameters, if that leaves none out."""
+        """`f(x, b=b, a=a)` → `f(x, a, b)`. A call that leaves out a parameter stays as it is."""
         names = self._names[len(args) : len(args) + len(keywords)]
         if any(name not in keywords for name in names) or len(names) < len(keywords):
             return args, keywords
@@ -129,20 +150,20 @@ class Program(ProgramStages):
         return self._variants.executable(self, call).started(call)
 
     def _ready(self, call: Call) -> Call:
-        """The call as kernels take it: arrays as the program needs them, side by side; CompileError where it cannot be."""
+        """The call with checked sizes, and with arrays on one device in the layout that the kernels need."""
         call = self.fitted(call)
         check_conditions(self.conditions(call.instance), call.sizes)
         return beside(call)
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
-        """The compiled kernels and the checked call that they fit; nothing runs yet."""
+        """Compiles the kernels for a call and checks its arguments. Runs nothing."""
         call = self._ready(self._bound(args, keywords))
         return self._variants.executable(self, call), call
 
     def bind(self, /, *args: Any, **keywords: Any) -> Bound:
-        """A handle that launches again on the same arrays, into the same outputs, without any checks.
+        """A handle that launches on the same arrays, into the same outputs, without any checks.
 
-        Its outputs are overwritten by its next call.
+        Each call of the handle overwrites the outputs of the call before.
         """
         return Bound(*self.prepare(*args, **keywords))
 
@@ -154,7 +175,7 @@ class Program(ProgramStages):
         return Captured(*self.prepare(*args, **keywords))
 
     def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
-        """The arguments of a call, arrays of the CPU copied to this machine's GPU."""
+        """The arguments of a call, with copies on this machine's GPU in place of arrays on the CPU."""
         moved = on_gpu(self._bound(args, {}))
         pairs = zip(self.function.params, args)
         return tuple(moved.arrays[p.name].owner if p.name in moved.arrays else a for p, a in pairs)
@@ -162,12 +183,15 @@ class Program(ProgramStages):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """The reference: the syntax tree evaluated by numpy. Numpy arrays back."""
+        """The reference result: numpy evaluates the syntax tree. Gives numpy arrays."""
         return self.run("ast", *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
-        """Runs at a stage: "ast" "graph" "graph.simplified" "kernels" "tile" "tile.masked" "tile.target" by numpy
-        evaluators, "triton" by Triton's interpreter, "gpu" on the GPU."""
+        """The result of one stage, as numpy arrays.
+
+        numpy evaluates "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and "tile.target". Triton's
+        interpreter runs "triton", and the GPU runs "gpu". Raises CompileError MT0402 for any other name.
+        """
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
             raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
@@ -190,7 +214,7 @@ class Program(ProgramStages):
         return run_stage.results(self._kept(call, stage), stage, call)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
-        """The stages of a call for the interpreter, down to this one. Calls that are alike share them."""
+        """The stages of a call for the interpreter, down to this one. Calls with the same context share them."""
         context = self.context(call, INTERPRETER)
         with self._stages.lock:
             kept = self._stages.made(context.key, lambda: self.compilation(context))
@@ -198,11 +222,11 @@ class Program(ProgramStages):
         return kept
 
     def _fits_memory(self, call: Call) -> None:
-        """CompileError if some value would not fit: the reference and the evaluators make each of them."""
+        """CompileError if some value would not fit: the reference and the evaluators store every value."""
         require_graph(self.graph(call.instance), call.sizes)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Every pass against the reference, for each target whose code runs here; `guilty` is the first wrong one."""
+        """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass."""
         call = self._bound(args, keywords)
         check_conditions(self.conditions(call.instance), call.sizes)
         with enough():
@@ -214,9 +238,12 @@ class Program(ProgramStages):
         self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None,
         **sizes: Any,
     ) -> Lowered:  # fmt: skip
-        """The stages for given arrays, or for given sizes; dimensions left out stay symbolic.
+        """The stages for given arrays, or for given sizes. Dimensions that are left out stay symbolic.
 
-        A pack takes its axes: `lower(B=(8, 16), D=64)`. Scalar parameters are keywords too.
+        lower(M=4096, target="h100")
+        lower(B=(8, 16), D=64)          the axes of the pack `*B`; scalar parameters are keywords too
+
+        Raises CompileError: MT0304 for sizes that do not fit, MT0106 if only arrays can say the types.
         """
         call = self._described(args, sizes)
         options = for_arrays(checked(options or self.options), call.arrays)
@@ -225,17 +252,31 @@ class Program(ProgramStages):
         return Lowered(self.compilation(context))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """The call that arguments of `lower` describe; it has no arrays if they are sizes."""
+        """The call that the arguments of `lower` describe. It has no arrays if the arguments are sizes."""
         named = set(given).difference(*dimension_names(self.function))
-        has_arrays = args or any(p.name in named and _takes_array(p) for p in self.function.params)
-        return self._bound(args, given) if has_arrays else given_sizes(self.function, given)
+        if args or any(p.name in named and _takes_array(p) for p in self.function.params):
+            return self._bound(args, given)
+        self._require_types()
+        return given_sizes(self.function, given)
+
+    def _require_types(self) -> None:
+        """CompileError MT0106 if only arrays can say what some parameter is."""
+        untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
+        if not untyped:
+            return
+        names = [p.name for p in untyped]
+        types = ", ".join(f'{n}: "f32[N]"' if is_module(self.module.source.text) else f'{n}="f32[N]"' for n in names)
+        message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"
+        help = f"give types, as in {types}, or arrays: `lower({', '.join(names)})`"
+        raise CompileError("MT0106", message, untyped[0].span, help=help)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
-        """One page: how each kernel runs, why its accesses are right, what was fused and why; arguments as of `lower`.
+        """A page of text: how each kernel runs, why its accesses are right, what was fused and why.
 
-        Arrays on a GPU are explained for that GPU, by the schedules that a call with them runs; nothing is measured.
+        Takes the arguments of `lower`. For arrays on a GPU, the page shows the schedules of a call with these arrays.
+        It measures nothing.
 
-        measured   seconds by the name of the kernel (`Profile.measured` has them), to hold against the roofline
+        measured   seconds by the name of the kernel (`Profile.measured` has them), shown beside the predictions
         """
         from minitri.explain import explain
 
@@ -243,10 +284,10 @@ class Program(ProgramStages):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Arguments of `lower`; for arrays on a GPU also what a call with them runs.
+        """The arguments of `lower` for the kernels that a call with these arrays runs.
 
-        That is its target, its options if they are known, a sentence about its schedules, and the arrays that do not
-        begin at a multiple of 16 bytes.
+        Gives the keywords of `lower`, a sentence about the schedules, and the names of arrays that do not begin at a
+        multiple of 16 bytes.
         """
         told = {n: given[n] for n in ("target", "without", "options") if n in given}
         call = self._described(args, {n: value for n, value in given.items() if n not in told})
@@ -257,6 +298,15 @@ class Program(ProgramStages):
             given["options"], schedules = known_options(self, call, own if target == str(own) else None)
         return given, schedules, odd
 
+    def plot(self, /, *args: Any, **sizes: Any) -> Any:
+        """Draws the graph of the program, in one colour for each kernel; returns the matplotlib figure.
+
+        Arguments as of `lower`. Raises StageUnavailable MT0402 without matplotlib.
+        """
+        from minitri.notebook.figures import graph_figure
+
+        return graph_figure(self.lower(*args, **sizes).compilation)
+
     def explore(
         self,
         /,
@@ -266,11 +316,11 @@ class Program(ProgramStages):
         panes: Sequence[str] = (),
         **sizes: Any,
     ) -> Page:
-        """The explorer's page: every stage side by side, in one HTML file (`.save("page.html")`); arguments as of `lower`.
+        """The explorer: a page with every stage side by side. `.save("page.html")` writes it. Arguments as of `lower`.
 
-        compare    arguments of `lower` that the program beside it has otherwise: {"target": "cuda:80"}
+        compare    shows a second program, with these arguments of `lower` changed: {"target": "cuda:80"}
         measured   seconds by the name of the kernel (`Profile.measured` has them), for the roofline
-        panes      what is open: ("player", "tile.masked")
+        panes      the panes that are open at first: ("player", "tile.masked")
         """
         from minitri.explore.document import Shown, document
         from minitri.explore.page import Page
@@ -281,8 +331,9 @@ class Program(ProgramStages):
         return Page(document(first, second, shown=Shown(compare or {}, measured, tuple(panes))))
 
 
+@hides_frames_of_methods
 class Lowered:
-    """The stages of a program for given sizes and a target; `lowered["tile"]` is a stage's text."""
+    """The stages of a program for given sizes and a target. `lowered["tile"]` is the text of a stage."""
 
     def __init__(self, compilation: Compilation) -> None:
         self.compilation = compilation
@@ -308,18 +359,32 @@ class Lowered:
         """The names of the kernels, in the order in which they run."""
         return tuple(p.name for p in self.compilation.value("tile.target"))
 
-    def __getitem__(self, stage: str) -> str:
-        return self.compilation[stage]
+    def __getitem__(self, stage: str) -> StageText:
+        """The text of a stage. Raises CompileError MT0402 for a stage that this target does not have."""
+        return StageText(self.compilation[stage])
+
+    def roofline(self, measured: Mapping[str, float] | None = None) -> Any:
+        """Draws each kernel under the peak rates of the target's chip; returns the matplotlib figure.
+
+        measured   seconds by the name of the kernel (`Profile.measured` has them)
+        Raises StageUnavailable MT0402 without matplotlib, CompileError MT0106 if a size is not known.
+        """
+        from minitri.notebook.figures import roofline_figure
+
+        return roofline_figure(self.compilation, measured)
 
     def __repr__(self) -> str:
         return f"<stages {', '.join(self.stages)} for {self.target}>"
+
+    def _repr_html_(self) -> str:
+        return stages_card(self.compilation)
 
 
 # ---- parameters ------------------------------------------------------------------------
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
-    """For each float parameter its place, and the value it has where a call leaves it out."""
+    """The place of each float parameter, and its default (0.0 if it has none)."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
 
@@ -329,6 +394,6 @@ def _takes_array(param: ast.Param) -> bool:
 
 
 def _is_typed(param: ast.Param) -> bool:
-    """Whether what a parameter is can be known without a call: ints and bools are what they are called with."""
+    """Whether a program can be typed without a value for this parameter. An int or a bool needs one, or a default."""
     at_call = isinstance(param.annotation, ast.ScalarType) and not takes_float(param)
     return param.default is not None or (param.annotation is not None and not at_call)

@@ -1,16 +1,17 @@
-"""A program that begins at a stage: the text of a stage, perhaps edited, compiled from there on.
+"""A program that begins at a stage: minitri reads the text of the stage, perhaps edited, and compiles it from there.
 
     text = f.lower(M=1000, N=300)["tile"]
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a Program that has
-this stage and all later ones. The one idea: the head of a stage is a signature, so a call is bound as any other call
-is. Only the stage that it is compiled from differs.
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with this
+stage and all later ones. The one idea: the first line of a stage is a signature. So a call binds its arguments to it as
+to the parameters of any program.
 
-The text is not trusted. The verifier of its IR checks it when it is read. On a CPU the numpy evaluator, which watches
-every access, runs before the kernels do. A failure is an error (MT05xx), never a traceback. On a GPU nothing watches.
-Left out: the syntax tree. So the graph says what a right result is, if the stage is one, or another program does
+The text is not trusted. The verifier of its IR checks it first. On a CPU, the numpy evaluator then checks every access
+before the kernels run. A mistake is an error (MT05xx), never a traceback. On a GPU nothing checks accesses.
+
+Left out: the syntax tree, which defines the right result elsewhere. Here a graph defines it, or another program
 (`against`).
 """
 
@@ -26,13 +27,14 @@ from typing import Any
 
 import numpy as np
 
+from minitri.api import read_source
 from minitri.base.diagnostics import BrokenRule, CompileError, suggest
 from minitri.base.dims import ZERO
 from minitri.base.spans import Source, Span
-from minitri.entry_points import read_source
+from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
+from minitri.graph.argument_binding import Instance
 from minitri.graph.index_width import LIMIT, reach
 from minitri.graph.ir import Condition, Graph, Input
-from minitri.graph.parameters import Instance
 from minitri.graph.parse import parse_graph
 from minitri.kernels.ir import Buffer, Kernel, Plan, Position
 from minitri.kernels.parse import parse_plan
@@ -61,17 +63,19 @@ READERS: dict[str, Callable[[str, str], Any]] = {
 }
 
 
+@hides_frames
 def load(
     text: str | Path, stage: str | None = None, /, *, against: Program | None = None,
     without: Sequence[str] = (), options: Options = Options(),
 ) -> Program:  # fmt: skip
-    """The program that begins with the text of a stage, or with a file of it.
+    """Makes a program from the text of a stage, or from a file with such a text.
 
     load(low["tile"], "tile")
-    load("out/tile.masked.txt")       as `minitri compile … -o out` wrote it: its name says the stage
-    load(text, "tile", against=f)     `check` compares it, and all after it, with what f means
+    load("out/tile.masked.txt")       a file of `minitri compile … -o out`: its name says the stage
+    load(text, "tile", against=f)     `check` compares this stage and all later ones with f
 
-    Raises CompileError MT05xx, with the place, for a text that is not this stage.
+    Raises CompileError: MT05xx with the place for a text that is not this stage, MT0402 for an unknown stage, MT0003
+    for a file that cannot be read.
     """
     name = f"<{stage}>"
     if not isinstance(text, (str, Path)):
@@ -90,7 +94,7 @@ def load(
 
 
 def _verified(stage: str, value: Any) -> Any:
-    """What the pipeline asks of this stage holds for a text too."""
+    """The value, after the checks that the pipeline makes of this stage. CompileError MT0502 if one fails."""
     try:
         next(p for p in CORE if p.stage == stage).verify(value)
     except ValueError as error:
@@ -103,12 +107,12 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | Programs) -> Graph | Plan:
-    """What says the name, the inputs and the conditions of the stage."""
+    """The part of a stage that has its name, its inputs and its conditions."""
     return value.plan if isinstance(value, Programs) else value
 
 
 def _module(value: Any, source: Source) -> ast.Module:
-    """A module of one function without a body: what the head of the stage says about parameters."""
+    """A module of one function without a body. The head of the stage gives its parameters."""
     place = Span(source, 0, len(source.text))
     params = tuple(_param(i, place) for i in _head(value).inputs)
     return ast.Module(place, source, (ast.Function(place, _head(value).name, params, None, ()),))
@@ -127,8 +131,9 @@ def _param(i: Input | Buffer, place: Span) -> ast.Param:
 # ---- the program ---------------------------------------------------------------------------
 
 
+@hides_frames_of_methods
 class Loaded(Program):
-    """See the module. `stage` is the stage that it begins at, `value` what its text says."""
+    """See the module. `stage` is the first stage, and `value` its IR."""
 
     def __init__(
         self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options(),
@@ -150,11 +155,11 @@ class Loaded(Program):
         return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
 
     def _check_signature(self) -> None:
-        """It was verified when it was read."""
+        """Does nothing: `load` has verified the text."""
 
     @property
     def _plan(self) -> Plan | None:
-        """The memory of a program that begins at kernels or tiles; None before that."""
+        """The plan of the kernels; None for a program that begins at a graph."""
         head = _head(self.value)
         return head if isinstance(head, Plan) else None
 
@@ -167,13 +172,13 @@ class Loaded(Program):
         return _head(self.value).conditions
 
     def compilation(self, context: Context) -> Compilation:
-        """The stages from the text on. Arrays may not be aligned as the tensor descriptors of a text need them."""
+        """The stages from the text on, without its tensor descriptors if the arrays are not aligned for them."""
         if self.stage == "tile.target" and context.options.descriptors is False:
             context = replace(context, start=Start(self.stage, self.value.map(tiles.Program.without_descriptors)))
         return Compilation(context)
 
     def lower(self, /, *args: Any, **given: Any) -> Lowered:
-        """As for any program; but sizes can be given only where the text is a `graph`."""
+        """As `Program.lower`. Sizes can be given only if the text is a `graph`: later stages contain their sizes."""
         names = set(given) - {"target", "without", "options", *(p.name for p in self.function.params)}
         if names and self.stage != "graph":
             message = f"the sizes of a program that begins at `{self.stage}` are in its text"
@@ -190,7 +195,7 @@ class Loaded(Program):
     # ---- running ---------------------------------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """The stage that it begins at, evaluated by numpy."""
+        """The result of the first stage, evaluated by numpy."""
         return self.run(self.stage, *args, **keywords)
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
@@ -205,7 +210,7 @@ class Loaded(Program):
             super()._fits_memory(call)
 
     def _ready(self, call: Call) -> Call:
-        """On a CPU the evaluator runs first: the interpreter would read and write anywhere."""
+        """The checked call. On a CPU the numpy evaluator runs first, since the interpreter checks no access."""
         call = super()._ready(call)
         if call.model is None or call.model.device == "cpu":
             with _watched("tile.target"):
@@ -217,7 +222,7 @@ class Loaded(Program):
             return super()._started(call)
 
     def fitted(self, call: Call) -> Call:
-        """The call with arrays that lie as the stage says; it may leave strides open."""
+        """The call with arrays whose strides are those of the stage."""
         if self._plan is None:
             return call
         sizes, arrays = dict(call.sizes), dict(call.arrays)
@@ -228,9 +233,9 @@ class Loaded(Program):
         return replace(call, sizes=sizes, arrays=arrays)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """The stage that it begins at and every pass after it, against the program that it was loaded with.
+        """Compares the first stage and every later pass with the program of `against`.
 
-        A graph needs none: its meaning and its rounding errors are known.
+        A graph is compared with its own evaluation. Any other stage needs `against`: else CompileError MT0402.
         """
         if self.stage != "graph" and self.against is None:
             message = f"a program that begins at `{self.stage}` has nothing to be checked against"
@@ -240,7 +245,10 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The strides an array must have: its own, unless the text has others. Binds strides that the text leaves open."""
+    """The strides that an array must have: those of the text, and the array's own where the text has names for them.
+
+    Adds the values of these names to `sizes`.
+    """
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
     given = {**sizes, **{names[k]: array.strides[k] for k in open_}}
@@ -254,7 +262,7 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
 
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """The largest number that an index of a kernel can be, and that a position in it can."""
+    """The largest value of any index or position in a kernel."""
     elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
     ranges = {
         a.symbol: (ZERO, a.extent.substitute({s: sizes[s.name] for s in a.extent.symbols()}) - 1) for a in kernel.axes
@@ -265,7 +273,7 @@ def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 @contextmanager
 def _watched(stage: str) -> Iterator[None]:
-    """What goes wrong while an edited stage runs is said in its terms."""
+    """Turns an exception of an edited stage that runs into a CompileError MT0503."""
     try:
         with np.errstate(all="ignore"):
             yield

@@ -11,10 +11,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products; threads only wait for each other
+os.environ.setdefault("MINITRI_TRACEBACK", "1")  # a test that fails shows where
 
 import pytest
 
@@ -45,6 +47,20 @@ def _no_gpu() -> str:
     except ImportError:
         return "torch is not installed"
     return "" if torch.cuda.is_available() else "there is no CUDA GPU here"
+
+
+# ---- a browser -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A tab of headless Chromium (tests/browser.py); the test is skipped where there is none."""
+    from browser import browser, missing
+
+    if reason := missing():
+        pytest.skip(reason)
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
 
 
 # ---- goldens ---------------------------------------------------------------------------

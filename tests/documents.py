@@ -12,7 +12,7 @@ nothing changes. What a fenced block is, its first words say:
     console                  commands after $; for `minitri` their output below, the others are shown only
 
 The blocks of one document share names and a working directory. Generated parts come from
-`python tests/reference.py`, tests/tracing.py, tests/opening.py and tests/serving.py. Seven pages are
+`python tests/reference.py`, tests/tracing.py, tests/opening.py and tests/serving.py. Nine pages are
 generated as a whole: `renewed` lists them.
 """
 
@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import corrections
 import opening
 import reading_list
 import reference
@@ -44,7 +45,7 @@ import tracing
 import minitri as mt
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.cli.main import main as minitri
-from minitri.optimize import rooms, simplify
+from minitri.optimize import pass_table, simplify
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -70,6 +71,10 @@ def renewed(path: Path) -> str:
         return reference.errors()
     if path.name == "names.md":
         return reference.foreign()
+    if path.name == "mistakes.md":
+        return corrections.mistakes_page()
+    if path.name == "idioms.md":
+        return corrections.idioms_page()
     reference.PARTS |= {"tracing": tracing.known, "opening": opening.known, "serving": serving.known}
     session = Session(path.name)
     with workplace(), plain(), same_compiler():
@@ -87,7 +92,7 @@ def workplace() -> Iterator[None]:
 @contextlib.contextmanager
 def same_compiler() -> Iterator[None]:
     """Whatever operators, rules and passes a document adds are gone after it."""
-    operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, rooms.PASSES
+    operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, pass_table.PASSES
     try:
         yield
     finally:
@@ -95,7 +100,7 @@ def same_compiler() -> Iterator[None]:
             del OPERATORS[name]
         for symbol in BY_SYMBOL.keys() - symbols.keys():
             del BY_SYMBOL[symbol]
-        simplify.RULES, rooms.PASSES = rules, passes
+        simplify.RULES, pass_table.PASSES = rules, passes
 
 
 @contextlib.contextmanager

@@ -30,10 +30,10 @@ from minitri.kernels.ir import Dot
 from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.runtime.binding import bind
+from minitri.testing.generator import RandomProgram
 from minitri.testing.reductions import SIDES
-from minitri.testing.statements import Statements
+from minitri.testing.statement_kinds import Statements
 from minitri.testing.values import Axis
-from minitri.testing.writer import RandomProgram
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import check, enclosures, worst
@@ -75,6 +75,7 @@ PRODUCTS = ("layer", "layer", "dequantised", "matmul", "heads", "unary")
 ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "slice", "where", "cast")
 REWRITES: dict[str, Rewrite] = {
     "simplify": Rewrite("graph.folded", ANY, exact=False),
+    "strength-reduction": Rewrite("graph.strength", ("unary", "unary", "binary", "reduce", "cast"), exact=False),
     "pack-operands": Rewrite("graph.packed", ("layer", "dequantised", "matmul"), {
         "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,
         "optimize.pack_operands.REUSE_OF_CONVERTED": 2, "optimize.pack_operands.WORTH": 1, "optimize.pack_operands.WORTH_COMPUTED": 1,
@@ -99,9 +100,8 @@ REWRITES: dict[str, Rewrite] = {
     "collapse-axes": Rewrite("kernels.flat", ANY, exact=False),
     "online-reductions": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
     "fast-math": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
-    "hoist-loads": Rewrite("tile", ("layer", "heads", "reduce", "loss", "binary", "gather", "along")),
     "skip-blocks": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
-    "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.ROUNDS": 2}, SIXTEEN, sides=(16, 32, 48)),
+    "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.MIN_BLOCKS": 2}, SIXTEEN, sides=(16, 32, 48)),
     "program-order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
     "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
     "mask-elision": Rewrite("tile.masked", ("reduce", "normalise", "pad", "concat", "slice", "long", "masked_reduction", "layer")),
@@ -109,7 +109,6 @@ REWRITES: dict[str, Rewrite] = {
     "f16-products": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
     "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
     "early-start": Rewrite("tile.target", ANY),
-    "cache-hints": Rewrite("tile.target", ROWS),
     "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
     "maxima-in-parts": Rewrite("tile.target", ("heads",), {
         "optimize.maxima_in_parts.COLUMNS": 16, "optimize.maxima_in_parts.CARRIED_COLUMNS": 16,

@@ -15,9 +15,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from minitri.base.tables import byte_size
+from minitri.api import compile
+from minitri.base.text_tables import byte_size
 from minitri.cli.inputs import dimensions, is_pack
-from minitri.entry_points import compile
 from minitri.explore.document import document
 from minitri.explore.page import page
 from minitri.program import Program

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any
 
 import minitri as mt
-from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.diagnostics import CompileError, ParseError, corrected
 from minitri.graph.names import function_names
 from minitri.language.front_end import is_module, parse_program
 from minitri.language.parser import parse_type
@@ -296,12 +296,14 @@ def verdict(given: Input) -> str:
     start = time.process_time()
     with warnings.catch_warnings(), bounded(SECONDS), mt.limits(seconds=SECONDS / 4):
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", mt.ShapeWarning)
         try:
             outcome = answered(given)
         except CompileError as error:
             outcome = error.code
             _printable(str(error))
-            _printable(f"{error.message}{error.help}{error.label}".replace("\n", ""))
+            _printable(f"{error.message}{error.help}{error.label}{''.join(error.notes)}".replace("\n", ""))
+            assert not error.edits or corrected(error) != error.edits[0].span.source.text
         except Fault:
             raise
         except BaseException as error:

@@ -15,6 +15,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import minitri as mt
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "log" / "opening.json"
-REQUIRED = {"bytes": {"matmul": 250_000, "attention": 900_000}, "opens": 1.5, "hover": 0.05}
+REQUIRED = {"bytes": {"matmul": 300_000, "attention": 600_000}, "opens": 1.0, "hover": 0.05}
 PANES = "#panes=source,ttgir,ptx,sass"
 HOVER = """(() => {
     const {links} = explorer, marks = explorer.programs[0].marks.map((_, k) => k), times = [];
@@ -92,14 +93,17 @@ def pictures(tab: Browser) -> None:
     tab.open(shown.html, "#panes=source,drawn,triton,sass", 1280, 640)
     tab.ask("explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes('= exp'))])")
     tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "explorer.png"))
-    tab.open(mt.compile(ROOT / "examples" / "vector_add.mt").explore().html, "#panes=player", 800, 500)
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player", 800, 540)
     tab.find(".drop input").click()
     tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "player.png"))
+    softmax = mt.compile("examples/softmax.mt").explore(M=1000, N=300)
+    tab.open(softmax.html, "#walk=7", 1280, 560)
+    tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "walk.png"))
 
 
 def main() -> None:
     if sys.argv[1:] == ["--pictures"]:
-        with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab:
+        with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab, chdir(ROOT):
             return pictures(tab)
     with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab:
         rows = list(measured(tab))

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
-from minitri.base.tables import table
+from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
-from minitri.testing.writer import HELPERS, RandomProgram
+from minitri.testing.generator import HELPERS, RandomProgram
 
 SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",

@@ -26,7 +26,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from minitri.base.tables import table
+from minitri.base.text_tables import table
 
 ROOT = Path(__file__).parent.parent
 ALL = (ROOT / "README.md", ROOT / "docs", ROOT / "minitri")

@@ -27,9 +27,11 @@ from pathlib import Path
 from types import FrameType
 from unittest import mock
 
+from markdown_tables import markdown_table
+
 from minitri import pipeline
-from minitri.base.tables import markdown_table, table
-from minitri.graph.parameters import Instance
+from minitri.base.text_tables import table
+from minitri.graph.argument_binding import Instance
 from minitri.language.parser import parse_module
 from minitri.pipeline import Compilation, Context
 

@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_tables import code, markdown_table
 
-from minitri.base.diagnostics import CODES
+from minitri.base.diagnostics import CODES, render
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
-from minitri.base.tables import code, markdown_table
 from minitri.base.types import DTYPES, promote
 from minitri.errors.pages import PAGES, Example, joined, python_names
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe, library_functions
-from minitri.optimize import rooms
+from minitri.optimize import pass_table
 
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
 OPERANDS = {"same": "", "float": "as floats", "bool": "as bool", "where": "bool, then any"}
@@ -176,7 +176,7 @@ def _section(code: str) -> str:
         f"### {code}",
         f"*{CODES[code][0].upper()}{CODES[code][1:]}.* {joined(page.meaning)}",
         python_names(code, "`"),
-        *((_block(wrong), f"```text\n{wrong.error()}\n```") if wrong else ()),
+        *((_block(wrong), f"```text\n{render(wrong.error())}\n```") if wrong else ()),
         joined(page.advice),
         _block(right) if right else "",
         f"See also {related}." if related else "",
@@ -204,9 +204,9 @@ def codes() -> str:
 
 def passes() -> str:
     """The passes of the pipeline, in order, and then the optimisations that happen within other passes."""
-    found = [(p.name, p.stage, p.function.__module__) for p in rooms.PASSES if p.function is not None]
-    found += [(part.name, part.stage, part.module) for part in rooms.PARTS]
-    optional = ["yes" if name in rooms.OPTIONAL else "" for name, _, _ in found]
+    found = [(p.name, p.stage, p.function.__module__) for p in pass_table.PASSES if p.function is not None]
+    found += [(part.name, part.stage, part.module) for part in pass_table.PARTS]
+    optional = ["yes" if name in pass_table.OPTIONAL else "" for name, _, _ in found]
     rows = ((code(n), code(s), o, code(m.removeprefix("minitri."))) for (n, s, m), o in zip(found, optional))
     return markdown_table(("pass", "makes the stage", "optional", "in"), rows)
 

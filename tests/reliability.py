@@ -22,8 +22,8 @@ from typing import Any
 
 import figures as run
 from figures import Figures, Options
+from markdown_tables import markdown_table
 
-from minitri.base.tables import markdown_table
 from minitri.cli.main import duration
 
 ROOT = Path(__file__).parent.parent

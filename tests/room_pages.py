@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import reading_list
+from markdown_tables import markdown_table
 
 import minitri as mt
-from minitri.base.tables import markdown_table
 from minitri.bench import ablation
-from minitri.optimize.rooms import ROOMS, Room
+from minitri.optimize.pass_table import ROOMS, Room
 
 ROOT = Path(__file__).parent.parent
 MEASURED = ROOT / "docs" / "log" / "ablation.json"
@@ -33,8 +33,8 @@ HEAD = """# Rooms: the optimisations, one by one
 The plain path compiles every program. A room makes some programs faster, and can be left out:
 
 ```sh
-minitri compile -e "sum(x, axis=1) + b" -t x="f32[M, N]" -t b="f32[M]" --without hoist-loads
-minitri compile -e "sum(x, axis=1) + b" -t x="f32[M, N]" -t b="f32[M]" --print-after hoist-loads
+minitri compile -e "softmax(x)" -t x="f32[M, N]" --without fusion
+minitri compile -e "softmax(x)" -t x="f32[M, N]" --print-after fusion
 ```
 
 Each section below has the idea, as the file of the room explains it. Then it shows an example: `-` marks lines of the
@@ -137,7 +137,12 @@ def code(room: Room) -> str:
 @cache
 def results() -> ablation.Ablation | None:
     """What `minitri bench --ablate` measured last; None before the first time."""
-    return ablation.from_dict(json.loads(MEASURED.read_text(encoding="utf-8"))) if MEASURED.exists() else None
+    return from_dict(json.loads(MEASURED.read_text(encoding="utf-8"))) if MEASURED.exists() else None
+
+
+def from_dict(found: Mapping[str, Any]) -> ablation.Ablation:
+    """The ablation from the dictionary that `dataclasses.asdict` made of it."""
+    return ablation.Ablation(found["device"], found["optimisations"], [ablation.Cell(**c) for c in found["cells"]])
 
 
 def measured() -> str:

@@ -15,7 +15,7 @@ from unittest import mock
 import minitri as mt
 from minitri.bench.case import Input, program, torch
 from minitri.bench.cases import dequantised
-from minitri.bench.clock import Cuda, Pace, in_turns
+from minitri.bench.clock import Cuda, Pace, alternating_times
 from minitri.bench.comparison import forget, rotated, tensor
 from minitri.hardware.chips import H200
 from minitri.optimize import mixed_input_products
@@ -53,7 +53,7 @@ def main() -> None:
             own = mixed_input_products.choose(H200, 1, m, columns, depth)
             for choice in {own, *choices(m, depth, columns)}:
                 peers[choice] = chosen(choice, sets)
-            times = in_turns(peers, Pace(0.03, 0.03), Cuda())
+            times = alternating_times(peers, Pace(0.03, 0.03), Cuda())
             best = sorted((t, tuple(c)) for c, t in times.items() if c != "compile" and isinstance(t, float))
             mark = "!!" if times[own] > WORSE * best[0][0] else "  "
             shown = "  ".join(f"{t * 1e6:.1f} {c}" for t, c in best[:5])

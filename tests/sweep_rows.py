@@ -30,11 +30,11 @@ def cases() -> Iterator[Case]:
 
 
 def main() -> None:
-    from minitri.bench.clock import Cuda, in_turns
+    from minitri.bench.clock import Cuda, alternating_times
     from minitri.bench.comparison import compare, forget
     from minitri.bench.run import copy_of_memory
 
-    clock, copy = partial(in_turns, device=Cuda()), copy_of_memory()
+    clock, copy = partial(alternating_times, device=Cuda()), copy_of_memory()
     for case in cases():
         if sys.argv[1:] and not any(word in case.name for word in sys.argv[1:]):
             continue

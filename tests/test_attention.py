@@ -19,7 +19,7 @@ from stages import SMALL
 
 import minitri as mt
 from minitri.base.dims import Symbol, product
-from minitri.explore.resources import resources
+from minitri.explore.kernel_statistics import resources
 from minitri.hardware.chips import shared_bytes
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Compute, Inside, Load, Store
@@ -330,7 +330,7 @@ READ_TOO = {  # for each score, and what shared memory would have to hold with t
 @pytest.mark.parametrize("d", [64, 128, 256])
 @pytest.mark.parametrize("name", list(READ_TOO))
 def test_what_is_read_for_each_score_fits(name: str, d: int, target: str) -> None:
-    """By the reckoning of Round.bytes, which test_compiled_rounds_fit holds against what Triton asks for."""
+    """By the reckoning of AttentionTile.bytes, which test_compiled_rounds_fit holds against what Triton asks for."""
     tiles = attention_with(name, d, target).compilation.value("tile").programs
     most = shared_bytes(Target.parse(target))
     for tile in tiles:

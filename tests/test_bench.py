@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import bench_report
 import numpy as np
 import pytest
 import sweep_rows
@@ -23,10 +24,10 @@ from minitri.bench import comparison, run
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Cuda, Pace, Run
-from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, array, compare, relative, several, small, within
+from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, array, as_tuple, compare, relative, small, within
 from minitri.bench.host import Table
 from minitri.bench.report import Peer, Row, as_dict, report
-from minitri.bench.report import main as report_main
+from minitri.cli import terminal
 from minitri.hardware.targets import StageUnavailable
 
 FACTS = {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e12}
@@ -47,7 +48,7 @@ def test_torch_computes_the_same(case: Case) -> None:
         if ways is None:
             continue
         theirs = ways(*map(wide, arrays))
-        pairs = zip(several(ours), several(theirs), strict=True)
+        pairs = zip(as_tuple(ours), as_tuple(theirs), strict=True)
         assert max(relative(a, b) for a, b in pairs) <= within(case)
 
 
@@ -220,7 +221,7 @@ def test_each_call_is_made_for_its_own_set() -> None:
         case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
     )
     sets = [[comparison.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
-    ways = comparison._ways(case, sets, Row("", 0.0)) | comparison._beside(case, sets)
+    ways = comparison._implementations(case, sets, Row("", 0.0), False) | comparison._other_programs(case, sets)
     assert {"minitri", "minitri tuned", "eager", "compile", "max-autotune", "again"} <= set(ways)
     for name, make in ways.items():
         for call, (x, w) in zip(make(), sets, strict=True):
@@ -248,7 +249,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
         assert device == "cuda"
         return compare(shrunk(case), "cpu", clock, copy, tune)
 
-    for name, value in {"torch": made, "in_turns": turns, "compare": measured, "COPY_BYTES": 1 << 10}.items():
+    for name, value in {"torch": made, "alternating_times": turns, "compare": measured, "COPY_BYTES": 1 << 10}.items():
         monkeypatch.setattr(run, name, value)
     return clock
 
@@ -309,15 +310,18 @@ def test_a_run_is_printed_again_from_what_it_kept(
     assert run.main([], str(path)) == 0
     first = capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["report", str(path)])
-    report_main()
+    bench_report.main()
     assert capsys.readouterr().out == first and "7.25" in first and "compile: out of memory" in first
 
 
-def test_a_run_keeps_what_it_found(gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_keeps_what_it_found(
+    gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "found.json"
+    monkeypatch.setattr(terminal, "PLAIN_EVERY", 0.0)
     assert run.main(["add f32", "attention causal"], str(path)) == 0
     shown = capsys.readouterr()
-    assert "[2/2] attention causal" in shown.err and shown.out.startswith("a GPU, torch 2")
+    assert "bench: 50%, attention causal" in shown.err and shown.out.startswith("a GPU, torch 2")
     assert "3.00 times as fast as our own full" in shown.out
     found = json.loads(path.read_text())
     assert found["copy_bytes_per_second"] == 2 * COPY_BYTES
@@ -345,7 +349,7 @@ def test_what_cannot_be_written_or_drawn_is_said_first(
     with pytest.raises(CompileError, match="cannot write"):
         run.main(["add f32"], str(tmp_path / "nowhere" / "found.json"))
     monkeypatch.setattr(run.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(StageUnavailable, match="nothing to draw"):
+    with pytest.raises(StageUnavailable, match="no GPU here"):
         run.main(["add f32"], plot_path=str(tmp_path / "found.svg"))
     assert not gpu.calls
 
@@ -356,7 +360,7 @@ def test_figures_of_no_gpu_have_no_table(tmp_path: Path, monkeypatch: pytest.Mon
     for given in ([str(path)], []):
         monkeypatch.setattr(sys, "argv", ["report", *given])
         with pytest.raises(SystemExit, match=r"\w"):
-            report_main()
+            bench_report.main()
 
 
 def test_the_copy_copies(gpu: Clock) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from minitri.bench import clock
-from minitri.bench.clock import LEAST, MOST_SPINS, SPIN, Cuda, Pace, Run, in_turns
+from minitri.bench.clock import LEAST, MOST_SPINS, SPIN, Cuda, Pace, Run, alternating_times
 
 US, MS = 1e-6, 1e-3
 PACE = Pace(25 * MS)
@@ -69,27 +69,27 @@ class Machine(Cuda):
 
 def test_the_median_is_what_the_gpu_needs() -> None:
     m = Machine()
-    found = in_turns({"a": m.peer("a", 10 * US), "b": m.peer("b", 3 * MS)}, PACE, m)
+    found = alternating_times({"a": m.peer("a", 10 * US), "b": m.peer("b", 3 * MS)}, PACE, m)
     assert found["a"] == pytest.approx(10 * US) and found["b"] == pytest.approx(3 * MS)
 
 
 @pytest.mark.parametrize(("host", "kernels"), [(5 * US, 12), (45 * US, 1), (130 * US, 1), (30 * US, 40)])
 def test_a_slow_host_is_not_timed(host: float, kernels: int) -> None:
     m = Machine()
-    found = in_turns({"a": m.peer("a", 2 * US, host, kernels)}, PACE, m)
+    found = alternating_times({"a": m.peer("a", 2 * US, host, kernels)}, PACE, m)
     assert found["a"] == pytest.approx(2 * US * kernels)
 
 
 def test_without_the_spin_a_slow_host_would_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Machine, "spin", lambda self: None)
     m = Machine()
-    found = in_turns({"a": m.peer("a", 2 * US, 5 * US, 12)}, PACE, m)
+    found = alternating_times({"a": m.peer("a", 2 * US, 5 * US, 12)}, PACE, m)
     assert isinstance(found["a"], float) and found["a"] > 50 * US
 
 
 def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS)}, PACE, m)
+    alternating_times({"a": m.peer("a", 1 * MS)}, PACE, m)
     spins = [k for k, entry in enumerate(m.log) if entry == "spin"]
     assert len(spins) >= 2 * 40
     assert all(m.log[k : k + 4] == ["spin", "mark", "a0", "mark"] for k in spins)
@@ -101,14 +101,14 @@ def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
 def test_the_gpu_spins_for_as_long_as_the_host_needs(host: float, gpu: float, spins: int) -> None:
     """As long for all, since a chip that rests computes faster; not longer where computing is what takes long."""
     m = Machine()
-    found = in_turns({"a": m.peer("a", 1 * MS), "b": m.peer("b", gpu, host)}, PACE, m)
+    found = alternating_times({"a": m.peer("a", 1 * MS), "b": m.peer("b", gpu, host)}, PACE, m)
     assert found == {"a": pytest.approx(1 * MS), "b": pytest.approx(gpu)}
     assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {spins}
 
 
 def test_no_spin_hides_a_host_that_waits() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 10 * US, 20 * MS)}, PACE, m)
+    alternating_times({"a": m.peer("a", 10 * US, 20 * MS)}, PACE, m)
     assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {MOST_SPINS}
 
 
@@ -116,13 +116,13 @@ def test_a_host_that_is_slow_at_first_is_not_waited_for() -> None:
     m = Machine()
     slow = m.peer("a", 10 * US, 2 * MS)
     quick = m.peer("a", 10 * US)
-    in_turns({"a": [lambda: (slow if len(m.called) < 3 else quick)[0]()]}, PACE, m)
+    alternating_times({"a": [lambda: (slow if len(m.called) < 3 else quick)[0]()]}, PACE, m)
     assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {1}
 
 
 def test_turns_come_in_order_and_then_in_reverse() -> None:
     m = Machine()
-    in_turns({name: m.peer(name, 1 * MS) for name in "abc"}, PACE, m)
+    alternating_times({name: m.peer(name, 1 * MS) for name in "abc"}, PACE, m)
     assert m.turns == "abcabcba"  # hosts, and turns: both of c are side by side
     assert m.called.count("a0") == pytest.approx(m.called.count("c0"), rel=0.3)
 
@@ -134,7 +134,7 @@ def test_a_chip_that_gets_slower_is_fair_to_all() -> None:
     def slower() -> float:
         return MS * (1 + m.gpu / 0.5)
 
-    found = in_turns({name: m.peer(name, slower) for name in "abcd"}, PACE, m)
+    found = alternating_times({name: m.peer(name, slower) for name in "abcd"}, PACE, m)
     times = [t for t in found.values() if isinstance(t, float)]
     assert len(times) == 4 and 1 + m.gpu / 0.5 > 2.5
     assert max(times) / min(times) < 1.06
@@ -149,7 +149,7 @@ def test_a_chip_that_meets_its_limit_of_power_is_timed_there(warm_up: float, exp
         m.heat += MS
         return 1.2 * MS if m.heat > 0.08 else MS
 
-    found = in_turns({"a": m.peer("a", call)}, Pace(warm_up, 30 * MS), m)
+    found = alternating_times({"a": m.peer("a", call)}, Pace(warm_up, 30 * MS), m)
     assert found["a"] == pytest.approx(expected)
 
 
@@ -159,14 +159,14 @@ TIMED = 46  # in 50 ms
 
 def test_a_warm_up_is_like_what_is_timed_and_long_enough() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS), "b": m.peer("b", 1 * MS)}, PACE, m)
+    alternating_times({"a": m.peer("a", 1 * MS), "b": m.peer("b", 1 * MS)}, PACE, m)
     counted = [text.count("spin mark a0 mark") for text in " ".join(m.log).split("wait")]
     assert [n for n in counted if n] == [WARM + TIMED] * 2
 
 
 def test_who_is_still_warm_is_not_warmed_again() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS)}, PACE, m)
+    alternating_times({"a": m.peer("a", 1 * MS)}, PACE, m)
     assert m.log.count("spin") == WARM + 2 * TIMED
 
 
@@ -179,13 +179,13 @@ def test_what_is_slow_before_the_clock_has_fallen_does_not_count() -> None:
         calls += 1
         return 1 * MS if calls > 9 + 9 + 60 else 3 * MS  # its host, its length, and nearly all that do not count
 
-    assert in_turns({"a": m.peer("a", call)}, Pace(200 * MS), m)["a"] == pytest.approx(1 * MS)
+    assert alternating_times({"a": m.peer("a", call)}, Pace(200 * MS), m)["a"] == pytest.approx(1 * MS)
     assert calls == 9 + 9 + 65 + 2 * 17  # of 3.1 ms each: 65 in 200 ms, 17 in 50 ms
 
 
 def test_sets_of_inputs_take_turns() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 1 * MS, sets=4), "b": m.peer("b", 1 * MS)}, PACE, m)
+    alternating_times({"a": m.peer("a", 1 * MS, sets=4), "b": m.peer("b", 1 * MS)}, PACE, m)
     turns = [list(group) for name, group in groupby(m.called, key=lambda entry: entry[0]) if name == "a"]
     assert len(turns) == 3  # the time of its host, and two turns
     for calls in (turn[9:] for turn in turns[1:]):  # after its length was found
@@ -207,19 +207,19 @@ def test_results_stay_until_their_set_comes_again() -> None:
             nonlocal alive
             alive -= 1
 
-    in_turns({"a": [Result] * 4, "b": [Result] * 4}, PACE, m)
+    alternating_times({"a": [Result] * 4, "b": [Result] * 4}, PACE, m)
     assert most == 5 and alive == 0
 
 
 def test_long_calls_are_repeated_a_few_times_and_short_ones_for_a_while() -> None:
     m = Machine()
-    in_turns({"a": m.peer("a", 100 * MS)}, Pace(0.0), m)
+    alternating_times({"a": m.peer("a", 100 * MS)}, Pace(0.0), m)
     assert m.log.count("spin") == 2 * LEAST
     m = Machine()
-    in_turns({"a": m.peer("a", 20 * US)}, Pace(0.0), m)
+    alternating_times({"a": m.peer("a", 20 * US)}, Pace(0.0), m)
     assert m.log.count("spin") * (SPIN + 20 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
     m = Machine()
-    in_turns({"a": m.peer("a", 20 * US, 130 * US)}, Pace(0.0), m)
+    alternating_times({"a": m.peer("a", 20 * US, 130 * US)}, Pace(0.0), m)
     assert m.log.count("spin") / 2 * (2 * SPIN + 130 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
 
 
@@ -232,7 +232,7 @@ def test_a_peer_that_fails_has_no_more_turns() -> None:
         if next(left, None) is None:
             raise RuntimeError("out of memory")
 
-    found = in_turns({"a": m.peer("a", MS), "f": [fails], "b": m.peer("b", MS)}, PACE, m)
+    found = alternating_times({"a": m.peer("a", MS), "f": [fails], "b": m.peer("b", MS)}, PACE, m)
     assert isinstance(found["f"], RuntimeError) and found["f"].__traceback__ is None
     assert m.turns == "afbafba" and found["a"] == found["b"] == pytest.approx(1 * MS)
 
@@ -280,7 +280,7 @@ def test_on_a_gpu() -> None:
             x.add_(1)
 
     peers: dict[str, Sequence[Run]] = {"one": [spins(1)], "two": [spins(2)], "small": [small]}
-    found = in_turns(peers, PACE, Cuda())
+    found = alternating_times(peers, PACE, Cuda())
     one, two, many = (found[name] for name in peers)
     assert isinstance(one, float) and isinstance(two, float) and isinstance(many, float)
     assert 1.7 < two / one < 2.3 and 5 * US < many < 100 * US

@@ -14,7 +14,7 @@ from minitri.base.operators import OPERATORS, Operator
 from minitri.base.types import f32
 from minitri.runtime.binding import bind
 from minitri.trust.check import compare, enclosures
-from minitri.trust.operator_bounds import moved
+from minitri.trust.error_propagation import moved
 
 F = np.float32
 

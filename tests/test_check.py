@@ -24,12 +24,12 @@ from minitri.graph.rewrite import copy, rebuild
 from minitri.hardware.targets import Target
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Load, Mask, Op, Reduce, Store
-from minitri.optimize import rooms
+from minitri.optimize import pass_table
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
 from minitri.runtime.interpreter import BAND, Guarded
 from minitri.tiles.ir import Loop, Program, Programs
-from minitri.trust import shrink
+from minitri.trust import shrink_arguments
 from minitri.trust.check import USUAL, CheckReport
 from minitri.trust.sanitizer import AccessError
 
@@ -193,7 +193,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, case: Planted) -> None:
     def changed(p: pipeline.Pass) -> pipeline.Pass:
         return replace(p, run=lambda v, c: case.change(p.run(v, c), c)) if p.name == case.guilty else p
 
-    monkeypatch.setattr(rooms, "PASSES", tuple(map(changed, rooms.PASSES)))
+    monkeypatch.setattr(pass_table, "PASSES", tuple(map(changed, pass_table.PASSES)))
 
 
 def arrays(types: dict[str, str], shape: tuple[int, ...]) -> list[Any]:
@@ -229,7 +229,7 @@ def test_a_right_program() -> None:
     report = mt.compile("softmax(x)", **X).check(*arrays(X, (3, 5)))
     assert report.ok and report.guilty is report.first_bad is report.smallest is None
     made = [(r.variant, r.by) for r in report.rows]
-    passes = [p.name for p in rooms.PASSES[2:]]
+    passes = [p.name for p in pass_table.PASSES[2:]]
     assert made[0] == ("", "build") and made[-1] == ("gpu", "emit")
     assert made[1:-1] == [(v, p) for v in USUAL if v != "gpu" for p in passes]
 
@@ -299,7 +299,7 @@ def test_shrinking_keeps_what_fails() -> None:
         tries += 1
         return arguments["x"].shape[0] > 16 and bool((arguments["y"] == 3).any())
 
-    found = shrink.smallest(given, {"x": (M, N), "y": (N + 1,)}, {"M": 40, "N": 70}, fails)
+    found = shrink_arguments.smallest(given, {"x": (M, N), "y": (N + 1,)}, {"M": 40, "N": 70}, fails)
     assert found["x"].shape == (17, 3) and not found["x"].any() and found["x"].flags.c_contiguous
     assert found["y"].tolist() == [0, 1, 2, 3]  # of 3 ... 0 the first that is simple and still fails
     assert tries <= 150
@@ -313,7 +313,7 @@ def test_shrinking_stops() -> None:
         tries += 1
         return len(arguments["x"]) > 50
 
-    assert len(shrink.smallest({"x": np.ones(99)}, {"x": (N,)}, {"N": 99}, fails, tries=3)["x"]) == 99
+    assert len(shrink_arguments.smallest({"x": np.ones(99)}, {"x": (N,)}, {"N": 99}, fails, tries=3)["x"]) == 99
     assert tries == 3
 
 

@@ -13,7 +13,7 @@ from minitri.graph.ir import Contract
 from minitri.hardware.chips import H200
 from minitri.kernels.ir import Dot
 from minitri.optimize import mixed_input_products
-from minitri.optimize.schedules.products import TRANSPOSED, is_transposed, walk
+from minitri.optimize.schedules.products import TRANSPOSED, choose_tile, is_transposed
 from minitri.runtime.schedule_search import propose
 
 X, W, S = "f16[M, K]", "i8[K, N]", "f16[N]"
@@ -159,9 +159,11 @@ def test_blocks_come_out_even_in_parts() -> None:
         .compilation.value("kernels")
         .kernels[0]
     )
-    chosen = walk(kernel, 128, 4096, 2752, 4, H200)
+    chosen = choose_tile(kernel, 128, 4096, 2752, 4, H200)
     assert chosen.tile == (128, 64, 64, 4, 4) and chosen.descriptors
-    assert walk(kernel, 128, 4096, 1000, 1, H200).tile.depth == 128  # nothing divides it: the last block has zeros
+    assert (
+        choose_tile(kernel, 128, 4096, 1000, 1, H200).tile.depth == 128
+    )  # nothing divides it: the last block has zeros
 
 
 # ---- that it is right ------------------------------------------------------------------

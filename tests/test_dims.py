@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
+from math import prod
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import minitri as mt
-from minitri.base.dims import Dim, Symbol, axis, size
+from minitri.base.dims import ZERO, Dim, Symbol, axis, size
 from minitri.base.intervals import bounds, simplify
 
-N, M, I = size("N"), size("M"), axis("i")
+N, M, I, J = size("N"), size("M"), axis("i"), axis("j")
 RANGES = {Symbol("i", "axis"): (Dim.of(0), N - 1)}
 
 leaves = st.sampled_from([N, M, I]) | st.integers(-9, 9).map(Dim.of)
@@ -60,3 +63,37 @@ def test_a_dimension_may_be_called_as_an_axis_is() -> None:
 def test_constants_leave_a_quotient() -> None:
     assert (4 * M + I + 7) // 4 == M + (I + 3) // 4 + 1
     assert (6 * M) // (2 * M) == 3 and Dim.of(7) // N == Dim.of(7) // size("N")
+
+
+@given(st.data())
+def test_quotients_of_nests_of_axes_keep_their_values(data: st.DataObject) -> None:
+    """x[i, j, k] as one axis and back: sums of axes with coefficients, divided by a product of some extents."""
+    extents = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=4))
+    names = [axis(c) for c in "ijkl"][: len(extents)]
+    steps = [prod(extents[n + 1 :]) * data.draw(st.sampled_from((1, 1, 1, 2, 3))) for n in range(len(extents))]
+    flat = sum((s * a for s, a in zip(steps, names)), start=Dim.of(data.draw(st.integers(-3, 3))))
+    by = data.draw(st.sampled_from(steps)) * data.draw(st.integers(1, 4))
+    ranges = {Symbol(str(a), "axis"): (ZERO, Dim.of(e - 1)) for a, e in zip(names, extents)}
+    for made in (flat // by, flat % by, (flat // by) % 3, (flat % by) // 2):
+        simple = simplify(made, ranges)
+        for point in product(*map(range, extents)):
+            env = {Symbol(str(a), "axis"): p for a, p in zip(names, point)}
+            assert simple.compute(env) == made.compute(env), f"{made} is not {simple} at {env}"
+
+
+@pytest.mark.parametrize(
+    "made, columns, simple",
+    [
+        ((262144 * I + J) // 16777216, Dim.of(262144), I // 64),
+        ((262144 * I + J) % 16777216, Dim.of(262144), 262144 * (I % 64) + J),
+        ((4 * N * I + J) // (64 * N), 4 * N, I // 16),
+        ((512 * I + 8 * J + 3) // 4096, Dim.of(64), I // 8),
+        ((512 * I + 8 * J + 8) // 4096, Dim.of(64), (64 * I + J + 1) // 512),
+        ((3 * I + J) // 64, Dim.of(3), (3 * I + J) // 64),
+    ],
+)
+def test_what_is_smaller_than_a_unit_leaves_a_quotient(made: Dim, columns: Dim, simple: Dim) -> None:
+    """j is less than `columns`."""
+    assert (
+        simplify(made, {Symbol("i", "axis"): (ZERO, Dim.of(1023)), Symbol("j", "axis"): (ZERO, columns - 1)}) == simple
+    )

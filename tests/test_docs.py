@@ -24,7 +24,7 @@ from minitri.base.diagnostics import CODES
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DTYPES
 from minitri.language.signatures import SIGNATURES
-from minitri.tiles.text import format_program
+from minitri.tiles.text import program_lines
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -208,7 +208,7 @@ def test_every_phase_of_a_tile_program_has_values_of_its_own() -> None:
     """A load that two loops repeat was one op in two places, and the text named two values alike."""
     low = mt.compile("x / sum(x * x, axis=1, keepdims=True)", x="f32[M, N]").lower()
     for program in low.compilation.value("tile"):
-        made = re.findall(r"^ *(%\d+):", format_program(program), re.MULTILINE)
+        made = [m[1] for text, _ in program_lines(program) if (m := re.match(r" *(%\d+):", text))]
         assert len(made) == len(set(made))
         ops = list(program.ops())
         assert len(ops) == len(set(ops))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from each_rewrite import REWRITES, firings
 
-from minitri.optimize.rooms import OPTIONAL
+from minitri.optimize.pass_table import OPTIONAL
 
 
 def test_every_rewrite_that_can_be_left_out_has_a_row() -> None:

@@ -287,29 +287,3 @@ def test_an_emitted_kernel_is_a_value() -> None:
     with pytest.raises(AttributeError):
         kernel.name = "k1"  # type: ignore[misc]
     assert kernel.tiles == Dim.of(1)
-
-
-# ---- the L2 cache ------------------------------------------------------------------------
-
-READ_ONCE = {
-    "sum(x, axis=1)": {"x"},
-    "sum(x + y, axis=1)": {"x", "y"},
-    "sum(x + y[0], axis=1)": {"x"},  # a row of y is read by every program
-    "sum(x * x.mT, axis=1)": set(),  # twice
-    "x + y": set(),  # as much is written
-    "softmax(x, axis=1)": set(),
-    "x @ y": set(),
-    "sum(x[k], axis=1)": set(),
-    "sum(x + y[k], axis=1)": set(),  # a gather may come back to what it has read
-    "x[0, 0] + y[0, 0]": set(),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", list(READ_ONCE))
-def test_what_the_cache_may_drop(text: str) -> None:
-    types = {"x": "f32[N, N]", "y": "f32[N, N]", "k": "i64[N]"}
-    f = mt.compile(text, **{n: t for n, t in types.items() if re.search(rf"\b{n}\b", text)})
-    low = f.lower(N=500)
-    found = {op for p in low.compilation.value("tile.target") for op, hints in p.hints.items() if hints.evict_first}
-    assert {load.buffer.name for load in found} == READ_ONCE[text]
-    assert low["triton"].count('eviction_policy="evict_first"') == len(found)

@@ -19,13 +19,13 @@ import reference
 from click.testing import CliRunner
 
 import minitri as mt
-from minitri.base.diagnostics import BUILTIN, CODES, CompileError, ParseError
+from minitri.base.diagnostics import BUILTIN, CODES, CompileError, ParseError, render
 from minitri.base.spans import Source, Span
 from minitri.cli.main import main
 from minitri.errors.pages import PAGES, Example, as_text
 from minitri.language.front_end import parse_program
 from minitri.language.reference_evaluator import evaluate
-from minitri.optimize import rooms
+from minitri.optimize import pass_table
 
 ROOT = Path(__file__).parent.parent
 M = {"x": "f32[M, N]"}
@@ -95,7 +95,7 @@ def test_position_and_message(code: str, golden: Callable[[str, str], None]) -> 
     for example in CASES.get(code, []):
         error = example.error()
         assert error.code == code, error
-        parts.append(f"{example.shown()[:2000]}\n\n{error}\n")
+        parts.append(f"{example.shown()[:2000]}\n\n{render(error)}\n")
     golden(f"errors/{code}", f"\n{'=' * 60}\n\n".join(parts))
 
 
@@ -237,8 +237,8 @@ def test_a_broken_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(graph: object) -> None:
         raise ValueError("a rule")
 
-    passes = tuple(replace(p, verify=broken) if p.name == "simplify" else p for p in rooms.PASSES)
-    monkeypatch.setattr(rooms, "PASSES", passes)
+    passes = tuple(replace(p, verify=broken) if p.name == "simplify" else p for p in pass_table.PASSES)
+    monkeypatch.setattr(pass_table, "PASSES", passes)
     with pytest.raises(CompileError) as caught:
         mt.compile("x + 1", x="f32[N]").lower()["triton"]
     assert caught.value.code == "MT0403"

@@ -20,9 +20,9 @@ from minitri.base.dims import Dim
 from minitri.base.numpy_operators import round_to_tf32
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, ArrayType, DType
-from minitri.graph.builder import build
+from minitri.graph.argument_binding import Instance
 from minitri.graph.evaluate import evaluate as evaluate_graph
-from minitri.graph.parameters import Instance
+from minitri.graph.lower_ast import build
 from minitri.language import ast
 from minitri.language.front_end import parse_program
 from minitri.language.parser import parse_module

@@ -9,7 +9,6 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from contextlib import chdir
 from functools import cache
 from html import unescape
@@ -22,7 +21,7 @@ import pytest
 
 pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
-from browser import Browser, browser, missing
+from browser import Browser
 from click.testing import CliRunner
 from gallery import gallery
 from opening import REQUIRED, opened, slowest_hover
@@ -32,11 +31,11 @@ from minitri.cli.main import main
 from minitri.explore.document import document
 from minitri.explore.drawing import layout
 from minitri.explore.page import FOLDER, Page, page
-from minitri.explore.passes import passes
+from minitri.explore.passes import our_passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
+from minitri.explore.provenance import Trace
 from minitri.explore.serve import listening
-from minitri.explore.trace import Trace
 from minitri.profile import profile
 
 ROOT = Path(__file__).parent.parent
@@ -239,7 +238,7 @@ def test_the_player_has_nothing_to_show_of_sizes_that_are_large() -> None:
 def test_patches_make_the_text_after_each_pass(name: str) -> None:
     low = mt.compile(f"examples/{name}.mt").lower(**SIZES.get(name, {"M": 64, "N": 1000}))
     now: list[str] = []
-    for record, shown in zip(low.passes, passes(low.compilation, ours=True), strict=True):
+    for record, shown in zip(low.passes, our_passes(low.compilation), strict=True):
         made, at = [], 0
         for start, end, new, _ in shown["patch"]:
             made += now[at:start] + new
@@ -273,7 +272,7 @@ def test_a_ledger_of_unknown_sizes_says_what_it_assumed() -> None:
 
 def test_passes_name_the_rules_that_fired() -> None:
     low = mt.compile("reshape(x.mT[::2].mT, (-1,)) * 1", x="f32[M, 8]").lower()
-    (simplified,) = [p for p in passes(low.compilation, ours=True) if p["name"] == "simplify"]
+    (simplified,) = [p for p in our_passes(low.compilation) if p["name"] == "simplify"]
     rules = {rule["name"]: rule for rule in simplified["rules"]}
     assert rules["compose_views"]["count"] >= 2 if "compose_views" in rules else rules
     for rule in rules.values():
@@ -308,14 +307,6 @@ def test_layout_keeps_boxes_apart_and_edges_down() -> None:
 
 
 # ---- in a browser ------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if reason := missing():
-        pytest.skip(reason)
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        yield opened
 
 
 def row(tab: Browser, pane: str, text: str) -> Any:
@@ -389,7 +380,8 @@ def test_keys_reach_everything(tab: Browser) -> None:
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 def test_light_and_dark_wide_and_narrow(tab: Browser, width: int, height: int, dark: bool) -> None:
-    tab.open(html("layer_norm"), width=width, height=height, dark=dark)
+    panes = "source,triton" if width < 720 else "source,drawn,triton"
+    tab.open(html("layer_norm"), f"#panes={panes}", width, height, dark)
     assert tab.ask(
         "document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight"
     )
@@ -458,6 +450,9 @@ def test_the_ledger_answers_what_if_not(tab: Browser) -> None:
     tab.picture("ledger")
     tab.point(tab.find(".decisions tbody tr"))
     assert tab.all(".is-source .piece.on") and tab.all(".box.lit") and tab.errors() == []
+    tab.ask("document.querySelector('.decisions tbody tr').focus()")
+    tab.keys("\ue007")
+    assert tab.all(".is-source .piece.held") and tab.all(".decisions tr.pin")
 
 
 def test_figures_are_drawn(tab: Browser) -> None:
@@ -479,10 +474,10 @@ def test_counterparts_in_another_program_are_what_is_written_alike(tab: Browser)
     )
     tab.open(page(document(one, other)), "#panes=tile,tile@1")
     tab.point(row(tab, "tile", "= exp"))
-    second = tab.texts(".pane:nth-child(2) .row.lit")
+    second = tab.texts(".pane:nth-of-type(2) .row.lit")
     assert len(second) == 1 and "= exp" in second[0]
     tab.point(row(tab, "tile", "= sin"))
-    assert tab.texts(".pane:nth-child(2) .row.lit") == []
+    assert tab.texts(".pane:nth-of-type(2) .row.lit") == []
 
 
 def test_measured_times_stand_in_the_roofline(tab: Browser) -> None:
@@ -531,6 +526,14 @@ def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
     tab.driver.execute_script("explorer.panes[0].view.click(document.querySelector('.box.group'))")
     assert len(tab.all(".box")) > len(folded["boxes"])
     tab.picture("unfolded")
+
+
+def test_each_call_of_an_own_function_is_a_box() -> None:
+    calls = "\n".join(f"    x = block(x, w{k}, v{k}, g, b)" for k in range(3))
+    given = ", ".join(f"w{k}: f32[D, D], v{k}: f32[D, D]" for k in range(3))
+    text = f"{BLOCK}\ndef model(x: f32[T, D], g: f32[D], b: f32[D], {given}) -> f32[T, D]:\n{calls}\n    return x\n"
+    folded, *_ = data(quick(text))["programs"][0]["views"]
+    assert [b["label"] for b in folded["boxes"] if b["kind"] == "group"] == [f"block, line {k}" for k in (9, 10, 11)]
 
 
 def test_a_graph_that_nobody_sees_through_stays_folded() -> None:
@@ -589,7 +592,7 @@ def test_two_programs_side_by_side(tab: Browser) -> None:
     tab.open(page(document(*both)))
     assert len(tab.all(".pane")) == 3 and tab.all(".pane.is-diff")
     tab.point(row(tab, "triton", "libdevice.exp("))
-    first, second = (tab.texts(f".pane:nth-child({n}) .row.lit") for n in (1, 2))
+    first, second = (tab.texts(f".pane:nth-of-type({n}) .row.lit") for n in (1, 2))
     assert first == second and 0 < len(first) < 8
     tab.driver.execute_script("explorer.panes[2].view.show('ptx')")
     assert any(".target sm_80" in line for line in tab.texts(".row.new")) and tab.errors() == []
@@ -607,11 +610,11 @@ def test_every_line_is_printed(tab: Browser) -> None:
 def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
     tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now code")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
-    assert "4 lanes read x" in tab.find(".said").text
+    assert "reads 4 elements of x" in tab.find(".said").text
     tab.find("[aria-label='next program']").click()
     tab.find("[aria-label='next program']").click()
     assert (
-        "1 lane reads x, 3 masked" in tab.find(".said").text and len(tab.all(".cell.masked")) == 4
+        "reads 1 element of x, 3 masked" in tab.find(".said").text and len(tab.all(".cell.masked")) == 4
     )  # one of the legend
     tab.find(".drop input").click()
     assert (
@@ -633,7 +636,7 @@ def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
     tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
     taken, made = tab.all(".shown figure")
     assert taken.text.startswith("%") and made.text.startswith("%")
-    assert "reduces 4 × 8 lanes of %6 over j to 4" in tab.find(".said").text
+    assert "reduces 4 × 8 elements of %6 over j to 4" in tab.find(".said").text
     lanes = [c.text for c in taken.find_elements("css selector", ".cells .cell")]
     assert lanes[5:8] == ["0", "0", "0"] and len(lanes) == 4 * 8  # past the end of a row there are zeros
     tab.picture("reduction")
@@ -648,7 +651,56 @@ def test_the_player_goes_to_the_step_that_a_lost_mask_breaks(tab: Browser) -> No
     tab.find(".drop input").click()
     line = next(k for k, text in enumerate(tab.texts(".statement")) if " = dot " in text)
     tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
-    assert "multiplies 16 × 16 lanes of %2 over r to 16 × 16" in tab.find(".said").text and tab.errors() == []
+    assert "multiplies 16 × 16 elements of %2 over r to 16 × 16" in tab.find(".said").text and tab.errors() == []
+
+
+def test_the_player_is_linked_to_every_pane(tab: Browser) -> None:
+    tab.open(mt.compile("examples/softmax.mt").explore(M=64, N=100).html, "#panes=player,source,triton,sass")
+    line = next(s for s in tab.all(".statement") if "= exp" in s.text)
+    tab.point(line)
+    assert "exp(x - max" in "".join(tab.texts(".is-source .piece.on"))
+    assert any("libdevice.exp" in text for text in lit(tab, "triton")) and lit(tab, "sass")
+    line.click()
+    assert any("libdevice.exp" in text for text in lit(tab, "triton", "pin")) and tab.all(".statement.pin")
+    tab.keys("\ue00c")
+    row(tab, "triton", "rt.reduce_max(").click()  # and back: the player goes to the maximum
+    assert "reduce.max" in tab.texts(".statement.now")[0] and "reduces 4 × 8 elements" in tab.find(".said").text
+    tab.find("[aria-label='step before']").click()
+    assert lit(tab, "triton") and tab.errors() == []
+
+
+def test_the_player_shows_every_program_of_the_grid(tab: Browser) -> None:
+    tab.open(html("attention"), "#panes=player")
+    kernel = data(html("attention"))["programs"][0]["player"]["kernels"][0]
+    assert len(kernel["programs"]) == kernel["count"] == len(tab.all(".grid button")) == 8
+    tab.all(".grid button")[-1].click()
+    assert "Program (3, 1)" in tab.find(".said").text
+
+
+def test_the_player_draws_an_array_of_three_axes_as_slices_with_values(tab: Browser) -> None:
+    tab.open(html("attention"), "#panes=player")
+    assert tab.texts(".shown figure:first-child .slices .hint") == [f"[{k}, :, :]" for k in range(4)]
+    assert tab.find(".shown .cell").size["width"] < 12  # 4 × 20 × 18 elements: small squares
+    next(b for b in tab.all(".controls button") if b.text == "values").click()
+    cell = tab.find(".shown .cell")
+    assert (
+        cell.size["width"] >= 30
+        and cell.text == "0"
+        and tab.find(".slices").value_of_css_property("overflow") == "auto"
+    )
+
+
+def test_masked_elements_look_unlike_those_past_the_end(tab: Browser) -> None:
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player")
+    looks = """['masked', 'past'].map(kind => {
+        const cell = document.createElement('i');
+        cell.className = `cell ${kind}`;
+        document.querySelector('.legend').append(cell);
+        const {backgroundImage, borderStyle} = getComputedStyle(cell);
+        return backgroundImage + borderStyle;
+    })"""
+    masked, past = tab.ask(looks)
+    assert masked != past
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import pytest
 
 import minitri as mt
 from minitri.base.logs import fired, recorded
+from minitri.explore.machine_code import MachineCode
 from minitri.explore.passes import Step, our_steps, plain, triton_steps
 from minitri.hardware.targets import StageUnavailable
-from minitri.optimize import simplify
-from minitri.optimize.rooms import PASSES
+from minitri.optimize import simplify, strength_reduction
+from minitri.optimize.pass_table import PASSES
 from minitri.pipeline import Compilation
 
 ROOT = Path(__file__).parent.parent
@@ -44,11 +45,12 @@ def test_steps_are_the_passes_and_their_texts_join() -> None:
 def test_rules_that_fired_and_for_what() -> None:
     text = "def f(x: f32[M, N]):\n    return (x.mT.mT * 1) ** 2\n"
     compiled = lowered(text)
-    rules = {r.name: r for r in step(our_steps(compiled), "simplify").rules}
-    assert {"compose_views", "identity_view", "identity_operand", "square_of_power"} <= set(rules)
-    square = rules["square_of_power"]
-    assert line_of(square.defined) == "def square_of_power(i: Interner, node: Node) -> Node | None:"
-    assert square.doc == inspect.getdoc(simplify.square_of_power)
+    steps = our_steps(compiled)
+    rules = {r.name: r for r in step(steps, "simplify").rules}
+    assert {"compose_views", "identity_view", "identity_operand"} <= set(rules)
+    (square,) = step(steps, "strength-reduction").rules
+    assert line_of(square.defined) == "def power_of_constant(i: Interner, node: Node) -> Node | None:"
+    assert square.doc == inspect.getdoc(strength_reduction.power_of_constant)
     assert square.cases == (("power(x, view(2.0)): f32[M, N]", "square(x): f32[M, N]"),)
     graph = compiled.value("graph")
     powers = {s.node for n in graph.nodes() if getattr(n, "op", "") == "power" for s in graph.spans[n]}
@@ -87,7 +89,7 @@ def test_nobody_listens() -> None:
 
 def test_passes_of_triton() -> None:
     low = mt.compile("x @ w", x="f16[64, 64]", w="f16[64, 64]").lower()
-    steps = triton_steps(low.compilation)
+    steps = triton_steps(MachineCode(low.compilation))
     names = [s.name for s in steps]
     assert {"canonicalize", "cse", "convert-triton-to-tritongpu", "tritongpu-accelerate-matmul"} <= set(names)
     assert all(a.after == b.before for a, b in zip(steps, steps[1:]) if a.stage == b.stage)
@@ -102,8 +104,8 @@ def test_passes_of_triton() -> None:
 def test_passes_of_triton_have_a_time_limit() -> None:
     low = mt.compile("x + 1", x="f32[64]").lower()
     with pytest.raises(StageUnavailable, match="TimeoutExpired"):
-        triton_steps(low.compilation, seconds=0.01)
-    assert triton_steps(mt.compile("x + 1", x="f32[64]").lower(target="interpreter").compilation) == ()
+        triton_steps(MachineCode(low.compilation), seconds=0.01)
+    assert triton_steps(MachineCode(mt.compile("x + 1", x="f32[64]").lower(target="interpreter").compilation)) == ()
 
 
 def test_locations_are_left_out() -> None:

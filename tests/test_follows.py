@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import minitri as mt
-from minitri.explore.trace import Trace
+from minitri.explore.provenance import Trace
 from minitri.hardware.targets import CUDA_ARCHS, TARGETS, Target
 
 XW = {"x": "f16[M, K]", "w": "i8[K, N]"}

@@ -18,9 +18,8 @@ import torch
 import minitri as mt
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, DType, f32
-from minitri.graph.expressions import ATTRIBUTES
-from minitri.graph.names import function_names
-from minitri.language.arithmetic import CONSTANTS
+from minitri.graph.names import ATTRIBUTES, function_names
+from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as answers
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 

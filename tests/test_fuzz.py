@@ -202,7 +202,7 @@ def test_files_that_are_none(text: str) -> None:
 WORKERS = {
     "crash": "import os, sys; sys.stdin.readline(); print('Fatal: heap', file=sys.stderr, flush=True); os.abort()",
     "hang": "import sys, time; sys.stdin.readline(); time.sleep(60)",
-    "fine": "import json, sys\nfor s in sys.stdin: print(json.dumps({'seed': int(s), 'stages': 2, 'pairs': 1}), flush=True)",
+    "fine": "import json, sys\nfor s in sys.stdin: print(json.dumps({'seed': int(s), 'stages': 2, 'pairs': 1, 'refused': 0}), flush=True)",
 }
 
 

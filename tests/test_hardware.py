@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from scheduled import scheduled
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
+from minitri.hardware import chips
 from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, multiprocessor, peak, shared_bytes
 from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
 from minitri.kernels.ir import Kernel
@@ -21,6 +24,8 @@ from minitri.runtime.schedule_search import propose
 HALF = replace(H200, multiprocessors=H200.multiprocessors // 2)
 SMALL = replace(H200, shared=99 << 10)  # what a program has on an RTX card
 EVERY = {**CHIPS, **GENERIC}
+TABLES = tomllib.loads(Path(chips.__file__).with_name("chips.toml").read_text(encoding="utf-8"))
+ROWS = {**TABLES["chips"], **TABLES["generic"]}
 
 
 # ---- the figures -------------------------------------------------------------------------
@@ -29,11 +34,12 @@ EVERY = {**CHIPS, **GENERIC}
 @pytest.mark.parametrize("name", list(EVERY))
 def test_every_figure_has_a_source(name: str) -> None:
     """Or a reason why it is not known."""
-    chip = EVERY[name]
-    figures = {f.name for f in fields(Chip)} - {"name", "sources"}
-    assert chip.sources.keys() == figures
-    for figure, source in chip.sources.items():
-        assert source and source.startswith("None: ") == (getattr(chip, figure) is None), figure
+    chip, row = EVERY[name], ROWS[name]
+    assert row.keys() - {"architecture"} | {"shared"} == {f.name for f in fields(Chip)}
+    for figure, entry in row.items():
+        if figure not in ("name", "architecture"):
+            source = entry["source"]
+            assert source and source.startswith("None: ") == (getattr(chip, figure) is None), figure
 
 
 @pytest.mark.parametrize("name", list(CHIPS))

@@ -144,7 +144,7 @@ def skipped(text: str) -> list[Loop]:
 @pytest.mark.parametrize("program", FALSE)
 def test_blocks_are_left_out_only_while_the_proof_holds(program: str) -> None:
     f = mt.compile(program, x="f32[M, N]").configured(options=Options(blocks={"i": 4, "r": 8}))
-    text = f.lower(target="cuda:90", M=64, N=64).compilation.text("tile.hoisted")
+    text = f.lower(target="cuda:90", M=64, N=64).compilation.text("tile.lowered")
     assert all(s.last is not None and s.because for s in skipped(text))
     for old, new in FALSE[program]:
         assert old in text, (old, text)
@@ -157,5 +157,5 @@ def test_a_sum_of_zeros_may_start_anywhere(start: str) -> None:
     """x + 0 is x, whatever x is."""
     f = mt.compile("sum(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", x="f32[M, N]")
     f = f.configured(options=Options(blocks={"i": 4, "r": 8}))
-    text = f.lower(target="cuda:90", M=64, N=64).compilation.text("tile.hoisted")
+    text = f.lower(target="cuda:90", M=64, N=64).compilation.text("tile.lowered")
     assert all(s.last is not None for s in skipped(text.replace("%2: f32[] = const 0.0", f"%2: f32[] = const {start}")))

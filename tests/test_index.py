@@ -36,7 +36,8 @@ def graph(text: str, sizes: dict[str, int] | None = None, **types: str) -> Graph
 
 def indexing(g: Graph) -> Indexing:
     """All of a graph as one part; its last result is the first that is demanded."""
-    return one_kernel(frozenset(n for n in g.nodes() if isinstance(n, COMPUTE)), list(dict.fromkeys(g.outputs[::-1])))
+    inside = frozenset(n for n in g.nodes() if isinstance(n, COMPUTE))
+    return one_kernel(inside, list(dict.fromkeys(g.outputs[::-1])), lambda symbol, n: True)
 
 
 # ---- against numpy ---------------------------------------------------------------------

@@ -11,8 +11,8 @@ import torch
 
 import minitri as mt
 from minitri.hardware.targets import Target
-from minitri.runtime import native
-from minitri.runtime.native import NativeKernel, load
+from minitri.runtime import gpu_launcher
+from minitri.runtime.gpu_launcher import NativeKernel, load
 from minitri.triton import artifacts
 
 ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
@@ -57,7 +57,7 @@ class Torchs:
 def torchs(monkeypatch: pytest.MonkeyPatch) -> Torchs:
     made = Torchs()
     monkeypatch.setattr(torch._C, "_StaticCudaLauncher", made, raising=False)
-    monkeypatch.setattr(native, "driver", lambda: None)
+    monkeypatch.setattr(gpu_launcher, "driver", lambda: None)
     return made
 
 
@@ -93,7 +93,7 @@ def test_without_a_c_compiler_a_kernel_starts_late(where: str, torchs: Torchs, m
         raise RuntimeError("Failed to find C compiler. Please specify via CC environment variable.")
 
     if where == "driver":
-        monkeypatch.setattr(native, "driver", fails)
+        monkeypatch.setattr(gpu_launcher, "driver", fails)
     else:
         monkeypatch.setattr(Compiled, "run", property(fails))
     compiled = Compiled(ADD, early=True)
@@ -110,7 +110,7 @@ def test_what_nobody_can_load_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         raise RuntimeError("Triton Error [CUDA]: out of memory")
 
     monkeypatch.setattr(torch._C, "_StaticCudaLauncher", Torchs(refuses=True), raising=False)
-    monkeypatch.setattr(native, "driver", lambda: None)
+    monkeypatch.setattr(gpu_launcher, "driver", lambda: None)
     monkeypatch.setattr(Compiled, "run", property(fails))
     with pytest.raises(RuntimeError, match="out of memory"):
         load(Compiled(ADD, early=True), 0)
@@ -165,8 +165,10 @@ def test_what_triton_starts_early_has_its_launcher_made_beside(monkeypatch: pyte
     jitted, made = artifacts.jit_functions(low["triton"]), list[tuple[str, int]]()
     compiled = SimpleNamespace(metadata=SimpleNamespace(shared=0))
     monkeypatch.setattr(artifacts, "compiled", lambda *given: compiled)
-    monkeypatch.setattr(native, "load", lambda compiled, device: object())
-    monkeypatch.setattr(native, "_prepare_launcher", lambda source, count: made.append((source.fn.__name__, count)))
+    monkeypatch.setattr(gpu_launcher, "load", lambda compiled, device: object())
+    monkeypatch.setattr(
+        gpu_launcher, "_prepare_launcher", lambda source, count: made.append((source.fn.__name__, count))
+    )
     for kernel in low.compilation.value("triton"):
         start = NativeKernel(lambda name=kernel.name: jitted[name], kernel, Target.parse("cuda:90"))
         start.loaded(0, (16, 32), ())
@@ -179,12 +181,12 @@ def test_where_there_is_one_gpu_nobody_asks_which_is_current(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 1, raising=False)
-    assert native.current_device()() == int(asked)
+    assert gpu_launcher.current_device()() == int(asked)
 
 
 def test_machine_code_is_kept_for_so_many_kinds_of_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "MAX_KINDS", 3)
-    monkeypatch.setattr(native, "load", lambda compiled, device: object())
+    monkeypatch.setattr(gpu_launcher, "MAX_KINDS", 3)
+    monkeypatch.setattr(gpu_launcher, "load", lambda compiled, device: object())
     kernel = NativeKernel(lambda: None, cast(Any, None), Target.parse("cuda:90"))
     monkeypatch.setattr(kernel, "_compiled", lambda kind: kind)
     for addresses in itertools.product((16, 24), repeat=3):

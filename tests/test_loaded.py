@@ -19,7 +19,7 @@ from minitri.cli.main import READABLE, main
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.ir import Compute
 from minitri.optimize.mask_elision import mask
-from minitri.optimize.rooms import PASSES
+from minitri.optimize.pass_table import PASSES
 from minitri.profile import profile
 from minitri.program_from_stage import READERS
 from minitri.runtime.binding import bind
@@ -146,7 +146,7 @@ def test_a_pass_after_the_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     f = mt.compile("x + b", x="f32[M, N]", b="f32[N]")
     loaded = mt.load(f.lower(M=10, N=30, target="interpreter")["tile"], "tile", against=f)
     changed = tuple(replace(p, run=subtracted) if p.name == "mask" else p for p in PASSES)
-    monkeypatch.setattr("minitri.optimize.rooms.PASSES", changed)
+    monkeypatch.setattr("minitri.optimize.pass_table.PASSES", changed)
     assert loaded.check(X, B).guilty == "mask"
 
 
@@ -167,11 +167,11 @@ def test_against_on_the_command_line(tmp_path: Path) -> None:
     for source in (program, tmp_path / "graph.txt"):
         for command in ("check", "run"):
             done = CliRunner().invoke(main, [command, str(tile), "--from", "tile", "--against", str(source)])
-            assert done.exit_code == 0 and ("ok: every pass" in done.stderr or "check: ok" in done.stderr)
+            assert done.exit_code == 0 and ("ok: every pass" in done.stdout or "check: ok" in done.stderr)
     tile.write_text(low["tile"].replace("exp", "exp2"))
     for command in ("check", "run"):
         done = CliRunner().invoke(main, [command, str(tile), "--from", "tile", "--against", str(program)])
-        assert done.exit_code == 1 and "the text is wrong (tile)" in done.stderr
+        assert done.exit_code == 1 and "the text is wrong (tile)" in done.output
     done = CliRunner().invoke(main, ["check", str(program), "--against", str(program)])
     assert done.exit_code == 2 and "--from" in done.stderr
 

@@ -120,7 +120,7 @@ CORRECTED = {
     ),
     "sum(e * exp(x - 2 * m), axis=1)": (
         "sum((e * exp((x - (2.0 * max(x)))))){* (exp(((2.0 * old max(x)) - (2.0 * max(x)))) * exp((old max(x) - max(x))))}",
-        "one loop with the max, times exp(old h - h), h = multiply(2.0, max) * exp(old h - h), h = max", WHOLE,
+        "one loop with the max, times exp(old h - h), h = multiply(2.0, max) * exp(old max - max)", WHOLE,
     ),
     "sum(exp(x + row - max(x + row, axis=1, keepdims=True)), axis=1)": (
         "sum(exp(((x + row) - max((x + row))))){* exp((old max((x + row)) - max((x + row))))}",

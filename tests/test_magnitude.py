@@ -14,7 +14,7 @@ from minitri.runtime.binding import bind
 from minitri.runtime.measured_schedules import measured
 from minitri.runtime.schedule_search import close
 from minitri.testing import random_program
-from minitri.trust.magnitudes import magnitude
+from minitri.trust.first_order_error import magnitude
 
 RANDOM = np.random.default_rng(0)
 FAR = (-10 * RANDOM.random((6, 50)) - 20).astype(np.float32)  # their exponentials are small, the square roots are not

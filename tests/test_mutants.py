@@ -20,7 +20,7 @@ import pytest
 from mutants import GALLERY
 from patched import ROOT, Job, replaced, run
 
-from minitri.optimize.rooms import PASSES
+from minitri.optimize.pass_table import PASSES
 
 NAMED = 0.95  # of the planted bugs, by `check`
 

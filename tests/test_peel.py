@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import minitri as mt
 from minitri.explain import explain
-from minitri.explore.trace import Trace
+from minitri.explore.provenance import Trace
 from minitri.runtime.binding import bind
 from minitri.tiles.parse import parse_programs
 from minitri.trust.check import check

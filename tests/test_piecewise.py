@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitri.base.dims import Dim, Symbol, size, value
-from minitri.base.extremes import largest, smallest
 from minitri.base.piecewise import tidy, where_present
+from minitri.base.symbolic_minmax import largest, smallest
 
 N, M = size("N"), size("M")
 ANY = value("v")  # of any sign

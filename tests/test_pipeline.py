@@ -11,14 +11,14 @@ import pytest
 
 import minitri as mt
 from minitri.kernels.ir import Load, Mask
-from minitri.optimize import rooms
+from minitri.optimize import pass_table
 from minitri.tiles.ir import Program, Programs
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
     """The pass `name`, with its result changed."""
-    wrong = [replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in rooms.PASSES]
-    monkeypatch.setattr(rooms, "PASSES", tuple(wrong))
+    wrong = [replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in pass_table.PASSES]
+    monkeypatch.setattr(pass_table, "PASSES", tuple(wrong))
 
 
 def test_a_broken_ir_that_cannot_be_printed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

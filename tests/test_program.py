@@ -28,7 +28,7 @@ import pytest
 import minitri as mt
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.cli.inputs import make_inputs
-from minitri.graph.parameters import Instance
+from minitri.graph.argument_binding import Instance
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.optimize import split_reduction
 from minitri.pipeline import Compilation
@@ -1439,7 +1439,7 @@ def test_keywords_of_compile_keep_their_meaning() -> None:
     assert mt.compile(module, entry="entry").name == "entry"
     assert mt.compile("x + 1", entry="main", types={"x": "f32[N]"}).name == "main"
     with pytest.raises(CompileError) as caught:
-        mt.compile("2 * name", name="cell 3")
+        mt.compile("2 * names(x)", name="cell 3")
     assert "--> cell 3:1:5" in str(caught.value)
 
 

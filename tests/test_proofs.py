@@ -391,7 +391,7 @@ WIDE = {  # of programs with values of more than 2**31 elements: whether their k
     "one that picks": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
     "an axis that nothing indexes": ("argmax(broadcast_to(x[:, None], (M, 4294967301)), axis=1)", {"x": "f32[M]"}, {"M": 8}, [True, True]),
     "what is divided": ("sum(reshape(x[:, None] * y, (49000, 100000)), axis=-1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": 70000}, [True]),
-    "a large divisor": ("argmax(reshape(z[:, None, None] * x[:, None] * y, (M, 4 * M)), axis=-1)", {"x": "f32[M]", "y": "f32[M]", "z": "f32[4]"}, {"M": M}, [True]),
+    "a large divisor": ("argmax(reshape(z[:, None, None] * x[:, None] * y, (N, 4 * M)), axis=-1)", {"x": "f32[M]", "y": "f32[N]", "z": "f32[4]"}, {"M": 65537, "N": 65539}, [True]),
     "what is counted": ("var(z[:, None, None] * x[:, None] * y, axis=(1, 2))", {"x": "f32[M]", "y": "f32[M]", "z": "f32[K]"}, {"M": M, "K": 4096}, [True]),
     "a sum of a product of two": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
 }  # fmt: skip

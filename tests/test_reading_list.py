@@ -33,9 +33,9 @@ def test_what_an_order_adds_stands_after_the_element_before_it() -> None:
 
 def test_a_trace_names_modules_functions_and_callers() -> None:
     trace = reading_list.traced(reading_list.PROGRAMS[0])
-    assert trace.order.index("minitri.graph.builder") < trace.order.index("minitri.triton.emit")
-    assert "build" in trace.functions["minitri.graph.builder"]
-    assert "minitri.pipeline" in trace.callers["minitri.graph.builder"]
+    assert trace.order.index("minitri.graph.lower_ast") < trace.order.index("minitri.triton.emit")
+    assert "build" in trace.functions["minitri.graph.lower_ast"]
+    assert "minitri.pipeline" in trace.callers["minitri.graph.lower_ast"]
     assert "minitri.optimize.split_k" not in trace.functions
 
 

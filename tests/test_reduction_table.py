@@ -36,7 +36,7 @@ from minitri.tiles.verify import verify_all
 from minitri.triton import rt, rt_interpreter
 from minitri.triton.emit import emit
 from minitri.trust.error_bounds import enclosures
-from minitri.trust.magnitudes import magnitude
+from minitri.trust.first_order_error import magnitude
 
 CALLS = [(name, name) for name in REDUCTIONS] + [(f"cumulative_{name}", name) for name in SCANS]
 DTYPES_OF = [(call, name, d) for call, name in CALLS for d in DTYPES.values() if d.kind in REDUCTIONS[name].accepts]

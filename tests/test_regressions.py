@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import minitri as mt
 from minitri.cli.main import main
 from minitri.hardware.targets import Target
-from minitri.runtime import interpreter, native
+from minitri.runtime import gpu_launcher, interpreter
 from minitri.triton import artifacts, compile
 
 HERE = Path(__file__).parents[1]
@@ -113,7 +113,7 @@ def test_a_file_tells_sizes_that_stand_in_sums(tmp_path: Any) -> None:
 def test_check_skips_sizes_that_a_program_refuses(text: str) -> None:
     result = command("check", "-e", text, "-t", "x=f32[N]")
     assert result.exit_code == 0, result.output
-    assert "skipped: " in result.stdout
+    assert " skipped  " in result.stdout
 
 
 def test_no_memory_is_no_bug() -> None:
@@ -129,8 +129,8 @@ def test_no_memory_is_no_bug() -> None:
     ("float(x)", "write `astype(x, f32)`"),
     ("f16(x)", "write `astype(x, f16)`"),
     ("len(x)", "write `x.shape[0]`"),
-    ("max(x, x)", "write `maximum(x, y)`"),
-    ("concat(x, x)", "write `concat((x, y), axis=0)`"),
+    ("max(x, x)", "write `maximum(x, x)`"),
+    ("concat(x, x)", "write `concat((x, x))`"),
     ("stack([])", "stack takes one array or more"),
     ("x + y", 'parameters have types, as in y="f32[N]"'),
 ])  # fmt: skip
@@ -324,7 +324,7 @@ def test_calls_with_what_is_no_text_or_size() -> None:
 
 def test_messages_of_calls_of_values_and_of_extremes_of_two_numbers() -> None:
     assert "`x` is a value, not a function" in message("x(1)", x="f32[N]")
-    assert "maximum(x, y)" in message("x * max(N, 3)", x="f32[N]")
+    assert "maximum(N, 3)" in message("x * max(N, 3)", x="f32[N]")
     said = message("x * 1e308**2", x="f32[N]")
     assert "past all floats" in said and "Numerical" not in said
 
@@ -401,14 +401,14 @@ def test_triton_is_imported_before_threads_import_parts_of_it() -> None:
     code = """
 import sys, contextlib, threading
 import torch
-from minitri.runtime import native
+from minitri.runtime import gpu_launcher
 torch.cuda.device = contextlib.nullcontext
 class Kernel:
     def loaded(self, *about):
         seen.append((threading.current_thread() is not threading.main_thread(), "triton.compiler.code_generator" in sys.modules))
 seen = []
 assert "triton" not in sys.modules
-native.load_all([Kernel().loaded] * 2, 0)
+gpu_launcher.load_all([Kernel().loaded] * 2, 0)
 print(seen)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -445,7 +445,7 @@ def test_one_driver_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runtime, "driver", Slow())
     with ThreadPoolExecutor(8) as pool:
-        assert len({id(d) for d in pool.map(lambda _: native.driver(), range(8))}) == len(made) == 1
+        assert len({id(d) for d in pool.map(lambda _: gpu_launcher.driver(), range(8))}) == len(made) == 1
 
 
 def test_loops_to_bounds_that_are_computed() -> None:

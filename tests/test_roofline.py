@@ -10,7 +10,7 @@ import tracing
 
 import minitri as mt
 from minitri.explain import explain
-from minitri.explore.resources import resources
+from minitri.explore.kernel_statistics import resources
 from minitri.hardware.chips import blocks_at_once, chip_of, multiprocessor
 from minitri.hardware.predicted_work import Work, graph_work, tile_work
 from minitri.hardware.roofline import LAUNCH, Roofline, predicted_seconds, roofline

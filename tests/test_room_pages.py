@@ -3,7 +3,7 @@
 import pytest
 import room_pages
 
-from minitri.optimize.rooms import OPTIONAL, ROOMS
+from minitri.optimize.pass_table import OPTIONAL, ROOMS
 
 
 def test_every_room_has_an_example() -> None:

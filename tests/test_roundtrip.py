@@ -25,7 +25,7 @@ from minitri.kernels.evaluate import evaluate as evaluate_kernels
 from minitri.kernels.parse import parse_plan
 from minitri.kernels.text import format_plan
 from minitri.optimize.collapse_axes import flatten
-from minitri.optimize.rooms import PASSES
+from minitri.optimize.pass_table import PASSES
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import bind
 from minitri.testing import random_program

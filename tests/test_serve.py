@@ -31,8 +31,8 @@ from serving import (
 )
 
 from minitri.explore import serve
-from minitri.explore.answer import NAME, answer
-from minitri.explore.desk import Busy, Desk
+from minitri.explore.compile_worker import NAME, answer
+from minitri.explore.request_queue import Busy, Desk
 from minitri.explore.serve import EXAMPLES, LARGEST, Server
 
 ROOT = Path(__file__).parent.parent
@@ -229,7 +229,7 @@ def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def snippet(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    monkeypatch.setattr("minitri.explore.desk.COMMAND", (sys.executable, "-c", code))
+    monkeypatch.setattr("minitri.explore.request_queue.COMMAND", (sys.executable, "-c", code))
 
 
 def test_a_process_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +318,7 @@ def test_the_newest_of_those_who_wait_is_served(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_memory_has_a_limit() -> None:
-    code = ("import resource, minitri.explore.answer as a; a._document = lambda r: bytearray(8 << 30); "
+    code = ("import resource, minitri.explore.compile_worker as a; a._document = lambda r: bytearray(8 << 30); "
             "resource.setrlimit(resource.RLIMIT_DATA, (a.MEMORY, a.MEMORY)); print(a.answer({'text': 'x'})['error']['message'])")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "more memory" in done.stdout, done.stderr

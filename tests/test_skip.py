@@ -16,7 +16,7 @@ from stages import SMALL
 import minitri as mt
 from minitri.base.dims import Symbol, axis, size
 from minitri.explain import explain
-from minitri.optimize.skip_blocks.conditions import SAMPLES, walked
+from minitri.optimize.skip_blocks.conditions import SAMPLES, average_steps
 from minitri.optimize.skip_blocks.skip import _least, _most
 from minitri.tiles.ir import Loop
 
@@ -161,7 +161,7 @@ def test_how_much_is_left(condition: str) -> None:
     exact = MASKS | {"there": lambda i, j: i == i}
     known = np.broadcast_to(exact.get(condition, lambda i, j: i != i)(i, j), (T, S))
     rows = [T * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES)]
-    assert walked(kernel, row, loop, T, S) == sum(int(known[r].sum()) for r in rows) // SAMPLES
+    assert average_steps(kernel, row, loop, T, S) == sum(int(known[r].sum()) for r in rows) // SAMPLES
 
 
 TILES = {  # of how many rows

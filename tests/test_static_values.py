@@ -197,8 +197,8 @@ def f(x: f32[3]):
     [
         ('exp("a")', "MT0202", ""),
         ('"a".sum()', "MT0202", ""),
-        ('x.astype("float16")', "MT0202", "write `f16`, without quotes"),
-        ('zeros(3, "i8")', "MT0202", "write `i8`, without quotes"),
+        ('x.astype("float16")', "MT0202", "dtypes have no quotes; write `x.astype(f16)`"),
+        ('zeros(3, "i8")', "MT0202", "dtypes have no quotes; write `zeros(3, i8)`"),
         ('zeros(3, "a")', "MT0202", "write f32, i64, bool, …"),
         ('sum(x, "a")', "MT0106", ""),
         ('gelu(x, "tan")', "MT0102", ""),

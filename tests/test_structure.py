@@ -33,20 +33,24 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "bench",
         "cli.console",
         "cli.inputs",
+        "cli.lexers",
+        "cli.terminal",
         "errors",
-        "explore.answer",
-        "explore.desk",
+        "explore.compile_worker",
+        "explore.request_queue",
         "explore.serve",
         "fuzz",
         "profile",
         "testing",
     ),
     (
-        "entry_points",
+        "api",
         "minitri",
+        "notebook",
         "program",
+        "program_from_function",
         "program_from_stage",
-        "program_stages",
+        "program_compilation",
     ),
     (
         "explain",
@@ -58,7 +62,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "runtime.variants",
         "trust",
     ),
-    ("optimize.rooms", "pipeline"),
+    ("optimize.pass_table", "pipeline"),
     ("runtime",),
     (
         "hardware",
@@ -72,7 +76,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.skip_blocks",
         "tiles",
         "triton.workarounds",
-        "trust.counterexamples",
+        "trust.bounds_counterexamples",
         "trust.proofs",
         "trust.sanitizer",
     ),
@@ -98,10 +102,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.split_parts",
         "optimize.split_reduction",
         "optimize.split_scan",
+        "optimize.strength_reduction",
         "text_io",
         "trust.error_bounds",
-        "trust.magnitudes",
-        "trust.operator_bounds",
+        "trust.first_order_error",
+        "trust.error_propagation",
     ),
     (
         "language.reference_arrays",
@@ -124,10 +129,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.simplex",),
     ("base.intervals",),
     ("base.piecewise",),
-    ("base.extremes",),
+    ("base.symbolic_minmax",),
     ("base.dims",),
-    ("base.limits",),
-    ("base",),
+    ("base.resource_limits",),
+    ("base", "notebook.html"),
     ("base.spans", "base.spelling"),
 )
 # Modules that load parts of minitri when first needed, so that what is not used costs no start-up
@@ -141,7 +146,7 @@ LAZY = {
     "runtime.variants",
     "triton.artifacts",
     "trust.run_stage",
-    "entry_points",
+    "api",
     "program",
 }
 
@@ -275,7 +280,7 @@ def heavy(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("name", names())
 def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     """Only the modules that are triton's own dialect, or talk to its interpreter, name it at the top."""
-    allowed = {"triton.rt", "triton.rt_compiler_hints", "triton.rt_fast_math", "triton.rt_interpreter"}
+    allowed = {"triton.rt", "triton.rt_intrinsics", "triton.rt_fast_math", "triton.rt_interpreter"}
     assert name in allowed or not heavy(modules()[name].tree) & {"torch", "triton"}
 
 
@@ -287,7 +292,7 @@ def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
         "cli.console",
         "base.diagnostics",
         "base.dims",
-        "base.tables",
+        "base.text_tables",
         "triton.artifacts",
         "triton.source",
     ],

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitri.base.diagnostics import CompileError, ParseError, render
-from minitri.base.limits import Limits
-from minitri.language import ast, ast_text
-from minitri.language.ast_text import format_module, format_type
+from minitri.base.resource_limits import Limits
+from minitri.language import ast, ast_dump
+from minitri.language.ast_dump import format_module, format_type
 from minitri.language.front_end import from_function, parse_program
 from minitri.language.parser import parse_expression, parse_module, parse_type
 
@@ -122,7 +122,7 @@ def test_other_nodes_golden() -> None:
 
 def format_expr(expr: ast.Expr) -> str:
     """A tree as the stage `ast` shows it."""
-    return "".join(f"{text}\n" for text, _ in ast_text._table(ast_text._tree(expr, 0)))
+    return "".join(f"{text}\n" for text, _ in ast_dump._table(ast_dump._tree(expr, 0)))
 
 
 def _realigned(golden: str) -> str:
@@ -447,7 +447,10 @@ MISTAKES = [
 def test_mistakes(text: str, code: str, under: str, message: str) -> None:
     error = failure(parse_expression, text)
     assert (error.code, error.span and error.span.text, error.message) == (code, under, message)
-    assert isinstance(error, SyntaxError) and str(error) == render(error)
+    assert (
+        isinstance(error, SyntaxError)
+        and error.msg == str(error) == f"{render(error)}\n  = more: minitri explain {code}"
+    )
     if code == "MT0002":
         assert error.help, "what to write instead"
 
@@ -518,7 +521,7 @@ def test_an_error_shows_the_place() -> None:
           = help: write `(0 < x) & (x < 1)`
     """
     error = failure(parse_module, "def f(x):\n    return 0 < x < 1\n", "clip.mt")
-    assert str(error) == textwrap.dedent(expected).strip()
+    assert render(error) == textwrap.dedent(expected).strip()
 
 
 # Layout that Python accepts

@@ -29,7 +29,6 @@ TOLD: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # what stands 
     "a wait": ("relu(x) @ w", PRODUCT, mt.Options(), "{wait = true}"),
     "half products": ("x @ (w.astype(f16) * s)", {**PRODUCT, "w": "i8[512, 1024]", "s": "f16[1024]"}, mt.Options(), ": f16[j, r] = multiply"),
     "small integers": ("where(arange(64)[:, None] >= arange(64), x, 0)", {"x": "f32[64, 64]"}, mt.Options(), ": i32[i] = position"),
-    "a cache": ("sum(x, axis=1)", {"x": "f32[100, 1000]"}, mt.Options(), "evict_first = true"),
     "fast operators": ("softmax(x)", {"x": "bf16[100, 1000]"}, mt.Options(), "{fast = true}"),
     "an early start": ("sum(x)", {"x": "f32[1001, 999]"}, mt.Options(), " early_start"),
     "parts": ("softmax(q @ k.mT) @ k", dict.fromkeys("qk", "f16[64, 4096, 64]"), mt.Options(), "in_parts = true"),
@@ -104,7 +103,7 @@ WRONG: dict[str, tuple[str, str, str]] = {  # what is written instead of what, a
     "a hint of another op": ("load x[i] {", "load x[i] {fast = true, ", "`fast` is no hint for a Load"),
     "a block of another size": ("load x[i] {", "load x[i] {descriptor = [4], ", "a tensor descriptor of [4]"),
     "a test that no descriptor makes": ("mask = [i < 1001]", "descriptor = [2048], mask = [i < 7]", "a tensor descriptor of [2048]"),
-    "a hint with a number": ("load x[i] {", "load x[i] {evict_first = 1, ", "one of true is wanted here"),
+    "a hint with a number": ("load x[i] {", "load x[i] {fast = 1, ", "one of true is wanted here"),
     "a hint that is none": ("load x[i] {", "load x[i] {evict_last = true, ", "`evict_last` is no attribute"),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Threads on a machine without a GPU: Triton's interpreter and its compiler take turns."""
+"""Threads on a machine without a GPU: Triton's interpreter and its compiler take lock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 import minitri as mt
-from minitri.triton.language_lock import Turns
+from minitri.triton.language_lock import LanguageLock
 
 SECONDS = 60.0
 
@@ -51,19 +51,19 @@ def test_calls_and_compilers_at_once() -> None:
 
 
 def test_an_interpreter_is_alone_and_compilers_are_not() -> None:
-    turns, inside, seen = Turns(), list[str](), list[tuple[str, ...]]()
+    lock, inside, seen = LanguageLock(), list[str](), list[tuple[str, ...]]()
     two = threading.Barrier(2, timeout=SECONDS)
 
     def interpret() -> None:
         for _ in range(20):
-            with turns.interpreted(), turns.interpreted():
+            with lock.interpreted(), lock.interpreted():
                 inside.append("interpreter")
                 seen.append(tuple(inside))
                 inside.remove("interpreter")
 
     def compile_() -> None:
         for _ in range(5):
-            with turns.compiled():
+            with lock.compiled():
                 inside.append("compiler")
                 two.wait()  # both are there, or this would not end
                 seen.append(tuple(inside))

@@ -8,7 +8,7 @@ import pytest
 import tracing
 
 import minitri as mt
-from minitri.explore.places import (
+from minitri.explore.debug_locations import (
     TENSOR,
     Row,
     amdgcn_rows,
@@ -18,8 +18,8 @@ from minitri.explore.places import (
     sass_rows,
     with_tensor_memory,
 )
-from minitri.explore.registers import effects
-from minitri.explore.trace import Trace
+from minitri.explore.def_use import effects
+from minitri.explore.provenance import Trace
 from minitri.kernels.ir import Compute, Store
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))

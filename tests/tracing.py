@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import minitri as mt
-from minitri.explore.trace import Trace
+from minitri.explore.provenance import Trace
 
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "log" / "tracing.json"

@@ -4,7 +4,7 @@
 
     UIADD3 UR4, UP0, UR11, 0x20, URZ        nothing before this line writes UR11
 
-An assembler that makes such code is wrong (minitri/triton/workarounds/narrow_factors.py). Programs are those of tests/triton_texts.py and
+An assembler that makes such code is wrong (minitri/triton/workarounds/narrow_wgmma_operands.py). Programs are those of tests/triton_texts.py and
 random products of 16-bit arrays, several in a kernel. What a GPU computes depends on the ptxas that Triton brings, so
 run this with the Triton that is in use. Code is read from its first line to its last; branches are not followed.
 """

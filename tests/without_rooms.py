@@ -19,7 +19,7 @@ from typing import Any
 
 import plain_path
 
-from minitri.optimize.rooms import OPTIONAL
+from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 
 ALL = "all"

@@ -1,1 +1,1 @@
-"""What every part of the compiler stands on: sizes, types, the operator table, diagnostics, limits."""
+"""Basics that every part of the compiler uses: symbolic sizes, dtypes, the operator table, diagnostics, limits."""

@@ -1,11 +1,11 @@
-"""A child process that answers each line of JSON with a line of JSON, and may be given up.
+"""A child process that answers requests in JSON, one line each, and that can be killed when it is too slow.
 
-    child = Child(["python", "-m", "minitri.explore.answer"], environment)
+    child = Child(["python", "-m", "minitri.explore.compile_worker"], environment)
     child.ask({"text": "x + 1"}, seconds=6)
 
-In: a command and requests. Out: answers; TimeoutError if one takes too long, EOFError if the process has died.
-The child and whatever it starts are a group of their own, and end together. Left out: who asks, and in which
-order.
+In: a command line and requests. Out: answers. A request raises TimeoutError if the answer takes too long, and
+EOFError if the process has died. The child runs in its own process group, so `end` also kills the processes that the
+child has started. Left out: a queue of requests. The caller sends one request at a time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LONGEST = 64 << 20  # bytes of an answer
+MAX_ANSWER_BYTES = 64 << 20
 
 
 class Child:
-    """`heard`: what the process writes to standard error is kept, and `end` gives it back."""
+    """A running child process. With `keep_stderr`, `end` returns the text that it wrote to standard error."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], heard: bool = False) -> None:
-        self.errors = tempfile.TemporaryFile() if heard else open(os.devnull, "w+b")
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], keep_stderr: bool = False) -> None:
+        self.errors = tempfile.TemporaryFile() if keep_stderr else open(os.devnull, "w+b")
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment,
             start_new_session=True,
         )  # fmt: skip
 
     def ask(self, request: Any, seconds: float) -> Any:
-        """The answer to a request. TimeoutError, EOFError, OSError, or ValueError if the answer is not JSON."""
+        """Sends a request and returns the answer, both any JSON value.
+
+        Raises TimeoutError, EOFError or OSError, and ValueError if the answer is not JSON.
+        """
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
@@ -43,35 +46,37 @@ class Child:
 
     def _line(self, deadline: float) -> bytes:
         assert self.process.stdout is not None
-        read = bytearray()
+        received = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            while not read.endswith(b"\n"):
+            while not received.endswith(b"\n"):
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
                     raise TimeoutError
                 piece = os.read(self.process.stdout.fileno(), 1 << 16)
-                if not piece or len(read) > LONGEST:
+                if not piece or len(received) > MAX_ANSWER_BYTES:
                     raise EOFError
-                read += piece
-        return bytes(read)
+                received += piece
+        return bytes(received)
 
     def end(self) -> str:
-        """Ends the process and all that it has started, once. Out: what it has written to standard error."""
+        """Kills the child and all processes that it has started. Returns what it wrote to standard error.
+
+        A second call does nothing and returns "".
+        """
         if self.errors.closed:
             return ""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self.process:  # which closes the pipes and waits for the child
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.errors.seek(0)
-        complaint = self.errors.read().decode("utf-8", "replace")
-        for pipe in (self.process.stdin, self.process.stdout, self.errors):
-            with contextlib.suppress(OSError):
-                pipe.close() if pipe is not None else None
-        return complaint
+        with self.errors:
+            self.errors.seek(0)
+            return self.errors.read().decode("utf-8", "replace")
 
 
 def environment(*without: str, **more: str) -> dict[str, str]:
-    """The environment of this process except names that begin in some way, with one thread for numpy."""
+    """The environment variables for a child: those of this process, changed, with one thread for numpy.
+
+    Variables whose names begin with a prefix in `without` are left out. Those in `more` are added.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **more}

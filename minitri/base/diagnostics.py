@@ -1,15 +1,17 @@
-"""Error codes and the caret renderer.
+"""Error codes, and error messages that point at the source with carets.
 
 In: a problem found anywhere in the compiler, with the source spans it concerns.
-Out: one exception, `CompileError`, that renders as
+Out: one exception, `CompileError`. `str(error)` is
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12
       2 |     return relu(x @ w.mT + b)
         |                 ^^^^^^^^ x is f16[M, K=512], w.mT is f16[N=256, K=512]
       = help: drop the transpose: `x @ w` is f16[M, N]
+      = more: minitri explain MT0203
 
-error_codes.toml has the text of every code.
+error_codes.toml has a short description of every code. `error.edits` has the correction as data, for editors: `corrected`
+applies it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,11 +31,26 @@ _TABLE = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(en
 CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 
-class CompileError(Exception):
-    """A rejected program or call: `code`, `message`, `span`, `label`, `help`.
+MOST_LINES = 7  # of `str(error)`
 
-    `CompileError("MT0203", …)` makes a `CompileValueError`: the code chooses the subclass, and so which exception
-    of Python the error is too (`BUILTIN`).
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A correction of a program: write `text` in place of what is at `span`."""
+
+    span: Span
+    text: str
+
+
+class CompileError(Exception):
+    """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
+
+    edits    the help as data: replacements in the source that correct the mistake
+    notes    further facts, a line each: the line of a library function, the call of a function
+    others   independent errors of the same program, in the order of their places
+
+    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The code decides
+    the subclass (`BUILTIN`).
     """
 
     def __new__(cls, code: str, *_: object, **__: object) -> Self:
@@ -40,35 +59,58 @@ class CompileError(Exception):
 
     def __init__(self, code: str, message: str, span: Span | None = None, *, label: str = "", help: str = "") -> None:
         assert code in CODES, code
-        lines = message.split("\n") if code == "MT0403" else [message]  # which shows whole programs of ours
+        lines = message.split("\n") if code == "MT0403" else [message]  # MT0403 quotes IR text of several lines
         self.code, self.message, self.span = code, "\n".join(map(printable, lines)), span
         self.label, self.help = printable(label), printable(help)
+        self.edits: tuple[Edit, ...] = ()
+        self.notes: tuple[str, ...] = ()
+        self.others: tuple[CompileError, ...] = ()
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        return render(self)
+        """The error in full, with at most `MOST_LINES` lines."""
+        return summary(self)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a traceback."""
+        return str(self).split("\n")
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def at(self, span: Span | None) -> CompileError:
-        """The same error, placed at `span` unless it already has a place."""
+        """Sets the span of this error, if it has none yet. Returns the error."""
         if self.span is None:
             self.span = span
         return self
 
+    def write(self, span: Span, text: str, help: str = "") -> Self:
+        """The same error, with the correction to write `text` at `span`. The help says so, unless `help` does."""
+        return self.correct(Edit(span, text), help=help)
+
+    def correct(self, *edits: Edit | None, help: str = "") -> Self:
+        """The same error, with these corrections; None stands for none. The help says what to write."""
+        self.edits = tuple(edit for edit in edits if edit is not None)
+        if help or self.edits:
+            lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")] if self.edits else []
+            self.help = printable(help or ("remove it" if lines == ["``"] else f"write {', then '.join(lines)}"))
+        return self
+
 
 class CompileValueError(CompileError, ValueError):
-    """A value or a shape that does not fit; a `ValueError` too."""
+    """An invalid value or shape. It is also a `ValueError`."""
 
 
 class CompileTypeError(CompileError, TypeError):
-    """A dtype, or a kind of argument, that does not fit; a `TypeError` too."""
+    """An invalid dtype or kind of argument. It is also a `TypeError`."""
 
 
 class CompileIndexError(CompileError, IndexError):
-    """An index that does not fit; an `IndexError` too."""
+    """An invalid index. It is also an `IndexError`."""
 
 
 class CompileAxisError(CompileValueError, CompileIndexError):
-    """An axis that does not fit; a `ValueError` and an `IndexError`, as numpy's `AxisError` is."""
+    """An invalid axis number. Like numpy's `AxisError`, it is also a `ValueError` and an `IndexError`."""
 
 
 _PYTHON = {
@@ -80,40 +122,83 @@ BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
     for code, kind in _KINDS.items()
 }
-"""The exceptions of Python that an error is too, by its code."""
+"""For each error code, the names of Python's built-in exceptions that the error is also an instance of."""
 
 
 class ParseError(CompileError, SyntaxError):
-    """A text that is not in the language; a `SyntaxError` too, so that tools treat it as one."""
+    """A syntax error in a program. It is also a `SyntaxError`, so that other tools recognise it."""
+
+    msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        return render(self)
+        return summary(self)
+
+
+class ShapeWarning(UserWarning):
+    """A program that is right for some sizes only: `x + b` of f32[M, N] and f32[K] needs K == N."""
 
 
 class BrokenRule(ValueError):
-    """What a verifier found. `spans`: where that which breaks the rule came from."""
+    """The error of a verifier when an IR breaks a rule. `spans` are the source spans of the faulty operation."""
 
     def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:
         super().__init__(message)
         self.spans = tuple(spans)
 
 
-def render(error: CompileError) -> str:
-    """The error as plain text, with the source line and a caret line under the span."""
+# ---- text ----------------------------------------------------------------------------------------
+
+
+def render(error: CompileError, width: int = 100) -> str:
+    """One error as plain text, with the source line and a caret line under the span.
+
+    width   columns of the source line that are shown, around the caret
+    """
     out = [f"error[{error.code}]: {error.message}"]
     if error.span is not None:
-        out += excerpt(error.span, error.label)
+        out += excerpt(error.span, error.label, width)
     if error.help:
         out.append(f"  = help: {error.help}")
-    return "\n".join(out)
+    return "\n".join([*out, *(f"  = note: {note}" for note in error.notes)])
 
 
-def excerpt(span: Span, label: str = "") -> list[str]:
-    """The line that a span starts in, with carets under it."""
+def report(error: CompileError, width: int = 100) -> str:
+    """The error and all others of the program in full, and the commands that explain their codes."""
+    codes = dict.fromkeys(e.code for e in (error, *error.others))
+    return "\n".join(
+        [*(render(e, width) for e in (error, *error.others)), *(f"  = more: minitri explain {code}" for code in codes)]
+    )
+
+
+def summary(error: CompileError) -> str:
+    """The error in full, and a line for each other error of the program: `MOST_LINES` lines at most."""
+    lines = render(error).split("\n")[: MOST_LINES - 1]
+    also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
+    room = MOST_LINES - 1 - len(lines)
+    if len(also) > room:
+        also[max(room - 1, 0) :] = [f"  = also: {len(also) - max(room - 1, 0)} more errors"][:room]
+    rest = f"{len(error.others)} more errors; " if error.others and not room else ""
+    return "\n".join([*lines, *also, f"  = more: {rest}minitri explain {error.code}"])
+
+
+def _place(error: CompileError) -> str:
+    return "{}:{}: ".format(*error.span.source.line_column(error.span.start)) if error.span else ""
+
+
+def corrected(error: CompileError) -> str:
+    """The source of the error with its edits made."""
+    text = error.edits[0].span.source.text
+    for edit in sorted(error.edits, key=lambda e: e.span.start, reverse=True):
+        text = text[: edit.span.start] + edit.text + text[edit.span.end :]
+    return text
+
+
+def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
+    """The place of a span, its first source line cut to `columns` characters, and carets: three lines of text."""
     line, column = span.source.line_column(span.start)
     text = span.source.line(line).expandtabs(1)
     width = max(1, min(span.end - span.start, len(text) - column + 1))
-    text, column = _window(text, column, width)
+    text, column = _window(text, column, columns)
     gutter = str(line)
     before, under = text[: column - 1], text[column - 1 :][:width] or " "
     return [
@@ -123,8 +208,8 @@ def excerpt(span: Span, label: str = "") -> list[str]:
     ]
 
 
-def _window(text: str, column: int, width: int, limit: int = 100) -> tuple[str, int]:
-    """Cuts a very long line to the part around the caret."""
+def _window(text: str, column: int, limit: int) -> tuple[str, int]:
+    """Cuts a line to at most `limit` characters around a column. Returns the text and the new column."""
     if len(text) <= limit:
         return text, column
     start = max(0, column - 1 - limit // 3)
@@ -134,12 +219,12 @@ def _window(text: str, column: int, width: int, limit: int = 100) -> tuple[str, 
 
 
 def printable(text: str) -> str:
-    """Hostile text on one line: no control character, escape or change of direction reaches a terminal."""
+    """The text with each unprintable character replaced by `?`, so that it cannot send escape codes to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _columns(text: str) -> int:
-    """How wide a text is on a terminal: East Asian characters take two columns, combining ones none."""
+    """The width of a text on a terminal. East Asian characters take two columns, combining characters none."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
@@ -147,11 +232,11 @@ def _columns(text: str) -> int:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """A help sentence that names the nearest known names, or ''."""
+    """The question "did you mean …?" with the known names that are spelt most like `name`, or ""."""
     near = nearest(name, known)
     return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
 
 
 def listed(words: Sequence[str], joiner: str = "and") -> str:
-    """`a, b and c`."""
+    """Several names as an English list: `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {joiner} {words[-1]}"

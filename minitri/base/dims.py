@@ -1,16 +1,16 @@
-"""Symbolic integers: the sizes of arrays, and the index expressions over named axes.
+"""Symbolic integers: the sizes of arrays, and index expressions over named axes.
 
-A `Dim` is a polynomial with integer coefficients in canonical form (a sorted sum of
-products), so equal expressions are equal objects: `(M + 1) * 2 == 2 * M + 2`. Its atoms are
+A `Dim` is a polynomial with integer coefficients. It is stored in canonical form, a sorted sum of products. So equal
+polynomials compare equal: `(M + 1) * 2 == 2 * M + 2`. The factors of a product are called atoms:
 
     Symbol(name, "size")     a dimension of the program, an integer >= 0
-    Symbol(name, "axis")     an iteration axis, ranging over 0 <= axis < extent
-    Symbol(name, "value")    an integer read from an array (a gathered index), any value
+    Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent
+    Symbol(name, "value")    an integer read from an array (a gathered index), with any value
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
-    Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/extremes.py)
+    Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
-What it leaves out: it never guesses. `a == b` false means "not the same polynomial", not
-"different for all sizes"; `sign` answers only what holds term by term (for more: intervals.py).
+Left out: deciding equality in general. If `a == b` is false, the polynomials differ, but they may still have equal
+values for some sizes. `sign` looks at the signs of single terms only (intervals.py and inequalities.py prove more).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from functools import lru_cache, reduce
 from typing import Any, ClassVar, Literal, Union
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.limits import check_product, current, exceeded
+from minitri.base.resource_limits import check_product, current, exceeded
 
-MAX_DEPTH = 50  # quotients, maxima, … in each other: walks over them recurse
+MAX_DEPTH = 50  # nested quotients, maxima, …: functions over them recurse
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,20 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An atom made of two Dims; subclasses say which function of them it is."""
+    """An atom that is a function of two Dims, such as a quotient. Each subclass is one function."""
 
     a: Dim
     b: Dim
-    depth: int = field(default=1, compare=False)  # pairs that stand in each other
-    weight: int = field(default=1, compare=False)  # atoms in all
-    of: ClassVar[Callable[[Dim, Dim], Dim]]  # the same function of two others
+    depth: int = field(default=1, compare=False)  # levels of nested pairs
+    weight: int = field(default=1, compare=False)  # number of atoms, with those of nested pairs
+    of: ClassVar[Callable[[Dim, Dim], Dim]]  # applies the same function to two other Dims
 
     def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        """The function of two integers, or of two integer arrays."""
+        """The function applied to two integers, or to two integer arrays."""
         raise NotImplementedError
 
     def is_never_negative(self) -> bool:
-        """Whether this is proven to be >= 0 for all sizes."""
+        """Whether the value is proven to be >= 0 for all sizes."""
         raise NotImplementedError
 
 
@@ -63,7 +63,7 @@ DimLike = Union["Dim", int]
 
 
 class Dim:
-    """A canonical integer polynomial. Build with `Dim.of`, `size`, `axis` and + - * // %."""
+    """An integer polynomial in canonical form. `Dim.of`, `size`, `axis` and the operators + - * // % make one."""
 
     __slots__ = ("terms", "_hash", "_text")
     terms: tuple[tuple[Monomial, int], ...]
@@ -83,7 +83,7 @@ class Dim:
 
     @property
     def constant(self) -> int | None:
-        """The integer this is, or None if it has symbols."""
+        """The value of a polynomial without symbols, or None if there are symbols."""
         if not self.terms:
             return 0
         if len(self.terms) == 1 and not self.terms[0][0]:
@@ -92,7 +92,7 @@ class Dim:
 
     @property
     def atom(self) -> Atom | None:
-        """The atom this is, if it is exactly one."""
+        """The single atom of which the polynomial consists, or None if it is anything else."""
         if len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0][0]
         return None
@@ -131,7 +131,7 @@ class Dim:
     def __mul__(self, other: DimLike) -> Dim:
         terms: dict[Monomial, int] = {}
         right = Dim.of(other).terms
-        if self.terms and right:  # the longest term stands first
+        if self.terms and right:  # the longest term comes first
             check_product(len(self.terms) * len(right), len(self.terms[0][0]) + len(right[0][0]))
         for m1, c1 in self.terms:
             for m2, c2 in right:
@@ -160,25 +160,29 @@ class Dim:
             yield from m
 
     def symbols(self) -> frozenset[Symbol]:
-        """Every symbol, including symbols inside quotients and remainders."""
+        """All symbols, also the symbols inside quotients, remainders, maxima and minima."""
         parts = ({a} if isinstance(a, Symbol) else a.a.symbols() | a.b.symbols() for a in self.atoms())
         return frozenset[Symbol]().union(*parts)
 
     def pairs(self) -> Iterator[Pair]:
-        """Every quotient, remainder, maximum and minimum, inner ones first."""
+        """All quotients, remainders, maxima and minima. Nested ones come before the one that contains them."""
         for atom in self.atoms():
             if isinstance(atom, Pair):
                 yield from (*atom.a.pairs(), *atom.b.pairs(), atom)
 
     def substitute(self, env: Mapping[Symbol, DimLike]) -> Dim:
-        """Replaces symbols, simultaneously."""
+        """Replaces all symbols of `env` at once, so that a replacement may contain symbols of `env`."""
         if not env or not self.terms or not any(s in env for s in self.symbols()):
             return self
+        return self.replace_atoms(env)
+
+    def replace_atoms(self, env: Mapping[Any, DimLike]) -> Dim:
+        """Replaces symbols, quotients, remainders, maxima and minima. `env` maps each atom to its replacement."""
 
         def atom(a: Atom) -> DimLike:
-            if isinstance(a, Symbol):
+            if a in env or isinstance(a, Symbol):
                 return env.get(a, Dim({(a,): 1}))
-            return a.of(a.a.substitute(env), a.b.substitute(env))
+            return a.of(a.a.replace_atoms(env), a.b.replace_atoms(env))
 
         return self.map_atoms(atom)
 
@@ -189,12 +193,14 @@ class Dim:
         return out
 
     def evaluate(self, env: Mapping[str, int]) -> int:
-        """The value under sizes given by name."""
-        constant = self.constant
-        return self.compute({s: env[s.name] for s in self.symbols()}) if constant is None else constant
+        """The value for known sizes. `env` maps the names of the sizes to numbers."""
+        return self.compute({s: env[s.name] for s in self.symbols()})
 
     def compute(self, env: Mapping[Symbol, Any], maximum: Any = max, minimum: Any = min) -> Any:
-        """The value with symbols bound to integers, or to integer arrays that broadcast."""
+        """The value for symbols that are integers, or integer arrays of broadcastable shapes.
+
+        For arrays, pass `np.maximum` and `np.minimum`.
+        """
         total: Any = 0
         for m, c in self.terms:
             term: Any = c
@@ -208,13 +214,16 @@ class Dim:
         return total
 
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
-        """(c, rest) with self == c * symbol + rest and neither holding `symbol`, or None."""
+        """(c, rest) with self == c * symbol + rest, where neither contains `symbol`.
+
+        Returns None if there is no such pair.
+        """
         linear, rest = split(self, Dim({(symbol,): 1}))
         return None if symbol in linear.symbols() | rest.symbols() else (linear, rest)
 
 
 def _atom_key(atom: Atom) -> tuple[str, str]:
-    """The order of factors; a dimension may be called `i`, as an axis is."""
+    """Sort key of the factors of a term. It has the kind too, because a size and an axis may both be called `i`."""
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
 
 
@@ -233,7 +242,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """In brackets, unless it is one name, number or function."""
+    """The text of a Dim, in brackets unless it is one name, one number >= 0 or one call such as `max(a, b)`."""
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, (Quotient, Remainder)) else f"({d})"
 
@@ -263,11 +272,9 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
-    """a // b; terms that b divides exactly leave the quotient: (4*M + i) // 4 = M + i // 4."""
+    """a // b, where terms that b divides are moved out of the quotient: (4*M + i) // 4 = M + i // 4."""
     if b == 1:
         return a
-    if a.constant is not None and b.constant:
-        return Dim.of(a.constant // b.constant)
     whole, rest = split(a, b)
     if rest.constant is not None and b.constant:
         return whole + rest.constant // b.constant
@@ -277,7 +284,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def _is_count(d: Dim) -> bool:
-    """Whether this is a product of sizes and a number that is not negative."""
+    """Whether `d` is a product of sizes and one positive number."""
     return (
         len(d.terms) == 1
         and d.terms[0][1] > 0
@@ -286,9 +293,7 @@ def _is_count(d: Dim) -> bool:
 
 
 def remainder(a: Dim, b: Dim) -> Dim:
-    """a % b; terms that b divides exactly vanish."""
-    if a.constant is not None and b.constant:
-        return Dim.of(a.constant % b.constant)
+    """a % b, without the terms of a that b divides: (4*M + i) % 4 = i % 4."""
     _, rest = split(a, b)
     if rest.constant is not None and b.constant:
         return Dim.of(rest.constant % b.constant)
@@ -327,7 +332,10 @@ class Remainder(Pair):
 
 
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """(w, r) with a == w * b + r, taking the terms that a one-term b divides."""
+    """(w, r) with a == w * b + r. If b has one term, the terms of a that b divides go into w.
+
+    Example: 4*M + i is split by 4 into (M, i). If b has several terms, w is 1 for a == b and else 0.
+    """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
     (divisor, k) = b.terms[0]
@@ -351,7 +359,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
-    """The pair itself, unless it is too deep or too large to walk over."""
+    """A Dim that consists of one pair. Raises CompileError MT0401 if its nesting or its size exceeds the limits."""
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
     weight = 1 + sum(x.weight if isinstance(x, Pair) else 1 for x in inner)
@@ -363,10 +371,10 @@ def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
-    """1 if d >= 0 for all sizes (0 if always zero), -1 if d <= 0, None if neither is proven.
+    """The sign of d, if it is the same for all sizes: 1 for d >= 0, -1 for d <= 0, 0 for d == 0, else None.
 
-    Sizes are >= 0, those in `positive` >= 1: substituting s + 1 for them lets the rule
-    "all coefficients have one sign" prove N - 1 >= 0.
+    It is proven if all coefficients have the same sign and all atoms are >= 0. Sizes in `positive` are >= 1. Replacing
+    such a size N by N + 1 proves N - 1 >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -1,16 +1,16 @@
-"""A cache on disk for small facts, such as the fastest blocks for a shape: JSON files in a folder.
+"""A cache on disk for small values, such as the fastest block sizes for a shape. Each value is a JSON file.
 
     put("blocks", {"program": …, "sizes": …}, {"i": 64})
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
-In: a kind of entry, and its key (any JSON value). Out: the value stored for exactly that key, or
-None. The one idea: a cache may always be empty. An entry is a miss if it is torn, not JSON, of
-another version or of another key. The cache stays empty if the disk is full, or if the folder cannot
-be written or belongs to somebody else. No function here raises, and no entry is ever executed.
+In: a kind of entry, and its key (any JSON value). Out: the value stored for exactly that key, or None. The one idea:
+callers must always expect an empty cache. So a damaged file, or one of another version or key, counts as missing.
+Nothing is stored if the disk is full, or if the folder is not writable or belongs to another user. `get` and `put`
+raise no errors for this, and they never execute an entry.
 
-The folder is MINITRI_CACHE_DIR, or the user's cache folder; it has the mode 0700. The name of a file
-is the hash of its key and holds no text of the user. A file is written under another name and then
-renamed, so that processes that write at once leave one complete entry. Left out: an age limit.
+The folder is MINITRI_CACHE_DIR, or else the user's cache folder; its mode is 0700. The name of a file is the hash of
+its key, so it contains no text of the user. `put` writes a file under a temporary name and then renames it. So when
+two processes write the same entry, one complete file remains. Left out: an age limit.
 """
 
 from __future__ import annotations
@@ -24,25 +24,23 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-VERSION = 1  # of the format of a file
+VERSION = 1  # of the file format
 MAX_BYTES = 1 << 20  # of one entry
-UNUSABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # what an entry or a folder can raise
+UNUSABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # errors from a bad entry or folder
 
 
 def folder() -> Path | None:
-    """The folder of the cache, made if need be; None if there can be none that is ours alone."""
+    """The cache folder, which is created if it is missing. Returns None if no folder can be private to this user."""
     try:
         path = configured_folder()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path if _is_ours(path) else None
     except (OSError, ValueError, RuntimeError):
         return None
 
 
 def configured_folder() -> Path:
-    """Where the folder is to be, whether there is one or not."""
+    """The path of the cache folder, which may not exist yet."""
     from platformdirs import user_cache_path
 
     return Path(os.environ.get("MINITRI_CACHE_DIR") or user_cache_path("minitri"))
@@ -58,7 +56,7 @@ def get(kind: str, key: Any) -> Any:
 
 
 def put(kind: str, key: Any, value: Any) -> bool:
-    """Stores a value; False if that cannot be done here."""
+    """Stores a value. Returns False if it cannot be stored."""
     with contextlib.suppress(*UNUSABLE):
         entry = json.dumps({"version": VERSION, "kind": kind, "key": key, "value": value}, sort_keys=True)
         if len(entry) <= MAX_BYTES:
@@ -68,7 +66,7 @@ def put(kind: str, key: Any, value: Any) -> bool:
 
 
 def _place(kind: str, key: Any) -> Path:
-    """The file of an entry; OSError if there is no folder."""
+    """The path of an entry's file. Raises OSError if there is no cache folder."""
     root, text = folder(), json.dumps([VERSION, kind, key], sort_keys=True)
     if root is None:
         raise OSError("no folder for the cache")
@@ -76,17 +74,17 @@ def _place(kind: str, key: Any) -> Path:
 
 
 def _plain(value: Any) -> Any:
-    """The value as it comes back from JSON: tuples are lists, keys are text."""
+    """The value as JSON would return it: tuples become lists, and keys become strings."""
     return json.loads(json.dumps(value))
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a path is a folder (not a link) that belongs to this user, without access for others."""
+    """Whether a path is a folder, not a link, that belongs to this user. Removes the access of other users."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return False
     if not hasattr(os, "getuid"):
-        return True  # no owners and modes of this kind here
+        return True  # not a POSIX system: there are no owners and modes to check
     if found.st_uid != os.getuid():
         return False
     if found.st_mode & 0o077:
@@ -95,7 +93,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _read(place: Path) -> bytes:
-    """The bytes of a plain file of ours that is not too large; OSError for anything else."""
+    """The bytes of an entry. Raises OSError if it is not a regular file of this user, or is too large."""
     handle = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
@@ -106,7 +104,7 @@ def _read(place: Path) -> bytes:
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Writes a new file and renames it; an error leaves the old file as it was."""
+    """Writes a temporary file and renames it. After an error the old file is unchanged."""
     handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:

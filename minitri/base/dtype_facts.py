@@ -1,4 +1,4 @@
-"""What programs can ask about dtypes: `finfo(f32).eps`, `iinfo(i8).max`, the kinds of `isdtype`."""
+"""Properties of dtypes that a program can read: `finfo(f32).eps`, `iinfo(i8).max`, and the kinds of `isdtype`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KINDS = {
     "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
     "complex floating": "", "numeric": "iuf",
 }  # fmt: skip
-"""The kinds of `isdtype`, as letters of `DType.kind`."""
+"""For each kind that `isdtype` knows, the letters of `DType.kind` that belong to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What `finfo(f32)` or `iinfo(i8)` gives: facts about a dtype, by name."""
+    """The result of `finfo(f32)` or `iinfo(i8)`. `facts` maps names such as "eps" to values."""
 
     name: str
     facts: dict[str, int | float | DType]
@@ -28,7 +28,10 @@ class Info:
 
 
 def finfo(dtype: DType) -> Info:
-    """bits, eps, max, min, smallest_normal and dtype of a float; CompileError MT0202 for another dtype."""
+    """The facts bits, eps, max, min, smallest_normal and dtype of a float.
+
+    Raises CompileError MT0202 for another dtype.
+    """
     if not dtype.is_float:
         raise CompileError("MT0202", f"finfo takes floats, not {dtype}", help="iinfo is for integers")
     known = ml_dtypes.finfo(dtype.numpy)
@@ -37,7 +40,7 @@ def finfo(dtype: DType) -> Info:
 
 
 def iinfo(dtype: DType) -> Info:
-    """bits, max, min and dtype of an integer; CompileError MT0202 for another dtype."""
+    """The facts bits, max, min and dtype of an integer. Raises CompileError MT0202 for another dtype."""
     if not dtype.is_integer:
         raise CompileError("MT0202", f"iinfo takes integers, not {dtype}", help="finfo is for floats")
     low, high = dtype.limits

@@ -1,21 +1,24 @@
-"""Proofs that an integer expression is never negative, from other inequalities; and the check of such a proof.
+"""Proves that an integer expression is never negative, from expressions that are known to be >= 0.
 
-    N - 1 - (i//4)       4 * goal + 3  ==  (4*N - 1 - i) + (i - 4*(i//4)) + 3 - 3
+    goal    N - 1 - i//4
+    facts   4*N - 1 - i >= 0,  i - 4*(i//4) >= 0
+    proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
 In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None.
-The one idea: a proof is a sum
+The one idea: a proof is an equation
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
 with weights > 0 and multipliers >= 0. It shows that goal > -1, and an integer > -1 is >= 0.
 
-`Proof.check` compares the two sides as polynomials, so nobody has to trust the search. The search is linear: each
-product of symbols counts as an unknown, and an exact simplex (simplex.py) finds the weights.
+`Proof.check` compares both sides as polynomials, so a wrong search cannot give a wrong proof. The search treats
+each product of symbols as one unknown. The equation is then linear, and the simplex algorithm (simplex.py) finds the
+weights.
 
-Three steps prepare the search. Max and min are split into cases. Quotients and remainders add the
-facts that define them. Facts are multiplied by factors that the products in the goal suggest.
+Three steps prepare the search. It splits maxima and minima into cases. It adds the facts that define quotients and
+remainders. It multiplies facts by factors that occur in the goal's products.
 
-Left out: completeness. None does not mean that the goal is false.
+Left out: completeness. If the result is None, the goal may still be true.
 """
 
 from __future__ import annotations
@@ -28,19 +31,19 @@ from functools import lru_cache
 from itertools import combinations
 from math import lcm
 
-from minitri.base.dims import ONE, ZERO, Atom, Dim, DimLike, Quotient, Symbol, floordiv, sign
-from minitri.base.extremes import Largest, Smallest
+from minitri.base.dims import ONE, ZERO, Dim, Quotient, floordiv, sign
 from minitri.base.simplex import combination
+from minitri.base.symbolic_minmax import Largest, Smallest
 
-MAX_CASES = 6  # how many maxima and minima are split
-# Numbers that are tried for the symbols of a goal, in turn. A value read from an array may be negative, so there is
-# nothing to be proven of it without facts.
+MAX_CASES = 6  # how many maxima and minima the search splits into cases
+# Numbers to try for the symbols of a goal. Negative ones are not needed: without facts the search proves nothing about
+# a value read from an array anyway.
 SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`expr` >= 0, and why. `proof`: if it was derived from other facts."""
+    """The fact that `expr` >= 0, with the reason. `proof` is set if it was derived from other facts."""
 
     expr: Dim
     because: str
@@ -49,6 +52,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Step:
+    """One term of a proof's sum: weight * multiplier * fact."""
+
     weight: int
     multiplier: Dim  # a product of sizes and axes, so never negative
     fact: Fact
@@ -56,7 +61,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """goal >= 0: by a sum (`steps`), by more than the goal (`wider`), in each of two cases, or of nothing."""
+    """A proof that goal >= 0, in one of four forms.
+
+    steps   an equation whose right side is a sum of facts, with `scale` and `room` (see above)
+    wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
+    cases   one proof for each of the two cases of a maximum or minimum
+    never   a proof that -1 >= 0: the facts contradict each other, so the case cannot occur
+    """
 
     goal: Dim
     scale: int = 1
@@ -65,10 +76,10 @@ class Proof:
     wider: Proof | None = None
     divisor: Fact | None = None
     cases: tuple[Case, ...] = ()
-    never: Proof | None = None  # the facts contradict each other: -1 >= 0
+    never: Proof | None = None
 
     def check(self) -> bool:
-        """Whether the proof holds, by the comparison of polynomials."""
+        """Whether the proof is valid. This compares polynomials and needs no search."""
         if self.cases:
             return _complete(self.cases) and all(c.holds(self.goal) for c in self.cases)
         if self.never is not None:
@@ -84,7 +95,7 @@ class Proof:
         return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
 
     def facts(self) -> Iterator[Fact]:
-        """What it rests on, in the end."""
+        """The facts that the proof uses. Derived facts are replaced by the facts of their own proofs."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *(c.proof for c in self.cases)):
@@ -94,7 +105,10 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A maximum or minimum is one of its two operands; `when` >= 0 says which."""
+    """The case of a proof in which the maximum or minimum `atom` equals its operand `value`.
+
+    It applies where `when` >= 0: max(a, b) is a where a - b >= 0.
+    """
 
     atom: Largest | Smallest
     value: Dim
@@ -102,11 +116,11 @@ class Case:
     proof: Proof
 
     def holds(self, goal: Dim) -> bool:
-        return self.proof.goal == put(goal, self.atom, self.value) and self.proof.check()
+        return self.proof.goal == goal.replace_atoms({self.atom: self.value}) and self.proof.check()
 
 
 def _complete(cases: Sequence[Case]) -> bool:
-    """Two cases of one maximum, one of which must be: a - b >= 0, or b - a - 1 >= 0."""
+    """Whether the two cases belong to one maximum or minimum and cover all values: a - b >= 0 and b - a - 1 >= 0."""
     first, second = cases
     a, b = first.atom.a, first.atom.b
     larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
@@ -114,33 +128,22 @@ def _complete(cases: Sequence[Case]) -> bool:
     return right and (first.value, second.value) == larger
 
 
-def put(d: Dim, atom: Atom, value: Dim) -> Dim:
-    """A value in the place of an atom, at any depth."""
-
-    def new(a: Atom) -> DimLike:
-        if a == atom:
-            return value
-        return Dim({(a,): 1}) if isinstance(a, Symbol) else a.of(put(a.a, atom, value), put(a.b, atom, value))
-
-    return d.map_atoms(new)
-
-
 # ---- the search ----------------------------------------------------------------------------
 
 
 def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """A proof that the goal is >= 0 wherever all facts are (and sizes and axes are >= 0)."""
+    """A proof that the goal is >= 0 whenever all facts are >= 0. Sizes and axes are known to be >= 0."""
     return _search(goal, facts, MAX_CASES) if facts else _for_all_sizes(goal)
 
 
 @lru_cache(maxsize=4096)
 def _for_all_sizes(goal: Dim) -> Proof | None:
-    """A proof without facts. Most goals of this kind are wrong, and some small sizes show that at once."""
+    """A proof without facts. Most such goals are false, and trying some small sizes shows this quickly."""
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
 
 def _is_refuted(goal: Dim) -> bool:
-    """Whether the goal is below 0 for some small numbers."""
+    """Whether the goal is negative for some of the `SAMPLES`."""
     symbols = sorted(goal.symbols(), key=lambda s: (s.name, s.kind))
     for numbers in SAMPLES:
         with suppress(ZeroDivisionError):
@@ -150,7 +153,7 @@ def _is_refuted(goal: Dim) -> bool:
 
 
 def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
-    """`depth`: how many maxima and minima may still be split into cases."""
+    """Searches for a proof. `depth` is how many maxima and minima the search may still split into cases."""
     found = _at_once(goal, facts)
     if found is not None:
         return found
@@ -158,8 +161,8 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
     atom = next((p for d in everything for p in d.pairs() if isinstance(p, (Largest, Smallest))), None)
     if atom is not None:
         return _by_cases(goal, facts, atom, depth) if depth else None
-    for exprs, cuts in (([goal], False), ([goal], True), (everything, True)):  # the first is mostly enough
-        known = [*facts, *_definitions(exprs, facts, cuts)]
+    for exprs, with_bounds in (([goal], False), ([goal], True), (everything, True)):  # cheapest first
+        known = [*facts, *_definitions(exprs, facts, with_bounds)]
         known += _signs([goal, *(f.expr for f in known)])
         found = _by_sum(goal, known) or _by_division(goal, known)
         if found is not None:
@@ -169,7 +172,10 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """The goal is a fact, or more than one by what is plainly >= 0."""
+    """A proof of one step: the goal is a fact plus an expression that `sign` proves to be >= 0.
+
+    Returns None if there is no such fact.
+    """
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
     for f in facts:
@@ -180,7 +186,7 @@ def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _plain(d: Dim) -> tuple[Step, ...]:
-    """A sum of positive terms over what is never negative."""
+    """The proof step for an expression that `sign` proves to be >= 0. Nothing for the expression 0."""
     return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
 
 
@@ -189,9 +195,9 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth:
     values = (a, b) if isinstance(atom, Largest) else (b, a)
     cases: list[Case] = []
     for value, when in zip(values, (a - b, b - a - 1)):
-        known = [Fact(put(f.expr, atom, value), f.because) for f in facts]
+        known = [Fact(f.expr.replace_atoms({atom: value}), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
-        proof = _search(put(goal, atom, value), known, depth - 1)
+        proof = _search(goal.replace_atoms({atom: value}), known, depth - 1)
         if proof is None:
             return None
         cases.append(Case(atom, value, when, proof))
@@ -201,10 +207,13 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth:
 # ---- facts that the expressions bring ------------------------------------------------------
 
 
-def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], cuts: bool) -> list[Fact]:
-    """n*(x//n) <= x < n*(x//n) + n, and 0 <= x%n < n, where n >= 1; `cuts`: and what x//n can be at most."""
+def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
+    """The facts that define quotients and remainders: n*(x//n) <= x < n*(x//n) + n, and 0 <= x%n < n, if n >= 1.
+
+    With `with_bounds`, also the bounds of x//n that follow from facts about x.
+    """
     found: list[Fact] = []
-    pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # no maxima and minima: these are split into cases
+    pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases
     for p in pairs:
         x, n, own = p.a, p.b, Dim({(p,): 1})
         if _positive(n, facts) is None:
@@ -212,7 +221,7 @@ def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], cuts: bool) -> lis
         if isinstance(p, Quotient):
             whole = n * own
             found += [Fact(x - whole, f"{p} is a quotient"), Fact(whole + n - 1 - x, f"{p} is a quotient")]
-            found += _cuts(p, [*facts, *found]) if cuts else ()
+            found += _quotient_bounds(p, [*facts, *found]) if with_bounds else ()
         else:
             found += [Fact(own, f"{p} is a remainder"), Fact(n - 1 - own, f"{p} is a remainder")]
             if Quotient(x, n) in pairs:
@@ -222,11 +231,12 @@ def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], cuts: bool) -> lis
 
 
 def _positive(n: Dim, facts: Sequence[Fact]) -> Proof | None:
+    """A proof that n - 1 >= 0."""
     return _at_once(n - 1, facts) or _by_sum(n - 1, [*facts, *_signs([n])])
 
 
-def _cuts(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
-    """The bounds of a quotient that follow from bounds of what is divided, rounded to integers."""
+def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
+    """Bounds of a quotient that follow from facts about the dividend: x <= 4*N - 1 gives x//4 <= N - 1."""
     own = Dim({(q,): 1})
     goals = [own]
     for f in facts:
@@ -242,18 +252,19 @@ def _cuts(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
 
 
 def _signs(exprs: Iterable[Dim]) -> list[Fact]:
-    """Sizes and axes are never negative."""
+    """The facts that the sizes and axes in these expressions are >= 0."""
     symbols = {s for d in exprs for s in d.symbols() if s.kind != "value"}
     return [Fact(Dim({(s,): 1}), f"{s} is never negative") for s in sorted(symbols, key=lambda s: (s.name, s.kind))]
 
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """n*goal + n - 1 >= 0 is enough, for the n of a quotient in the goal."""
+    """A proof by n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal."""
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
+    """A proof of the goal by n*goal + n - 1 >= 0 and n >= 1, or None."""
     positive = _positive(n, facts)
     if positive is None:
         return None
@@ -266,7 +277,7 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 
 
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Weights for the facts, and for products of them with what the goal is made of."""
+    """A proof by a weighted sum of facts. If there is none, also facts times factors of the goal's products."""
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):
         weights = combination(goal, [m * f.expr for m, f in terms])
@@ -276,6 +287,7 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
+    """The proof with these weights, multiplied by a common denominator so that all weights are integers."""
     scale = lcm(*(w.denominator for w in weights.values()))
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
     rest = goal * scale - sum((s.multiplier * s.fact.expr * s.weight for s in steps), ZERO)
@@ -286,7 +298,7 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Facts times the rest of a product that they are a part of: N * (M - 1 - i) for N*i."""
+    """Products of a factor and a fact that may help: if the goal contains N*i, N times the fact M - 1 - i >= 0."""
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}
     for m in sorted(wanted, key=str):

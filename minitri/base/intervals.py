@@ -1,30 +1,45 @@
-"""Interval arithmetic: the range of an index expression whose axes stay in ranges.
+"""Interval arithmetic: the range of an index expression, given the ranges of its axes.
 
-    0 <= j < N    (i*N + j) // N is i, and i*N + j is in 0 … M*N - 1 if 0 <= i < M
+    0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a `Dim` and the ranges of its axes. Out: its least and its greatest value as Dims in sizes, or a
-simpler `Dim`. The one idea: if an axis occurs linearly with a coefficient of known sign, the extremes
-of the expression are at the ends of that axis.
+In: a `Dim` and the ranges of its axes. Out: its least and its greatest value as Dims over sizes, or a simpler
+`Dim`. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, then its extreme
+values are at the ends of that axis.
 
-Left out: consequences of several conditions together (inequalities.py).
+Left out: proofs that combine several conditions (inequalities.py).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from math import gcd
 
-from minitri.base.dims import ZERO, Atom, Dim, DimLike, Pair, Quotient, Remainder, Symbol, floordiv, sign, split
-from minitri.base.extremes import Largest
+from minitri.base.dims import (
+    ZERO,
+    Atom,
+    Dim,
+    DimLike,
+    Pair,
+    Quotient,
+    Remainder,
+    Symbol,
+    floordiv,
+    remainder,
+    sign,
+    split,
+)
+from minitri.base.symbolic_minmax import Largest
 
 Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
 Ranges = Mapping[Symbol, Range]
 
 
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
-    """Smallest and largest value of `d` over the given axis ranges, as Dims in sizes.
+    """The smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
 
-    Interval reasoning that keeps correlations: each axis that occurs linearly, with a
-    coefficient of known sign, is replaced by one end of its range. None: not provable.
+    Each axis is replaced in the whole expression by one end of its range, so i - i has the range 0 … 0. Returns None if
+    an axis does not occur linearly, or if its coefficient has no known sign. Sizes in `positive` are >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d
@@ -41,7 +56,10 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 
 
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
-    """`d` with one number for a symbol if it rises with the symbol, another one if it falls; None if neither is known."""
+    """`d` with the symbol replaced by `rising` if `d` increases with it, or by `falling` if `d` decreases.
+
+    Returns None if neither is proven.
+    """
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None
     if parts is None or direction is None:
@@ -50,7 +68,7 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders over axes by fresh axes with the ranges they have."""
+    """Replaces quotients and remainders of axes by new axes. Returns the new expression and all ranges."""
     fresh: dict[Symbol, Range] = {}
 
     def atom(a: Atom) -> DimLike:
@@ -77,31 +95,49 @@ def _pair_range(a: Pair, ranges: Ranges, positive: frozenset[Symbol]) -> Range |
 
 
 def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> bool:
-    """True if d >= 0 for every axis value in range and every size."""
+    """Whether d >= 0 is proven for all values of the axes in their ranges, and for all sizes."""
     found = bounds(d, ranges, positive)
     return found is not None and sign(found[0], positive) in (0, 1)
 
 
 def is_natural(d: Dim, ranges: Ranges) -> bool:
-    """Whether `d` is never negative; the division of the hardware then rounds down."""
+    """Whether `d` is proven to be >= 0. Truncating division by hardware then equals floor division."""
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
 
 
 def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Dim:
-    """Removes quotients and remainders that the ranges decide: (i*N + j) // N is i if 0 <= j < N."""
+    """Removes quotients and remainders whose value follows from the ranges: (i*N + j) // N is i if 0 <= j < N."""
 
     def atom(a: Atom) -> DimLike:
         if isinstance(a, Symbol):
             return Dim({(a,): 1})
         x, y = simplify(a.a, ranges, positive), simplify(a.b, ranges, positive)
         if isinstance(a, (Quotient, Remainder)):
-            whole, rest = split(x, y)
-            fits = proves_nonnegative(rest, ranges, positive)
-            if fits and proves_nonnegative(y - rest - 1, ranges, positive):
-                return whole if isinstance(a, Quotient) else rest
+            for unit in (y, *_units(x, y)):
+                whole, rest = split(x, unit)
+                fits = proves_nonnegative(rest, ranges, positive)
+                if fits and proves_nonnegative(unit - rest - 1, ranges, positive):
+                    whole, units = simplify(whole, ranges, positive), split(y, unit)[0]
+                    return floordiv(whole, units) if isinstance(a, Quotient) else remainder(whole, units) * unit + rest
         return a.of(x, y)
 
     if all(isinstance(a, Symbol) for a in d.atoms()):
         return d
     return d.map_atoms(atom)
+
+
+def _units(x: Dim, y: Dim) -> list[Dim]:
+    """Common divisors of y and of some terms of x, the largest first.
+
+    With such a unit u, y = u*q and x = u*p + r, and if 0 <= r < u then x // y is p // q: (4*i + j) // 64 is i // 16
+    if 0 <= j < 4.
+    """
+    if len(y.terms) != 1:
+        return []
+    ((divisor, k),) = y.terms
+    shared = ((sorted((Counter(m) & Counter(divisor)).elements(), key=str), gcd(c, k)) for m, c in x.terms if m)
+    units = dict.fromkeys(Dim({tuple(m): c}) for m, c in shared if k > 0)
+    return sorted(
+        (u for u in units if u != y and u != 1), key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True
+    )

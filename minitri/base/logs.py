@@ -1,19 +1,19 @@
-"""What passes report while they run: log lines, and the rewrite rules that they apply.
+"""Reports of the passes while they run: log lines, and the rewrite rules that they apply.
 
-MINITRI_LOGS=+fusion,tile asks for log lines on stderr. In: the topics in the environment. Out: lines that begin with their topic.
+The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each line begins with its topic:
 
-    a pass or a stage   its text after the pass has run
-    fusion              the ledger
-    autotune            the table of measurements, and the options that were kept
-    cache               the entries found on disk
+    a pass or a stage   the text of the program after the pass
+    fusion              the list of fusion decisions
+    autotune            the table of measurements, and the options that were chosen
+    cache               the entries that were found on disk
 
-A `+` before a topic is allowed, and `all` is every topic. An unknown topic is reported once, with the
-list of topics.
+A `+` before a topic is allowed, and `all` enables every topic. An unknown topic is reported once, with a list of the
+known ones.
 
     with recorded() as firings:
         simplify(graph)             a `Firing` for each rule that was applied
 
-Without a recorder, `fired` costs almost nothing.
+Outside such a block, `fired` does almost nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 from minitri.base.diagnostics import Span
 
-SETTING = "MINITRI_LOGS"  # the name in the environment
+SETTING = "MINITRI_LOGS"  # the environment variable
 OWN = ("fusion", "autotune", "cache")
 
 
@@ -38,7 +38,7 @@ def enabled(topic: str) -> bool:
 
 
 def log(topic: str, text: str) -> None:
-    """Prints each line of a text if its topic is enabled."""
+    """Prints each line of a text to stderr if the topic is enabled."""
     if enabled(topic):
         for line in text.rstrip("\n").split("\n"):
             print(f"[{topic}] {line}", file=sys.stderr)
@@ -51,10 +51,10 @@ def _wanted(setting: str) -> frozenset[str]:
 
 @cache
 def check_topics(setting: str, known: tuple[str, ...]) -> None:
-    """Reports unknown topics of the environment, once."""
-    there = ("all", *OWN, *known)
-    for topic in sorted(_wanted(setting) - set(there)):
-        print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(there)}", file=sys.stderr)
+    """Reports the unknown topics in the value of MINITRI_LOGS. A second call with the same value does nothing."""
+    topics = ("all", *OWN, *known)
+    for topic in sorted(_wanted(setting) - set(topics)):
+        print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(topics)}", file=sys.stderr)
 
 
 # ---- rules that fire -----------------------------------------------------------------------
@@ -62,7 +62,11 @@ def check_topics(setting: str, known: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A rule, what it took and what it made (a node, an op, two axes), and the spans of that."""
+    """One application of a rewrite rule.
+
+    `before` and `after` are what the rule replaced and its replacement: nodes, operations or pairs of axes.
+    `spans` is the source from which they come.
+    """
 
     rule: Callable[..., Any]
     before: Any
@@ -75,7 +79,7 @@ _firings: ContextVar[list[Firing] | None] = ContextVar("firings", default=None)
 
 @contextmanager
 def recorded() -> Iterator[list[Firing]]:
-    """Collects the firings inside the block."""
+    """Collects a `Firing` for each rule that is applied inside the `with` block."""
     token = _firings.set(found := [])
     try:
         yield found
@@ -84,6 +88,7 @@ def recorded() -> Iterator[list[Firing]]:
 
 
 def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
+    """Reports that a rule was applied. It does nothing outside a `recorded` block."""
     found = _firings.get()
     if found is not None:
         found.append(Firing(rule, before, after, spans))

@@ -1,9 +1,10 @@
 """An LRU cache: it keeps a fixed number of values and drops the one that was used least recently.
 
     variants = Recent(64)
-    variants.made(key, lambda: compiled(key))     made once, and again after 64 others have been asked for since
+    variants.made(key, lambda: compiled(key))     compiles on the first call; later calls return the stored value
 
-If one thread makes a value, other threads that ask for the same key wait for it.
+After 64 other keys have been used, the value is dropped. If one thread computes a value, other threads that use the
+cache wait for it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
+    """An LRU cache with at most `most` values. Several threads may use it at once."""
+
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most, self.lock = most, threading.RLock()
 
     def made(self, key: K, make: Callable[[], V]) -> V:
+        """The value stored under `key`. If there is none, calls `make` and stores its result."""
         with self.lock:
             value = self[key] if key in self else make()
             self[key] = value

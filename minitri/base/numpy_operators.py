@@ -1,9 +1,9 @@
-"""What elementwise operators mean where numpy has no function for it, or one that means something else.
+"""The elementwise operators that numpy lacks, or for which numpy's function has another meaning.
 
     power(np.int32(2), np.int32(-1))        0, where numpy raises an error
 
-In: numpy arrays of one compute dtype. Out: an array. minitri/base/operators.toml names these functions; each
-operator whose name is in this file is computed by it.
+In: numpy arrays of one compute dtype. Out: an array. If this file has a function with the name of an operator in
+operators.toml, that function defines the operator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def float_to_int(x: Any, dtype: Any) -> Any:
-    """The conversion `astype` makes: truncates, saturates out of range, NaN gives 0."""
+    """Converts floats to integers: truncates, clips to the range of `dtype`, and turns NaN into 0."""
     limits = np.iinfo(dtype)
     low, high = float(limits.min), float(2 ** int(limits.max).bit_length())  # powers of two: exact
     out = np.where((x >= low) & (x < high), x, 0).astype(dtype)
@@ -25,7 +25,10 @@ def float_to_int(x: Any, dtype: Any) -> Any:
 
 
 def round_to_tf32(x: Any) -> Any:
-    """To 11 significant bits in the range of f32, whose least steps are 2**-136; halves away from zero."""
+    """Rounds f32 values to TF32: 11 significant bits, and the exponents of f32. Ties round away from zero.
+
+    Neighbouring subnormal results are 2**-136 apart.
+    """
     wide = x.astype(np.float64)
     step = np.ldexp(1.0, np.maximum(np.frexp(wide)[1], -125) - 11)
     rounded = np.trunc(wide / step + np.copysign(0.5, wide)) * step
@@ -34,7 +37,11 @@ def round_to_tf32(x: Any) -> Any:
 
 
 def _pow(b: Any, n: Any) -> Any:
-    """C's pow. For a lone exponent of 0.5 numpy takes the root, which differs for -inf and -0.0."""
+    """C's pow for floats.
+
+    For a scalar exponent of 0.5 numpy computes a square root, which has other results for -inf and -0.0. So the
+    exponent becomes an array first.
+    """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
     return np.power(*flat).reshape(shape)
@@ -63,7 +70,7 @@ def bitwise_right_shift(x: Any, n: Any) -> Any:
 
 
 def _unless_integer(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Rounding: the identity for integers and bools in every numpy (before 2.1 it gave floats)."""
+    """A rounding function that returns integers and bools unchanged. numpy before 2.1 converted them to floats."""
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
@@ -83,7 +90,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Any) -> Any:
-    """In f64, rounded back."""
+    """The error function, computed in f64 and rounded to the dtype of x."""
     return _erf(np.asarray(x, np.float64)).astype(x.dtype)
 
 

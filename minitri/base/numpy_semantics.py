@@ -1,10 +1,10 @@
-"""What structured operations mean on numpy arrays: conversion, reduction, scan, contraction, index expressions.
+"""Defines the operations that are not elementwise, in numpy: conversion, reduction, scan, contraction, gather.
 
     reduce("sum", x, [0])        sum(x, axis=0)
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-All reference evaluators use these functions. minitri/base/operators.py has the tables of reductions and of elementwise
-operators. Arrays hold compute dtypes, or f16 and bf16 if a cast has just rounded to them.
+All evaluators use these functions. minitri/base/operators.py has the tables of reductions and of elementwise
+operators. Arrays have compute dtypes. Only the result of a cast may also be f16 or bf16.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import numpy as np
 
 from minitri.base.dims import Dim, Symbol
 from minitri.base.numpy_operators import float_to_int, round_to_tf32
-from minitri.base.operators import Reduction, fill_value, neutral, reduction, running
+from minitri.base.operators import OPERATORS, Reduction, fill_value, neutral, reduction, running
 from minitri.base.types import DType, f64, from_numpy
 
 
 def cast(x: Any, dtype: DType) -> Any:
-    """Conversion: float to integer saturates and takes NaN to 0; to bool is x != 0."""
+    """Converts an array to a dtype.
+
+    Floats are clipped to the range of an integer dtype, and NaN becomes 0. The conversion to bool is x != 0.
+    """
     x = np.asarray(x)
     with np.errstate(all="ignore"):
         if dtype.kind == "b":
@@ -35,7 +38,15 @@ def cast(x: Any, dtype: DType) -> Any:
         return x.astype(dtype.numpy)
 
 
+def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
+    """The numpy array that an elementwise operator or "cast" makes of (dtype, value) pairs. `dtype` is the result's."""
+    arrays = [np.asarray(value, of.numpy) for of, value in operands]
+    with np.errstate(all="ignore"):
+        return np.asarray(cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays))
+
+
 def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
+    """The reduction `op`, such as "sum", over some axes, which the result lacks."""
     row = reduction(op)
     with np.errstate(all="ignore"):
         if row.kind == "position":
@@ -45,26 +56,34 @@ def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
 
 
 def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -> Any:
-    """The index of the first best element along an axis; of all elements in order for None."""
+    """The index of the first largest (argmax) or smallest (argmin) element along an axis. A NaN wins.
+
+    With axis None, the index counts all elements in row-major order.
+    """
     best = row.ufunc.reduce(x, axis=axis, keepdims=True)
     found = np.argmax((x == best) | ((x != x) & (best != best)), axis=axis, keepdims=keepdims)
     return np.asarray(found).astype(np.int64)
 
 
 def _dtype_of(x: Any) -> DType:
-    """A float longer than all of ours is a way to compute f64."""
+    """The dtype of an array. numpy's longdouble counts as f64."""
     found = from_numpy(x.dtype.name) or (f64 if x.dtype.kind == "f" else None)
     assert found is not None
     return found
 
 
 def scan(op: str, x: Any, axis: int) -> Any:
+    """The partial results of the reduction `op` along an axis, such as cumulative sums."""
     with np.errstate(all="ignore"):
         return running(op).ufunc.accumulate(x, axis=axis, dtype=x.dtype)
 
 
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
-    """[*B, M, K] x [*B, K, N], accumulated in `dtype`. Factors of f32 are rounded as `precision` says."""
+    """The matrix product of [*B, M, K] and [*B, K, N], accumulated in `dtype`.
+
+    `precision` says how f32 factors are rounded: "ieee" not at all, "tf32" to TF32. Any other value means three
+    products of TF32 parts.
+    """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):
         if precision == "ieee" or dtype.name != "f32":
@@ -87,13 +106,13 @@ def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
 
 
 def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """x[index] broadcast to shape, with the fill value where an index lies outside of x."""
+    """x[index], where `index` has one integer array for each axis of x, broadcast to `shape`.
+
+    An element whose index is out of bounds gets the fill value: NaN for floats, else 0 or False.
+    """
     index = [np.broadcast_to(np.asarray(i), shape) for i in index]
     inside = np.ones(shape, bool)
     for i, extent in zip(index, x.shape):
         inside &= (i >= 0) & (i < extent)
-    if 0 in x.shape:
-        read = np.zeros(shape, x.dtype)
-    else:
-        read = x[tuple(np.where(inside, i, 0) for i in index)]
+    read = x[tuple(np.where(inside, i, 0) for i in index)] if x.size else np.zeros(shape, x.dtype)
     return read if inside.all() else np.where(inside, read, np.asarray(fill_value(_dtype_of(x)), x.dtype))

@@ -1,40 +1,40 @@
-"""THE operator table: one row adds an elementwise operator. A second table has the reductions and scans.
+"""THE operator table: one row adds one elementwise operator. A second table has the reductions and scans.
 
     [expm1]
     doc = "exp(x) - 1, exact near zero"
     triton = "libdevice.expm1({0})"
     …
 
-In: operators.toml, which has the rows. Out: `OPERATORS`, name → `Operator`, with `BY_SYMBOL` (infix and prefix
-symbols) and `ALIASES` (other libraries' spellings). Everything that knows operators iterates over this table:
+In: operators.toml, which has the rows. Out: `OPERATORS`, from names to `Operator`s. `BY_SYMBOL` finds an operator by
+its infix or prefix symbol, and `ALIASES` has the names in other libraries. These parts read the table:
 
   - calls and symbols in the language, and typing
-  - the reference evaluators and the Triton emitter
-  - the functions that Triton's interpreter sees (minitri/triton/rt_interpreter.py)
+  - the evaluators, and the emitter of Triton source
+  - the functions that Triton's interpreter calls (minitri/triton/rt_interpreter.py)
   - docs/reference/operators.md, which is generated, and the property tests
 
-A row speaks about arithmetic in *compute* dtypes only: f32, f64, integers and bool. f16 and bf16
-values are widened to f32 before any operator sees them (docs/reference/semantics.md).
+Operators compute in *compute* dtypes only: f32, f64, integers and bool. Values of f16 and bf16 are converted to f32
+first (docs/reference/semantics.md).
 
-The meaning is numpy's. If numpy raises, warns or leaves the result open, the meaning is:
+Operators mean what they mean in numpy. Where numpy raises an error, warns or leaves the result open, the result is:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        1 / b**n truncated: 1, ±1 for b = ±1, else 0 (also for b = 0)
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-`ulp` is the error for f32 on a CUDA GPU. It is 0.5 if the result is correctly rounded. Otherwise it is
-the distance from the correctly rounded result. The figures are from the CUDA C++ Programming Guide
-(appendix "Mathematical Functions"); composed operators add them up.
+`ulp` is the error of a f32 result on a CUDA GPU, in units in the last place. It is 0.5 if the result is correctly
+rounded. Otherwise it is the distance from the correctly rounded result. The figures come from the CUDA C++ Programming
+Guide (appendix "Mathematical Functions"). The figure of an operator that calls several functions is their sum.
 
-Kernels must be compiled with `enable_reflect_ftz=False`. With Triton's default, the math library
-treats denormals as zero, so that sin, tanh or erf of a denormal is 0.
+Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
+zero, so that sin, tanh or erf of a denormal is 0.
 
-`REDUCTIONS` is the table of reductions and scans, read from reductions.toml: one row adds one to the language, its
-reference, the typing rules, every evaluator, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME`
-and `scan_NAME` of minitri/triton/rt.py. An unknown name is an error everywhere (`reduction`, `running`).
+`REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row adds a reduction to the language,
+the typing rules, all evaluators, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
+`scan_NAME` of minitri/triton/rt.py. `reduction` and `running` raise an error for an unknown name.
 
-Left out: contractions and views. They are node classes of the graph.
+Left out: contractions and views. They are classes of graph nodes.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ class Operator:
 
     name       function name in the language (the array API standard's where it has one)
     arity      number of array operands
-    numpy      reference: called with numpy arrays of one compute dtype (see `operands`),
-               returns an array of the result dtype; errors are silenced by the caller.
-               A row names the function: one of numpy_operators.py, or else one of numpy;
-               by default the one that is called as the operator is
-    triton     expression template over {0} {1} {2} (operand names) and {t} (`tl.float32`, the
-               operand dtype); or one template for each kind or dtype: {"f64": ..., "iu": ...}.
-               May use `tl`, `libdevice` (CUDA/HIP math library) and `rt`
-               (minitri/triton/rt.py). Must also run in Triton's interpreter, where a
-               template that is one call of `libdevice` or `rt` is the row's own `numpy`
-    doc        one line
-    accepts    dtype kinds it takes, of "b" "i" "u" "f"
-    operands   what operands are converted to first: "same" the promoted dtype; "float" the
-               same, but integers and bools become f32; "bool"; "where" (bool, then "same")
-    result     "operand" the operand dtype; "bool"
-    symbol     infix or prefix spelling, if it has one
-    aliases    its names in other libraries
-    domain     interval random f32/f64 test values are drawn from (special values are added)
-    ulp        error bound in units in the last place of f32: 0.5 is correctly rounded; a larger
-               bound counts from the correctly rounded result
-    derivative  one language expression for each operand, over x, y, z, `out` and `g` (gradient of the
-               result); "" if there is none or it is zero
-    cost       "cheap": one or two instructions; "special": a slow or special-function one
-    relaxed    a shorter f32 spelling, good to about 2**-18, for kernels whose results are rounded
-               to 16 bits (minitri/optimize/fast_math/relax.py)
+    numpy      the function that defines the operator. It takes numpy arrays of one compute dtype
+               (see `operands`) and returns an array of the result dtype. The caller silences
+               numpy's warnings. A row of the file names a function of numpy_operators.py or of
+               numpy. The default is the operator's own name
+    triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
+               the operand dtype (`tl.float32`). A table has one template for each dtype or kind
+               of dtype: {"f64": ..., "iu": ...}. Templates may use `tl`, `libdevice` (the math
+               library of CUDA and HIP) and `rt` (minitri/triton/rt.py). In Triton's interpreter
+               a template that is one call of `libdevice` or `rt` calls the row's `numpy`
+    doc        one line for the reference pages
+    accepts    the kinds of dtypes that the operands may have, of "b" "i" "u" "f"
+    operands   the dtype to which operands are converted first. "same": the promoted dtype.
+               "float": the same, but integers and bools become f32. "bool": bool. "where": bool
+               for the first operand, "same" for the others
+    result     the dtype of the result: "operand" (that of the operands) or "bool"
+    symbol     the infix or prefix symbol, if the operator has one
+    aliases    names of the operator in other libraries
+    domain     the interval of random f32 and f64 test values. Tests add special values
+    ulp        error bound of a f32 result in units in the last place (see the top of the file)
+    derivative  one expression of the language for each operand, over x, y, z, `out` (the result) and
+               `g` (the gradient of the result). "" if there is no derivative or it is zero
+    cost       "cheap": one or two instructions. "special": slow, or on the special-function unit
+    relaxed    a shorter f32 template with a relative error of about 2**-18, for kernels whose
+               results are rounded to 16 bits (minitri/optimize/fast_math/relax.py)
     """
 
     name: str
@@ -100,7 +100,7 @@ class Operator:
     relaxed: str = ""
 
     def operand_dtype(self, promoted: DType) -> DType:
-        """The dtype operands are converted to, given their promoted dtype."""
+        """The dtype to which operands are converted, given their promoted dtype."""
         if self.operands == "bool":
             return bool_
         if self.operands == "float" and not promoted.is_float:
@@ -112,7 +112,7 @@ class Operator:
 
     @property
     def templates(self) -> dict[str, str]:
-        """The Triton templates by the kinds ("iu") or the dtype name ("f64") they are for."""
+        """The Triton templates. A key is a dtype name such as "f64", or kinds of dtypes such as "iu"."""
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
     def spelling(self, operand: DType) -> str:
@@ -121,7 +121,7 @@ class Operator:
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
-        """The Triton expression over operands with these names."""
+        """The Triton expression for operands with these names. `relaxed` allows the shorter f32 template."""
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
 
@@ -134,7 +134,7 @@ ALIASES: dict[str, str] = {}
 
 
 def register(op: Operator) -> Operator:
-    """Adds a row to the table."""
+    """Adds an operator to the table. Returns it."""
     assert op.name not in OPERATORS, op.name
     OPERATORS[op.name] = op
     ALIASES.update(dict.fromkeys(op.aliases, op.name))
@@ -144,7 +144,7 @@ def register(op: Operator) -> Operator:
 
 
 def _operator(name: str, row: dict[str, Any]) -> Operator:
-    """A row as it is written. `numpy` names a function of numpy_operators.py, or else of numpy."""
+    """The operator for a row of the file. `numpy` names a function of numpy_operators.py, or else one of numpy."""
     function = row.pop("numpy", name)
     numpy = getattr(numpy_operators, function, None) or getattr(np, function)
     fields: dict[str, Any] = {f: tuple(value) if isinstance(value, list) else value for f, value in row.items()}
@@ -154,31 +154,32 @@ def _operator(name: str, row: dict[str, Any]) -> Operator:
 for _name, _row in tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8")).items():
     register(_operator(_name, _row))
 
-# Floats whose result jumps where an operand passes some value; so does every operator that makes no float of one.
+# Operators with float results that are not continuous. Operators whose result is not a float are not continuous either.
 JUMPS = ("floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "fmod", "power")
 
 
 # ---- reductions and scans ---------------------------------------------------------------------------
 
 # "sum", "product": integers become 64 bits wide, and floats are rounded at each step.
-# "extreme", "logical": the result is one of the elements, of numbers or of truth values.
-# "bits": exact, of integers; one changed element may change the result to any other.
-# "position": the index of the first best element along one axis, as i64.
+# "extreme", "logical": the result is one of the elements, which are numbers or bools.
+# "bits": exact, of integers; a change of one element may change the result to any other value.
+# "position": the i64 index of the first largest or smallest element along one axis.
 Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One way to make one element of all elements along an axis.
+    """A reduction: it combines all elements along an axis into one.
 
-    name       its function in the language; its scan is called `cumulative_NAME`
+    name       the name of the function in the language. The scan is called `cumulative_NAME`
     ufunc      numpy's function of two elements, which is associative and commutative
-    neutral    the element that changes nothing: a number, or the "lowest" or "highest" of the dtype
-    combine    the operator that combines two partial results; of a position, the test for a better element
-    kind       what the types, the error bounds and the proofs have to know; see `Kind`
-    accepts    the kinds of dtypes of the elements, of "b" "i" "u" "f"
-    doc        one line about the reduction
-    scan_doc   one line about its scan; empty if it has none
+    neutral    the neutral element: a number, or the "lowest" or "highest" value of the dtype
+    combine    the operator that combines two partial results. For a position (argmax, argmin), the
+               comparison that decides whether an element replaces the best one so far
+    kind       decides typing, error bounds and proofs (see `Kind`)
+    accepts    the kinds of dtypes that the elements may have, of "b" "i" "u" "f"
+    doc        one line for the reference pages
+    scan_doc   the same for the scan. Empty if there is no scan
     """
 
     name: str
@@ -206,14 +207,14 @@ def reduction(op: str) -> Reduction:
 
 
 def running(op: str) -> Reduction:
-    """The row of a scan. Raises ValueError for an unknown name, and for a reduction that has no scan."""
+    """The row of a reduction that has a scan. Raises ValueError for an unknown name and for other reductions."""
     if op not in SCANS:
         raise ValueError(f"there is no scan {op}")
     return REDUCTIONS[op]
 
 
 def neutral(op: str, dtype: DType) -> int | float | bool:
-    """The element that a reduction ignores: -inf for max, not the smallest finite value."""
+    """The neutral element of a reduction for a dtype: 0 for a sum; -inf for a maximum of floats."""
     value = reduction(op).neutral
     if value == "lowest":
         return float("-inf") if dtype.is_float else dtype.limits[0]
@@ -223,5 +224,5 @@ def neutral(op: str, dtype: DType) -> int | float | bool:
 
 
 def fill_value(dtype: DType) -> int | float | bool:
-    """The value that a gather returns for an index outside its array."""
+    """The value that a gather returns for an index that is out of bounds."""
     return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0

@@ -1,17 +1,17 @@
-"""A canonical form for sizes with maxima and minima, so that slices of slices do not grow.
+"""A canonical form for sizes with maxima and minima. It keeps the sizes of slices of slices short.
 
     max(N - 1, 0) + min(N, 1)                  is N: all elements except the first, and the first
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-In: a `Dim` with maxima and minima. Out: an equal `Dim`; equal functions of one size give the same
+In: a `Dim` with maxima and minima. Out: an equal `Dim`. Two Dims that are equal functions of one size become the same
 `Dim`.
 
-The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). A nest of ramps over one integer
-n is a piecewise linear function of n. The ramp `ramp(n - k)` bends at k only. So the function is a
-linear part and one ramp for each bend. The factor of a ramp is the second difference at its bend.
+The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are
+a piecewise linear function of n. The function ramp(n - k) changes its slope at k only. So the whole function is a
+linear part plus one ramp for each bend, a place where the slope changes. The factor of the ramp is that change.
 
-Left out: nests over several different sums of sizes, and maxima within products, quotients and
-remainders. They stay as they are.
+Left out: nested maxima of several different sums of sizes, and maxima within products, quotients and remainders. They
+stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from itertools import takewhile
 from math import gcd
 
 from minitri.base.dims import ZERO, Atom, Dim, Symbol, sign, size
-from minitri.base.extremes import Largest, Smallest, largest, smallest
+from minitri.base.symbolic_minmax import Largest, Smallest, largest, smallest
 
-Bends = Mapping[int, int]  # k -> the factor of ramp(n - k)
-Allows = Callable[[Symbol, int], bool]  # whether a size can be this number
-MOST_SKIPPED = 8  # numbers that conditions rule out one after another
+Bends = Mapping[int, int]  # from each bend k to the factor of ramp(n - k)
+Allows = Callable[[Symbol, int], bool]  # whether a size can have a value
+MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 
 
 @dataclass(frozen=True, slots=True)
 class Ramps:
-    """plain + sum of factor * ramp(n - k), over each n in `bends` and each k -> factor there."""
+    """A piecewise linear function: `plain` plus the sum of factor * ramp(n - k), with ramp(x) = max(x, 0).
+
+    `bends` maps each n to its bends: from k to the factor.
+    """
 
     plain: Dim
     bends: Mapping[Dim, Bends] = field(default_factory=dict)
 
     def plus(self, other: Ramps, factor: int = 1) -> Ramps:
-        """self + factor * other."""
+        """The sum self + factor * other."""
         bends = {n: Counter(self.bends.get(n, {})) for n in (*self.bends, *other.bends)}
         for n, more in other.bends.items():
             bends[n].update({k: factor * c for k, c in more.items()})
@@ -46,7 +49,7 @@ class Ramps:
         return Ramps(self.plain + other.plain * factor, {n: own for n, own in kept.items() if own})
 
     def dim(self) -> Dim:
-        """As maxima where the function bends up, as minima where it bends down."""
+        """The function as a `Dim`. A ramp with a factor above 0 becomes a maximum, any other a minimum."""
         total = self.plain
         for n, bends in self.bends.items():
             for k, c in sorted(bends.items()):
@@ -55,12 +58,15 @@ class Ramps:
 
 
 def tidy(d: Dim) -> Dim:
-    """The canonical form of a size. One maximum or minimum alone stays as it is."""
+    """The canonical form of a size. A single maximum or minimum stays unchanged."""
     return _ramps(d).dim() if _is_nested(d) else d
 
 
 def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
-    """What d is wherever axes of these extents have an element: where max(N - 2, 0) is not 0, min(N, 1) is 1."""
+    """`d` simplified under the assumption that none of the extents is 0.
+
+    Example: if the extent max(N - 2, 0) is not 0, then N >= 3, so min(N, 1) is 1.
+    """
     if not any(map(_is_extreme, d.pairs())):
         return d
     least = _least_sizes(extents, allows)
@@ -69,12 +75,13 @@ def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
 
 
 def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
-    """Whether d is proven to be >= 0 wherever axes of these extents have an element."""
+    """Whether d >= 0 is proven under the assumption that none of the extents is 0."""
     least = _least_sizes(extents, allows)
     return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
+    """For each size, its least value for which no extent is 0 and which `allows` does not rule out."""
     least: dict[Symbol, int] = {}
     for symbol, n in (found for e in extents for found in _least(e)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
@@ -83,14 +90,17 @@ def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
 
 
 def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:
-    """The one size that an extent depends on, and the least number that it is where the extent is not 0."""
+    """The size on which an extent depends, and the least value of that size for which the extent is not 0.
+
+    Yields nothing if the extent depends on several sizes.
+    """
     ramps = _ramps(extent)
     base, slope = _base(ramps.plain)
     over = {*ramps.bends, *((base,) if slope else ())}
     if len(over) != 1 or not isinstance(symbol := next(iter(over)).atom, Symbol) or symbol.kind != "size":
         return
     bends = next(iter(ramps.bends.values()), {})
-    places = sorted({0, 1, *bends, *(k + 1 for k in bends)})  # linear in between, and after the last two
+    places = sorted({0, 1, *bends, *(k + 1 for k in bends)})  # the function is linear between them and after the last
     values = [extent.compute({symbol: n}) for n in places]
     rises = [v - u for u, v in zip(values, values[1:])]
     for n, end, v, rise in zip(places, [*places[1:], None], values, [*rises, rises[-1]]):
@@ -106,12 +116,13 @@ def _is_extreme(a: Atom) -> bool:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Whether d has several maxima and minima, or one of others."""
+    """Whether d has several maxima and minima, or nested ones."""
     found = [a for a in d.atoms() if isinstance(a, (Largest, Smallest))]
     return len(found) > 1 or any(_is_extreme(b) for a in found for x in (a.a, a.b) for b in x.atoms())
 
 
 def _ramps(d: Dim) -> Ramps:
+    """`d` as a sum of ramps."""
     found = Ramps(ZERO)
     for monomial, c in d.terms:
         alone = len(monomial) == 1 and _is_extreme(monomial[0])
@@ -120,7 +131,7 @@ def _ramps(d: Dim) -> Ramps:
 
 
 def _of_extreme(a: Atom) -> Ramps:
-    """max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x)."""
+    """A maximum or minimum as a sum of ramps: max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x)."""
     assert isinstance(a, (Largest, Smallest))
     factor = 1 if isinstance(a, Largest) else -1
     ramp = _ramp(_ramps((a.a - a.b) * factor))
@@ -128,7 +139,7 @@ def _of_extreme(a: Atom) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """ramp(inner) as a sum of ramps; None if inner is no function of one sum of sizes."""
+    """max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes."""
     n, slope = _base(inner.plain)
     over = {*inner.bends, *((n,) if slope else ())}
     if len(over) > 1:
@@ -146,7 +157,7 @@ def _ramp(inner: Ramps) -> Ramps | None:
 
 
 def _base(d: Dim) -> tuple[Dim, int]:
-    """(n, c) if d is c * n and a constant, where c is as large as it can be and n begins with a factor above 0."""
+    """(n, c) with d = c * n + a constant. |c| is as large as possible, and n begins with a positive coefficient."""
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:
         return ZERO, 0
@@ -155,7 +166,10 @@ def _base(d: Dim) -> tuple[Dim, int]:
 
 
 def _corners(constant: int, slope: int, bends: Bends) -> set[int]:
-    """Where constant + slope * n + … may bend once what is below 0 is cut off: at its bends and next to its zeros."""
+    """All places where max(f(n), 0) may bend, for f(n) = constant + slope * n + ramps.
+
+    These are the bends of f and the integers next to its zeros.
+    """
     corners = set(bends)
     for k, c in [(None, 0), *sorted(bends.items())]:
         constant, slope = (constant - c * k, slope + c) if k is not None else (constant, slope)
@@ -166,7 +180,10 @@ def _corners(constant: int, slope: int, bends: Bends) -> set[int]:
 
 
 def _bent(n: Dim, value: Callable[[int], int], corners: set[int]) -> Ramps:
-    """A function that bends at some of these corners; of a size that cannot be negative only those above 0 count."""
+    """Writes a piecewise linear function of n as ramps. `corners` are all places where its slope may change.
+
+    If n cannot be negative, only the places above 0 are needed.
+    """
     if sign(n) == 1:
         start, corners = 0, {k for k in corners if k > 0}
     else:

@@ -1,10 +1,11 @@
-"""The simplex algorithm with exact fractions: weights under which columns add up to a target.
+"""The simplex algorithm with exact fractions: it finds weights whose weighted sum of columns is a target.
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-In: columns and a target, each a map from monomials to numbers. Out: a weight >= 0 for each column, or
-None if there are none. The one idea: start from artificial variables that make the sum right, and
-exchange them for columns until none is left. Bland's rule chooses, so it ends.
+In: columns and a target, each a map from monomials to numbers. Out: a weight >= 0 for each column, or None if there
+are no such weights. The one idea is the first phase of the simplex algorithm. It starts with artificial variables that
+satisfy all equations, and replaces them by columns until none is left. Bland's rule chooses the column, which
+guarantees that the algorithm ends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ ALMOST = Fraction(999_999, 1_000_000)
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Weights > 0, by the number of the column, with which columns add up to the goal or to less than 1 above it."""
+    """Weights > 0 for some columns whose weighted sum is the goal, or the goal plus a constant below 1.
+
+    The result maps the numbers of the columns to their weights. It is None if there are no such weights.
+    """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
         target = {m: Fraction(c) for m, c in goal.terms}
@@ -30,9 +34,9 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """The columns that share a product with the goal, directly or through other columns."""
+    """The numbers of the columns that share a monomial with the goal, or with another useful column."""
     wanted = {m for m, _ in goal.terms if m}
-    if not wanted:  # a contradiction may be anywhere
+    if not wanted:  # the goal is a constant: any columns may contradict each other
         return range(len(columns))
     monomials = [{m for m, _ in c.terms if m} for c in columns]
     found: set[int] = set()
@@ -43,9 +47,10 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 
 
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
-    """Weights >= 0 under which the columns add up to the target, or None: the simplex, exactly.
+    """Weights >= 0 whose weighted sum of columns is the target, or None if there are none.
 
-    One row for each monomial; an artificial variable a row is driven to 0 (Bland's rule, so it ends).
+    The tableau has one row and one artificial variable for each monomial. The loop minimises the sum of the
+    artificial variables. It must reach 0.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)
@@ -65,14 +70,12 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
         _, _, r = min(ratios)
         _pivot(table, cost, r, entering)
         basis[r] = entering
-    weights = [Fraction(0)] * width
-    for r, column in enumerate(basis):
-        if column < width:
-            weights[column] = table[r][-1]
-    return weights
+    weights = {column: line[-1] for column, line in zip(basis, table)}
+    return [weights.get(k, Fraction(0)) for k in range(width)]
 
 
 def _pivot(table: list[list[Fraction]], cost: list[Fraction], r: int, entering: int) -> None:
+    """Makes the column `entering` a unit column with its 1 in row r. Changes the table and the cost row."""
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]
     for other in (*(line for k, line in enumerate(table) if k != r), cost):

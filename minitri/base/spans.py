@@ -1,4 +1,4 @@
-"""Places in a source text: `Source` is a text with a name, `Span` a range of its characters.
+"""Places in a source text. A `Source` is a text with a name. A `Span` is a range of its characters.
 
 Span(Source("<expression>", "relu(x)"), 5, 6).text      x
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text and the name it is shown under (a file name, `<expression>`)."""
+    """A text, and its name in messages: a file name or `<expression>`."""
 
     name: str
     text: str
 
     def line_column(self, offset: int) -> tuple[int, int]:
-        """1-based line and column of a character offset."""
+        """The line and column of a character offset, both counted from 1."""
         before = self.text[:offset]
         return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
@@ -27,8 +27,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open range of characters [start, end) of a source; `node`: which node of the graph (their
-    numbers: minitri/graph/ir.py) was made for it. So what keeps its spans knows its nodes too."""
+    """The characters from `start` up to `end` (exclusive) of a source.
+
+    `node` is the number of the graph node that was made for this text (see `Graph.numbered`). So every later IR that
+    keeps the span also knows the node.
+    """
 
     source: Source
     start: int
@@ -40,7 +43,7 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """The smallest span that covers both."""
+        """The smallest span that covers this span and another one of the same source."""
         return Span(self.source, min(self.start, other.start), max(self.end, other.end))
 
     def __str__(self) -> str:

@@ -1,9 +1,8 @@
 """Suggestions for a misspelt name.
 
-In: an unknown name, and the known names. Out: the nearest few, best first; none if no name is near.
-The one idea: a typing error costs less than another name. The distance counts letters that are left
-out, added, replaced or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and
-the other case count less. So of two names at distance one, the likelier name comes first.
+In: an unknown name, and the known names. Out: the known names that are most similar, the best first, or none. The one
+idea is an edit distance in which likely typing errors cost less. It counts letters that are missing, added, replaced
+or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and a change of case cost less than 1.
 """
 
 from __future__ import annotations
@@ -12,15 +11,19 @@ from collections.abc import Iterable
 
 _ROWS = ("1234567890-", "qwertyuiop", "asdfghjkl", "zxcvbnm_")
 _PLACES = {key: (row, column) for row, keys in enumerate(_ROWS) for column, key in enumerate(keys)}
-SLIP = 0.7  # of a whole mistake
+SLIP = 0.7  # cost of a likely typing error; any other error costs 1
 LONGEST = 64  # characters of a name that are compared
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names that `name` may be a slip of, best first. A short name may have one mistake, a long one two."""
+    """The known names that are spelt most like `name`, the best first.
+
+    A name of fewer than six letters may contain one error, and a longer one two. For a name of one letter, only a
+    change of case is accepted.
+    """
     name = name[:LONGEST]
     names = sorted(set(known) - {name})
-    limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0  # of one letter only the other case
+    limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0
     costs = {other: distance(name, other, limit) for other in names}
     near = [other for other in names if costs[other] <= limit]
     near.sort(key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
@@ -29,7 +32,7 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def distance(a: str, b: str, limit: float) -> float:
-    """How far two names are from each other; `limit` + 1 where it is more than the limit."""
+    """The edit distance of two names, or `limit` + 1 if the distance exceeds the limit."""
     if abs(len(a) - len(b)) > limit / SLIP:
         return limit + 1
     before: list[float] = []
@@ -50,6 +53,7 @@ def distance(a: str, b: str, limit: float) -> float:
 
 
 def _replaced(a: str, b: str) -> float:
+    """The cost of typing letter b instead of letter a."""
     if a == b:
         return 0.0
     if a.lower() == b.lower():
@@ -59,5 +63,5 @@ def _replaced(a: str, b: str) -> float:
 
 
 def _inserted(text: str, at: int) -> float:
-    """A letter too many; one that repeats the letter before it is easily typed, or left out."""
+    """The cost of adding or omitting the letter `text[at - 1]`. It is lower if the letter before is the same."""
     return SLIP if at > 1 and text[at - 1] == text[at - 2] else 1.0

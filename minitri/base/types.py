@@ -1,13 +1,13 @@
-"""Dtypes, promotion, weak scalars and array types.
+"""Dtypes, type promotion and array types.
 
-A `DType` is one row of `DTYPES`. Promotion follows numpy within integers and within floats. An integer
-with a float takes the float's dtype. A Python scalar (a weak type) takes the other operand's dtype,
-unless its kind is higher (NEP 50). True division and float functions of integers give f32.
-docs/reference/semantics.md has the rules and their reasons.
+Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
+Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
+True division and float functions of integers give f32. docs/reference/semantics.md has the rules and their reasons.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ from minitri.base.dims import Dim
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type. `kind` is one of b (bool) i (signed) u (unsigned) f (float)."""
+    """The type of an element. `kind` is "b" (bool), "i" (signed integer), "u" (unsigned integer) or "f" (float)."""
 
     name: str
     kind: str
@@ -50,24 +50,29 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype (bf16 from ml_dtypes)."""
+        """The numpy dtype. For bf16 it is that of ml_dtypes."""
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 
     @property
     def compute(self) -> DType:
-        """The dtype arithmetic is done in: f32 for the 16-bit and 8-bit floats, itself otherwise."""
+        """The dtype in which arithmetic is done: f32 for 16-bit floats, otherwise the dtype itself."""
         return f32 if self.is_float and self.bits < 32 else self
 
     def is_computed_as(self, other: DType) -> bool:
-        """Whether both are floats and arithmetic on both is done in the same dtype."""
+        """Whether both dtypes are floats with the same compute dtype."""
         return self.is_float and self.compute == other.compute
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Smallest and largest value of an integer or bool dtype."""
+        """The smallest and the largest value of an integer or bool dtype."""
         if self.kind == "i":
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
         return 0, (1 << self.bits) - 1
+
+    @property
+    def overflow(self) -> float:
+        """The smallest number that a float dtype rounds to infinity."""
+        return {32: 2.0**128 - 2.0**103, 64: math.inf}[self.bits]
 
 
 f16 = DType("f16", "f", 16, "float16", "fp16")
@@ -90,7 +95,7 @@ _BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
-    """The dtype called `name`; CompileError MT0202 with a suggestion if there is none."""
+    """The dtype with this name. Raises CompileError MT0202, with a suggestion, if there is none."""
     if name not in DTYPES:
         same = from_numpy(name)
         help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
@@ -99,27 +104,27 @@ def dtype(name: str) -> DType:
 
 
 def from_numpy(name: str) -> DType | None:
-    """The dtype with this numpy or torch name (`float32`, `bfloat16`), or None."""
+    """The dtype with this name in numpy or torch (`float32`, `bfloat16`), or None."""
     return _BY_NUMPY_NAME.get(name)
 
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The dtype that two arrays of these dtypes are converted to."""
+    """The common dtype to which arrays of these two dtypes are converted."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
-    if {a, b} == {f16, bf16}:  # neither holds the other
+    if {a, b} == {f16, bf16}:  # neither can represent all values of the other
         return f32
     return _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
 
 
 class ListValue(tuple[Any, ...]):
-    """The value of `[a, b]`: a tuple of values. As an index it is an array, where `(a, b)` is two indices."""
+    """The value of a list `[a, b]`, as a tuple. As an index, a list is one index array, but a tuple is two indices."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """A dtype and a shape of symbolic dimensions; prints as `f32[M, N]`."""
+    """A dtype and a shape of symbolic sizes. Its text is `f32[M, N]`."""
 
     dtype: DType
     shape: tuple[Dim, ...]

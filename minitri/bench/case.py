@@ -1,8 +1,9 @@
-"""What a case is.
+"""What a benchmark case is.
 
-A case is a program of the language with its arguments, and the same `as written` in torch. Eager torch runs one kernel
-for each operation. torch.compile gets the same text, and in f64 it is the reference. If a library has an op for the
-case, the op runs too. The programs are functions of programs.mt.
+A case is a program of the language, its arguments, and the same computation in torch. Eager torch runs one kernel
+for each operation. torch.compile compiles the same torch function. Evaluated in f64, the torch function is the
+reference. If a library has one function for the whole computation, that function is timed too. The programs are
+functions of programs.mt.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from typing import Any
 
 try:
     import torch as _torch
-except ImportError:  # the table against numpy does without
+except ImportError:  # the table without a GPU needs no torch
     _torch = None
 torch: Any = _torch
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`below`: random integers 0 … below-1, or (`signed`) -below … below-1; else floats, normal or (`positive`) from 0
-    to 1."""
+    """A random input array of a case.
+
+    below      0: random floats; else random integers from 0 to below - 1
+    signed     the integers start from -below
+    positive   the floats are uniform from 0 to 1, else normally distributed
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -34,16 +39,23 @@ class Input:
 
     @property
     def least(self) -> int:
-        """Of random integers."""
+        """The smallest random integer."""
         return -self.below if self.signed else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`picks`: of its first input only as much as the output holds is read. `flops`: of a product. `kind`: the
-    group whose mean it counts in. `tf32`: torch may round factors of f32, too. `peers`: what else there is, by
-    name; it needs a GPU. `tuned`: versions of ours and torch's that measure their blocks run too. `beside`: other
-    programs of ours on the same inputs, by name, that it is held against; their results differ."""
+    """One row of the benchmark.
+
+    eager     the computation in torch; `library` is a single function of torch that does the same
+    picks     the program reads only as much of its first input as the output holds
+    flops     floating-point operations of matrix products; 0 for programs that mostly move memory
+    kind      the group of cases whose mean this case counts in
+    tf32      torch may round f32 factors to TF32 too
+    peers     other implementations by name, which need a GPU
+    tuned     minitri and torch are also timed with measured block sizes
+    beside    other programs of the language, by name; they are timed on the same inputs, but compute something else
+    """
 
     name: str
     program: str
@@ -60,12 +72,12 @@ class Case:
 
 
 def program(name: str, dtype: str = "f32") -> str:
-    """The text of a function of programs.mt, with `dtype` in the place of f32. KeyError if there is none."""
+    """The text of a function of programs.mt, with the dtype f32 replaced by `dtype`. KeyError if there is none."""
     return f"\n{_functions()[name].replace('f32', dtype)}\n"
 
 
 @cache
 def _functions() -> dict[str, str]:
-    """By name. A function ends at the first blank line."""
+    """The text of each function of programs.mt, by name. A function ends at the first blank line."""
     text = Path(__file__).with_name("programs.mt").read_text(encoding="utf-8").strip()
     return {found[2]: found[1] for found in re.finditer(r"^(def (\w+).*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)}

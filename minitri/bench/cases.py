@@ -1,30 +1,32 @@
-"""The table of measured cases: programs, and the same as a user of torch would write them.
+"""The table of benchmark cases: programs, and the same computations in torch.
 
-Programs that move bytes have shapes from practice (rows of a transformer, a vocabulary of 128256), or awkward ones: rows
-of 777, 4090 and 4100 elements, of 131072, and one read across.
+Programs that move memory have shapes from practice, such as the rows of a transformer or a vocabulary of 128256.
+Others have awkward shapes: rows of 777, 4090, 4100 and 131072 elements, and a matrix that is read by columns.
 
-Attention stands as its definition: full, causal, a window of 512, one long sequence, and one query against a long cache
-with grouped heads. The reference materialises the scores, a part of the queries at a time, so that the longest fits.
-Peers beside eager and compiled torch: cuDNN's and FlashAttention-2's kernels through `scaled_dot_product_attention`, and
-flex_attention compiled; a peer that a machine does not have is a line of the report.
+Attention is written as its definition. Its cases are full attention, causal attention, a window of 512, one long
+sequence, and one query against a long cache with grouped heads. The reference computes the scores of some queries
+at a time, so that the longest case fits into memory. Implementations besides eager and compiled torch are the
+kernels of cuDNN and FlashAttention-2, through `scaled_dot_product_attention`, and compiled flex_attention. If a
+machine lacks an implementation, the report says so.
 
-Products are squares, and shapes from practice: one row and few rows (a model that writes token by token), long and flat
-shapes, ragged ones, batches, transposed factors, exact f32 and TF32. Each comes alone and with the operations that a
-layer applies to its product.
+Matrix products are square or have shapes from practice. These are one row or few rows (a model that generates one
+token at a time), long and flat shapes, sides that are no multiple of a block, batches, transposed factors, exact
+f32, and TF32. Each product is measured alone and inside a layer, with a bias and an activation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from operator import matmul
 from typing import Any
 
 from minitri.bench.case import Case, Input, program, torch
 
 
 def cases() -> tuple[Case, ...]:
-    """Short ones first."""
+    """All cases; groups whose cases take a short time come first."""
     return (*of_memory(), *of_attention(), *of_products())
 
 
@@ -56,14 +58,14 @@ def chain(x: Any, y: Any) -> Any:
 
 
 def functional(name: str) -> Any:
-    """A function of torch.nn.functional. It is looked up when it is called: torch may be missing."""
+    """The function of torch.nn.functional with this name. It is looked up when it is called: torch may be missing."""
     return lambda *args, **keywords: getattr(torch.nn.functional, name)(*args, **keywords)
 
 
 Way = Callable[..., Any]
 EAGER: dict[str, Way] = {
     "add": lambda x, y: x + y,
-    "gelu_by_hand": lambda x: 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * x * x * x))),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + torch.tanh(0.79788456 * (x + 0.044715 * x * x * x))),
     "softmax_of_rows": softmax,
     "softmax_of_columns": partial(softmax, dim=0),
     "log_softmax_of_rows": log_softmax,
@@ -85,7 +87,7 @@ EAGER: dict[str, Way] = {
 }
 """Each program of programs.mt as written in torch."""
 LIBRARY: dict[str, Way] = {
-    "gelu_by_hand": partial(functional("gelu"), approximate="tanh"),
+    "gelu_tanh": partial(functional("gelu"), approximate="tanh"),
     "softmax_of_rows": partial(functional("softmax"), dim=-1),
     "softmax_of_columns": partial(functional("softmax"), dim=0),
     "log_softmax_of_rows": partial(functional("log_softmax"), dim=-1),
@@ -98,7 +100,7 @@ LIBRARY: dict[str, Way] = {
 """The library's own function for a program, where there is one."""
 
 SHAPES = {"f32": (16384, 4096), "bf16": (16384, 8192)}
-LENGTHS = (777, 4090, 4100, 32768, 131072)  # of a softmax
+LENGTHS = (777, 4090, 4100, 32768, 131072)  # of the rows of a softmax
 ELEMENTS = {"f32": 1 << 26, "bf16": 1 << 27}
 
 
@@ -115,16 +117,18 @@ def of_memory() -> Iterator[Case]:
 
 
 def case(name: str, of: str, *inputs: Input, picks: bool = False) -> Case:
-    """A program with its ways, in the dtype of its first input. The name ends with that and its shape."""
+    """A case of the function `of` of programs.mt, in the dtype of its first input. The case's name ends with that
+    dtype and shape.
+    """
     dtype, size = inputs[0].dtype, "x".join(map(str, inputs[0].shape))
     return Case(f"{name} {dtype} {size}", program(of, dtype), inputs, EAGER[of], LIBRARY.get(of), picks)
 
 
 def of_rows(t: str, shape: tuple[int, int]) -> Iterator[Case]:
-    """What there is to do with rows of one length."""
+    """The cases of one dtype and one shape of rows."""
     x, row, summed = Input(t, shape), Input(t, shape[1:]), Input(t, shape, positive=True)
     yield case("add", "add", x, x)
-    yield case("gelu", "gelu_by_hand", x)
+    yield case("gelu", "gelu_tanh", x)
     yield case("softmax", "softmax_of_rows", x)
     yield case("layernorm", "layer_norm", x, row, row)
     yield case("rmsnorm", "rms_norm", x, row)
@@ -158,38 +162,38 @@ def _awkward() -> Iterator[Case]:
 
 
 WINDOW = 512  # as in programs.mt
-AT_ONCE = 2048  # queries whose scores the reference holds at once
+AT_ONCE = 2048  # queries whose scores the reference computes at a time
 
 
 def of_attention() -> Iterator[Case]:
     for d in (64, 128):
-        yield _attention("full", 4, 16, 4096, d)
+        yield attention_case("full", 4, 16, 4096, d)
     for name in ("causal", "window"):
-        yield _attention(name, 4, 16, 4096, 128)
-    yield _attention("full", 1, 16, 32768, 128)
+        yield attention_case(name, 4, 16, 4096, 128)
+    yield attention_case("full", 1, 16, 32768, 128)
     yield _decode(heads=8, group=8, keys=32768, d=128)
 
 
-def _attention(mask: str, batch: int, heads: int, length: int, d: int) -> Case:
+def attention_case(mask: str, batch: int, heads: int, length: int, d: int) -> Case:
     x = Input("bf16", (batch, heads, length, d))
     peers = {name: partial(_dot_product, backend, mask) for name, backend in BACKENDS.items() if mask != "window"}
     peers["flex"] = partial(_flex, mask)
     flops = 4 * batch * heads * d * _pairs(mask, length)
     name = f"attention {mask} bf16 {batch}x{heads}x{length}x{d}"
     beside = {} if mask == "full" else {"full": program("attention_full")}
-    return Case(name, program(f"attention_{mask}"), (x, x, x), partial(by_hand, mask), partial(_library, mask), flops=flops, kind="attention",
+    return Case(name, program(f"attention_{mask}"), (x, x, x), partial(attention_by_definition, mask), partial(_library, mask), flops=flops, kind="attention",
                 peers=peers, beside=beside)  # fmt: skip
 
 
 def _decode(heads: int, group: int, keys: int, d: int) -> Case:
     q, k = Input("bf16", (1, heads, group, d)), Input("bf16", (1, heads, keys, d))
-    eager, library, flex = (partial(function, "full") for function in (by_hand, _library, _flex))
+    eager, library, flex = (partial(function, "full") for function in (attention_by_definition, _library, _flex))
     name = f"decode bf16 {heads}x{group} queries {keys}x{d}"
     return Case(name, program("decode"), (q, k, k), eager, library, kind="decode", peers={"flex": flex})
 
 
 def _pairs(mask: str, length: int) -> int:
-    """Of queries and keys that see each other."""
+    """The number of pairs of a query and a key that the mask allows."""
     if mask == "full":
         return length**2
     seen = min(WINDOW, length) if mask == "window" else length
@@ -200,8 +204,8 @@ def _seen(mask: str, back: Any) -> Any:
     return back >= 0 if mask == "causal" else (back >= 0) & (back < WINDOW)
 
 
-def by_hand(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """A part of the queries at a time."""
+def attention_by_definition(mask: str, q: Any, k: Any, v: Any) -> Any:
+    """Attention by its definition, for some of the queries at a time."""
     parts = [_rows(mask, q[..., i : i + AT_ONCE, :], k, v, i) for i in range(0, q.shape[-2], AT_ONCE)]
     return torch.cat(parts, -2)
 
@@ -216,7 +220,7 @@ def _rows(mask: str, q: Any, k: Any, v: Any, first: int) -> Any:
 
 
 def _library(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """What torch takes by itself."""
+    """torch's own choice of a kernel for attention."""
     attend = torch.nn.functional.scaled_dot_product_attention
     if mask != "window":
         return attend(q, k, v, is_causal=mask == "causal")
@@ -240,7 +244,7 @@ def _flex(mask: str, q: Any, k: Any, v: Any) -> Any:
 
 @cache
 def _compiled_flex(mask: str, rows: int, keys: int, device: str) -> Callable[..., Any]:
-    """Compiled once: a peer is timed without it."""
+    """Compiled flex_attention. It is compiled only once, so the compilation is not timed."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     seen = None
@@ -253,16 +257,12 @@ def _compiled_flex(mask: str, rows: int, keys: int, device: str) -> Callable[...
 
 
 SQUARES = (1024, 2048, 4096, 8192)
-ROWS = (16, 64, 256, 1024, 4096)  # by dequantised weights
+ROWS = (16, 64, 256, 1024, 4096)  # of the matrix that is multiplied by dequantised weights
 FACTORS = (  # rows, depth, columns
     (1, 4096, 4096), (1, 16384, 4096), (16, 4096, 4096), (16, 4096, 16384), (16, 8192, 1024), (128, 4096, 4096),
     (128, 16384, 512), (1000, 4096, 4096), (1000, 1000, 1000), (8192, 4096, 512), (8192, 512, 16384), (8192, 1024, 4096),
     (8192, 16384, 1024), (1000, 2050, 3000), (4100, 4090, 777),
 )  # fmt: skip
-
-
-def matmul(x: Any, w: Any) -> Any:
-    return x @ w
 
 
 def linear(x: Any, w: Any, b: Any) -> Any:
@@ -297,37 +297,33 @@ def of_products() -> Iterator[Case]:
         yield replace(bare, flops=2 * n**3, kind="square products", tuned=True)
         yield replace(layer, flops=2 * n**3, kind="square products, relu(x@w+b)", tuned=True)
     for m, k, n in FACTORS:
-        yield from _pair("bf16", f"{m}x{k}x{n}", (m, k), (k, n))
-    yield from _pair("bf16", "64x512x512x512", (64, 512, 512), (64, 512, 512))
-    yield from _pair("f32", "2048x2048x2048", (2048, 2048), (2048, 2048))
+        yield from _family(f"bf16 {m}x{k}x{n}", "bf16", (m, k), (k, n))
+    yield from _family("bf16 64x512x512x512", "bf16", (64, 512, 512), (64, 512, 512))
+    yield from _family("f32 2048x2048x2048", "f32", (2048, 2048), (2048, 2048))
     for name, side in (("x.T", of_columns), ("w.T", by_rows)):
-        bare, layer = program(f"matmul_{side.__name__}"), program(f"linear_{side.__name__}")
-        yield from _family(f"{name} bf16 4096", bare, layer, "bf16", (4096, 4096), (4096, 4096), side)
-    bare, layer = program("matmul_in_tf32"), program("linear_in_tf32")
-    yield from _family("tf32 4096", bare, layer, "f32", (4096, 4096), (4096, 4096), tf32=True)
+        of = (f"matmul_{side.__name__}", f"linear_{side.__name__}")
+        yield from _family(f"{name} bf16 4096", "bf16", (4096, 4096), (4096, 4096), of, side)
+    yield from _family("tf32 4096", "f32", (4096, 4096), (4096, 4096), ("matmul_in_tf32", "linear_in_tf32"), tf32=True)
     m, k, h = 8192, 2048, 8192
     given = tuple(Input("bf16", shape) for shape in ((m, k), (k, h), (h,), (h, k), (k,)))
     yield Case(f"mlp bf16 {m}x{k}x{h}", program("mlp"), given, mlp, flops=4 * m * k * h, kind="layers")
     for m in ROWS:
-        # Of either sign, as weights are: what numbers a chip multiplies decides how much power it takes, and how fast it is.
+        # Weights have both signs. The numbers decide how much power a chip takes, and so how fast it is.
         weights = Input("i8", (4096, 4096), below=127, signed=True)
         given = Input("f16", (m, 4096)), weights, Input("f16", (4096,), positive=True)
         yield Case(f"dequantised f16 {m}x4096x4096", program("dequantised"), given, dequantised, flops=2 * m * 4096**2,
                    kind="dequantised weights")  # fmt: skip
 
 
-def _pair(dtype: str, name: str, x: tuple[int, ...], w: tuple[int, ...]) -> Iterator[Case]:
-    yield from _family(f"{dtype} {name}", program("matmul_of_f32", dtype), program("linear", dtype), dtype, x, w)
-
-
 def _family(
-    name: str, bare: str, layer: str, dtype: str, x: tuple[int, ...], w: tuple[int, ...], side: Any = None, tf32: bool = False
+    name: str, dtype: str, x: tuple[int, ...], w: tuple[int, ...], of: Sequence[str] = ("matmul_of_f32", "linear"),
+    side: Any = None, tf32: bool = False,
 ) -> Iterator[Case]:  # fmt: skip
-    """A product and a layer of one shape. `side`: what is done to the factors first."""
+    """A product and a layer of one shape; `of` names their programs. `side` transposes a factor before the product."""
     given, b = (Input(dtype, x), Input(dtype, w)), Input(dtype, (w[-1],))
     flops = 2 * x[-2] * x[-1] * w[-1] * (x[0] if len(x) > 2 else 1)
     first, second = (partial(side, matmul), partial(side, linear)) if side else (matmul, linear)
     library = library_linear if len(x) == 2 and side is None else None
-    products = Case(f"product {name}", bare, given, first, kind="products of many shapes")
-    layers = Case(f"layer {name}", layer, (*given, b), second, library, kind="layers of many shapes")
+    products = Case(f"product {name}", program(of[0], dtype), given, first, kind="products of many shapes")
+    layers = Case(f"layer {name}", program(of[1], dtype), (*given, b), second, library, kind="layers of many shapes")
     yield from (replace(case, flops=flops, tf32=tf32) for case in (products, layers))

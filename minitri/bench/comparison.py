@@ -1,13 +1,14 @@
-"""A case on a GPU: every peer on the same inputs, compared with the reference and with each other.
+"""Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the
+reference.
 
-In: a case, a clock. Out: a `Row`: times of all peers in turns (clock.py), errors |result - reference| / |reference|
-(2-norms) against f64, memory, and what was predicted of bytes and operations. A case without flops has the rate
-of a copy measured as one more peer.
+In: a case and a clock. Out: a `Row`. It holds the times of all implementations (clock.py), their errors, memory,
+and the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the
+reference is computed in f64. For a case without flops, a copy of memory is timed as one more implementation.
 
-Left out: what it prints (report.py).
+Left out: printing (report.py).
 
-Without a GPU a small table holds Triton's interpreter against numpy, on sizes that are small and ragged. It shows that
-the kernels are right; nothing there can be fast or slow.
+Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of
+blocks. It shows that the kernels are right, but not how fast they are.
 """
 
 from __future__ import annotations
@@ -16,38 +17,47 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 
 import minitri as mt
-from minitri.base.tables import table
+from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
 from minitri.bench import host
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.clock import Calls, Clock, Pace, Run
 from minitri.bench.report import Peer, Row, number, time_of
+from minitri.cli.terminal import progress
 from minitri.hardware.roofline import roofline
 from minitri.runtime.schedule_search import first_line
 from minitri.runtime.timing import measure
 
-WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # error of a right answer, by dtype
-MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)  # what computes meets the limit of power
-ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, four L2 caches; how many sets there are at most
-COPY_BYTES = 2 << 30  # read, and as many written
+WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # the largest error of a right answer, by dtype
+# A product needs a longer warm-up, until the chip reaches its power limit.
+MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)
+ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 caches; the most sets
+COPY_BYTES = 2 << 30  # that a copy reads; it writes as many
 
 Arrays = Sequence[Any]
+Maker = Callable[[], Calls]  # makes the calls of an implementation, which may raise
 
 
 def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False) -> Row:
-    """`copy`: copies `COPY_BYTES`. `tune`: ours with measured schedules runs, too, whatever the case says."""
+    """The measured row of a case on `device`.
+
+    `copy` is a call that copies `COPY_BYTES`. With `tune`, minitri is also timed with measured schedules, even if
+    the case does not ask for it.
+    """
     arrays = [tensor(i, device) for i in case.inputs]
-    reference = several(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
+    reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     torch.backends.cuda.matmul.allow_tf32 = case.tf32
     row = Row(case.name, within(case), case.kind, flops=case.flops)
-    row.bytes = _moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
+    row.bytes = _bytes_moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     sets = rotated(arrays)
-    ready = _ready(_ways(case, sets, row, tune), row.peers, reference) | _ready(_beside(case, sets), row.beside, None)
+    ready = _ready(_implementations(case, sets, row, tune), row.peers, reference)
+    ready |= _ready(_other_programs(case, sets), row.beside, None)
     del reference
     _time(row, ready, clock, copy)
     if device != "cpu":
@@ -57,7 +67,7 @@ def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False
 
 
 def forget() -> None:
-    """What a case leaves behind: functions that torch compiled, and memory that its allocator keeps."""
+    """Frees what a case leaves behind: functions that torch compiled, and memory that its allocator keeps."""
     torch.compiler.reset()
     torch.cuda.empty_cache()
 
@@ -75,43 +85,45 @@ def tensor(given: Input, device: str) -> Any:
 
 
 def rotated(arrays: Arrays) -> list[Arrays]:
-    """The arrays, and as many copies of them as it takes for one set to leave the cache before it comes again."""
+    """The arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
     size = sum(a.numel() * a.element_size() for a in arrays)
     count = min(max(math.ceil(ROTATED / max(size, 1)), 1), SETS)
     return [arrays, *([a.clone() for a in arrays] for _ in range(count - 1))]
 
 
-def _moved(case: Case, arrays: Arrays, out: int) -> int:
-    """Bytes that must be read and written."""
+def _bytes_moved(case: Case, arrays: Arrays, out: int) -> int:
+    """The bytes that the case must read and write. `out` is the bytes of its outputs."""
     read = [a.numel() * a.element_size() for a in arrays]
     return out + sum(read) if not case.picks else 2 * out + sum(read[1:])
 
 
 def _bytes(reference: Any, like: Any) -> int:
-    """Of an element of a result: a float has the dtype of the first input."""
+    """The bytes of one element of a result. A float result has the dtype of the first input, `like`."""
     return (like if reference.is_floating_point() else reference).element_size()
 
 
 # ---- peers -----------------------------------------------------------------------------
 
 
-def _ways(case: Case, sets: Sequence[Arrays], row: Row, tune: bool = False) -> dict[str, Callable[[], Calls]]:
-    """For each peer a function that makes its calls, one for each set; `row` receives the time of measuring schedules."""
-    ways: dict[str, Callable[[], Calls]] = {"minitri": partial(_bound, case.program, sets)}
-    ways["eager"] = partial(_each, case.eager, sets)
+def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
+    """For each implementation, a function that makes its calls. The time spent on measuring schedules is added to
+    `row`.
+    """
+    makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
+    makers["eager"] = partial(_each, case.eager, sets)
     if case.library is not None:
-        ways["library"] = partial(_each, case.library, sets)
-    ways |= {name: partial(_each, way, sets) for name, way in case.peers.items()}
-    ways["compile"] = lambda: _each(torch.compile(case.eager, dynamic=False), sets)
+        makers["library"] = partial(_each, case.library, sets)
+    makers |= {name: partial(_each, way, sets) for name, way in case.peers.items()}
+    makers["compile"] = lambda: _each(torch.compile(case.eager, dynamic=False), sets)
     if case.tuned or tune:
-        ways["minitri tuned"] = lambda: _tuned(case.program, sets, row)
+        makers["minitri tuned"] = lambda: _tuned(case.program, sets, row)
     if case.tuned:
         mode = "max-autotune-no-cudagraphs"
-        ways["max-autotune"] = lambda: _each(torch.compile(case.eager, dynamic=False, mode=mode), sets)
-    return ways
+        makers["max-autotune"] = lambda: _each(torch.compile(case.eager, dynamic=False, mode=mode), sets)
+    return makers
 
 
-def _beside(case: Case, sets: Sequence[Arrays]) -> dict[str, Callable[[], Calls]]:
+def _other_programs(case: Case, sets: Sequence[Arrays]) -> dict[str, Maker]:
     return {name: partial(_bound, program, sets) for name, program in case.beside.items()}
 
 
@@ -120,27 +132,25 @@ def _each(function: Callable[..., Any], sets: Sequence[Arrays]) -> Calls:
 
 
 def _bound(text: str, sets: Sequence[Arrays]) -> Calls:
-    program = mt.compile(text)
-    return [program.bind(*arrays) for arrays in sets]
+    return list(starmap(mt.compile(text).bind, sets))
 
 
 def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Calls:
     program, start = mt.compile(text), time.perf_counter()
     options = mt.tune(program, *sets[0])
     row.tuning = time.perf_counter() - start
-    tuned = program.configured(options=options)
-    return [tuned.bind(*arrays) for arrays in sets]
+    return list(starmap(program.configured(options=options).bind, sets))
 
 
 # ---- errors and times --------------------------------------------------------------------
 
 
-def _ready(
-    ways: Mapping[str, Callable[[], Calls]], peers: dict[str, Peer], reference: tuple[Any, ...] | None
-) -> dict[str, Calls]:
-    """Calls of the peers that run, with their errors; one that fails is a line of the report, not the end of it."""
+def _ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
+    """The calls of the implementations that run, and their errors. If one fails, its error becomes a note in the
+    report.
+    """
     ready: dict[str, Calls] = {}
-    for name, make in ways.items():
+    for name, make in makers.items():
         peers[name] = Peer()
         try:
             calls = make()
@@ -153,9 +163,9 @@ def _ready(
 
 
 def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None:
-    """Everything in the same turns; what a copy of the same bytes would take, from the copy among them."""
-    turns = {**ready} if row.flops else {**ready, "copy": [copy]}
-    times = clock(turns, COMPUTING if row.flops else MOVING)
+    """Times all implementations together, and derives the time of a copy of the case's bytes."""
+    timed = {**ready} if row.flops else {**ready, "copy": [copy]}
+    times = clock(timed, COMPUTING if row.flops else MOVING)
     for name, peer in {**row.peers, **row.beside}.items():
         time = times.get(name)
         if isinstance(time, Exception):
@@ -168,18 +178,18 @@ def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None
 
 
 def copy_rate(time: float | Exception) -> float:
-    """Bytes a second, read and written, of the copy."""
+    """The bytes per second that a copy reads and writes together."""
     if isinstance(time, Exception):
         raise time
     return 2 * COPY_BYTES / time
 
 
-def error_of(result: Any, reference: tuple[Any, ...]) -> float:
-    """The largest of the outputs' errors."""
-    return max(map(_distance, several(result), reference))
+def error_of(result: Any, reference: Arrays) -> float:
+    """The largest relative error of the outputs."""
+    return max(map(_distance, as_tuple(result), reference))
 
 
-def several(result: Any) -> tuple[Any, ...]:
+def as_tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -193,7 +203,7 @@ def _distance(result: Any, reference: Any) -> float:
 
 
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
-    """Bytes that a call takes at most, and the bytes of its outputs and temporaries alone."""
+    """The most bytes that a call allocates, and the bytes of its outputs and temporaries alone."""
     program = mt.compile(case.program)
     first = host.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
@@ -204,7 +214,7 @@ def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
 
 
 def _predict(case: Case, arrays: Arrays, row: Row) -> None:
-    """Bytes and operations as predicted from the graph, from the kernels, and from the tiles; and the time."""
+    """Stores the predicted time, and the bytes and operations predicted from the graph, the kernels and the tiles."""
     found = roofline(mt.compile(case.program).lower(*arrays).compilation)
     if found is not None:
         total = found.total
@@ -217,9 +227,13 @@ def _predict(case: Case, arrays: Arrays, row: Row) -> None:
 
 
 def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Small sizes, numpy's evaluation of the syntax tree as the only peer."""
-    random = np.random.default_rng(0)  # the same table every time
-    rows = [_small(c, random) for c in chosen]
+    """Prints a table of small cases in Triton's interpreter; numpy evaluates the syntax tree for comparison."""
+    random = np.random.default_rng(0)  # the same inputs in every run
+    rows: list[Row] = []
+    with progress("bench", len(chosen)) as tell:
+        for k, case in enumerate(chosen):
+            tell(k, case.name)
+            rows.append(_small(case, random))
     print("No GPU here: this is Triton's interpreter against numpy, on sizes that are small and ragged.")
     print("It shows that the kernels are right, not how fast they are.\n")
     lines = [("ms (median)", "interpreter", "numpy", "error", "")]
@@ -236,7 +250,7 @@ def _small(case: Case, random: np.random.Generator) -> Row:
     arrays = [array(i, random) for i in case.inputs]
     row = Row(_small_name(case), within(case), case.kind)
     row.peers["numpy"] = Peer(_wall(lambda: program.numpy(*arrays)), 0.0)
-    pairs = zip(several(program(*arrays)), several(program.numpy(*arrays)))
+    pairs = zip(as_tuple(program(*arrays)), as_tuple(program.numpy(*arrays)))
     row.peers["minitri"] = Peer(_wall(lambda: program(*arrays)), max(relative(*pair) for pair in pairs))
     return row
 
@@ -252,7 +266,7 @@ def _wall(run: Run) -> float:
 
 
 def small(n: int) -> int:
-    """16384 → 129: equal sizes stay equal."""
+    """A small size in place of a large one: 16384 → 129. Equal sizes stay equal."""
     return n // 128 + 1
 
 
@@ -264,7 +278,7 @@ def _small_name(case: Case) -> str:
 def array(given: Input, random: np.random.Generator) -> Any:
     shape, dtype = tuple(map(small, given.shape)), DTYPES[given.dtype].numpy
     if given.below:
-        below = given.below if given.signed else small(given.below)  # indices go as far as what they pick from
+        below = given.below if given.signed else small(given.below)  # indices shrink like the array they index
         return random.integers(given.least, below, shape, dtype=dtype)
     values = random.random(shape) if given.positive else random.standard_normal(shape)
     return values.astype(dtype)

@@ -1,11 +1,13 @@
-"""What a call costs besides its kernels: the host's time, memory, and a program's first result.
+"""The cost of a call besides its kernels: the host's time, memory, and the time to a program's first result.
 
-In: nothing; a GPU must be there. Out: `Table`s. Times come from processes that have done nothing else. Host time is the
-time of one call among calls that do not wait: medians of 20 batches of 500. The ways to call alternate, because the
-speed of a shared machine may change by half within seconds.
+In: nothing, but a GPU must be there. Out: `Table`s. The times come from new processes that have done nothing else.
+The host time is the time of one call among calls that do not wait for the GPU: a median of 20 batches of 500 calls.
+The batches of all implementations alternate, because the speed of a shared machine may change by half within
+seconds.
 
-A first result is timed from the text of a program until its result is there. All modules are imported before, and the
-input is on the GPU. It is timed once with every cache empty, and once more in a second process.
+The time to a first result starts from the text of a program and ends when its result is there. All modules are
+imported before, and the input is on the GPU. It is measured once with every cache empty, and once more in a second
+process.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import minitri as mt
-from minitri.base.tables import table
+from minitri.base.text_tables import table
 from minitri.bench.case import torch
 
 BATCHES, CALLS = 20, 500
@@ -30,7 +32,7 @@ FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 CHILD = """
 import sys, time
 import torch, triton, triton.language, triton.compiler.code_generator, networkx, lark
-import minitri as mt, minitri.entry_points, minitri.triton.rt
+import minitri as mt, minitri.api, minitri.triton.rt
 x = torch.randn(1000, 1000, device="cuda")
 torch.cuda.synchronize()
 start = time.perf_counter()
@@ -46,7 +48,7 @@ print(time.perf_counter() - start)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures by row and column; `unit` says what they are."""
+    """A table of numbers, by row and column, which all have the unit `unit`."""
 
     title: str
     unit: str
@@ -60,7 +62,7 @@ class Table:
 
 
 def tables() -> list[Table]:
-    """Everything that this module measures, but memory, which is measured with each case."""
+    """All tables of this module. Memory has no table here, because it is measured with each case."""
     return [call_times(), first_results()]
 
 
@@ -68,13 +70,13 @@ def tables() -> list[Table]:
 
 
 def call_times() -> Table:
-    """Microseconds of host time a call."""
+    """The host time of a call in microseconds."""
     row = json.loads(_child("import json; from minitri.bench import host; print(json.dumps(host.microseconds()))"))
     return Table("host time a call", "us", {"add f32 1024": row})
 
 
 def microseconds() -> dict[str, float]:
-    """Of host time a call, for each way to add 1024 numbers."""
+    """The host time of a call in microseconds, for each way to add 1024 numbers."""
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     x, y = torch.randn(2, 1024, device="cuda").unbind()
     f(x, y)
@@ -90,7 +92,7 @@ def microseconds() -> dict[str, float]:
 
 
 def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Microseconds a call, of batches in turns."""
+    """The median time of a call in microseconds, over batches that alternate."""
     turns = [{name: _batch(run) for name, run in ways.items()} for _ in range(1 + BATCHES)]
     return {name: statistics.median(turn[name] for turn in turns[1:]) * 1e6 for name in ways}
 
@@ -104,7 +106,7 @@ def _batch(run: Callable[[], Any]) -> float:
 
 
 def first_results() -> Table:
-    """Milliseconds from text to result, with empty caches and in the process after that."""
+    """Milliseconds from the text of a program to its result: once with empty caches, once in the next process."""
     rows: dict[str, dict[str, float]] = {}
     for name, text_of_ours in FIRST.items():
         for who, text in (("minitri", text_of_ours), ("compile", name)):
@@ -121,7 +123,7 @@ def _first(who: str, text: str, folder: str) -> float:
 
 
 def _child(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """The last line that a process of its own prints: what it imports may print, too."""
+    """The last line that a new Python process prints. Modules that it imports may print lines before."""
     command = [sys.executable, "-P", "-c", code, *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
 
@@ -130,7 +132,7 @@ def _child(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> 
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """Bytes of the GPU's memory that a call takes at most, besides what was taken before."""
+    """The most bytes of GPU memory that a call allocates at any moment, besides memory that was in use before."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

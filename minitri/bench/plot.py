@@ -1,7 +1,7 @@
 """The benchmark as a picture: each case on the roofline of the chip, the peers beside us.
 
     minitri bench --json out.json --plot out.svg
-    python -m minitri.bench.plot docs/log/benchmarks.json docs/log/benchmarks.svg
+    minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
 
 In: the output of `bench --json`. Out: an SVG file. On the left are the cases, by operations a byte (from the graph) and
 by the rate that each reached, under the rate of a copy and of the best product. On the right is our speedup over the
@@ -11,15 +11,18 @@ best peer and over torch.compile. Needs matplotlib, which is not installed with 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import CompileError
+from minitri.base.diagnostics import CompileError, printable
 from minitri.hardware.targets import StageUnavailable
 
 Case = Mapping[str, Any]
+HELP = (
+    "figures of an earlier run can be drawn here: `minitri bench --from FILE --plot out.svg`;"
+    " `minitri bench --json FILE` writes them on a machine with a GPU"
+)
 COLOURS = {"minitri": "#0b6e4f", "compile": "#c8553d", "library": "#588b8b", "eager": "#b8b8aa"}
 
 
@@ -55,6 +58,25 @@ def heat_map(found: Mapping[str, Any], path: str) -> None:
     axes.set_title(f"time without an optimisation over time with it, {found['device']}", fontsize=9)
     figure.tight_layout()
     _save(figure, path)
+
+
+def plot_file(figures: str, path: str) -> None:
+    """Draws the figures of a JSON file: cases on the roofline, or an ablation.
+
+    figures   what `bench --json` wrote on a machine with a GPU
+    CompileError MT0003 if the file cannot be read or holds something else. Raises what `plot` raises.
+    """
+    name = printable(Path(figures).name)
+    try:
+        found = json.loads(Path(figures).read_text(encoding="utf-8"))
+        draw = heat_map if "cells" in found else plot
+        if draw is plot and "copy_bytes_per_second" not in found and "cases" in found:
+            raise CompileError("MT0003", f"{name} was measured without a GPU, so it has no rates to draw", help=HELP)
+        draw(found, path)
+    except OSError as error:
+        raise CompileError("MT0003", f"cannot read {name}: {(error.strerror or 'refused').lower()}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CompileError("MT0003", f"{name} does not hold figures of the benchmark", help=HELP) from None
 
 
 def _pyplot() -> Any:
@@ -110,12 +132,3 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 def _operations(case: Case) -> int:
     """What the case says that it needs (of attention under a mask not what the mask leaves out), or its graph."""
     return case["flops"] or case["work"]["graph"]["flops"]
-
-
-def main() -> None:
-    source, target = sys.argv[1:]
-    plot(json.loads(Path(source).read_text(encoding="utf-8")), target)
-
-
-if __name__ == "__main__":
-    main()

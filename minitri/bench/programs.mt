@@ -7,7 +7,7 @@ def add(x: f32[M, N], y: f32[M, N]) -> f32[M, N]:
     return x + y
 
 
-def gelu_by_hand(x: f32[M, N]) -> f32[M, N]:
+def gelu_tanh(x: f32[M, N]) -> f32[M, N]:
     return 0.5*x*(1+tanh(0.79788456*(x+0.044715*x*x*x)))
 
 
@@ -162,3 +162,31 @@ def ragged_total(x: f32[M, N]) -> f32[]:
 
 def band_sum(x: f32[M, N]) -> f32[N]:
     return sum(where(arange(M)[:, None] <= arange(N) + 64, x, 0), axis=0)
+
+
+def cubic_gelu(x: f32[M, N]) -> f32[M, N]:
+    return 0.5 * x * (1 + tanh(0.7978845608 * (x + 0.044715 * x ** 3)))
+
+
+def row_sum_plus(x: f32[M, N], b: f32[M]) -> f32[M]:
+    return sum(x, axis=1) + b
+
+
+def weighted_row_sum(x: f32[M, N], g: f32[N]) -> f32[M]:
+    return sum(x * g, axis=1)
+
+
+def every_third(x: f32[M, N]) -> f32[M, N]:
+    return where(arange(N) % 3 == 0, x, 0)
+
+
+def differences(x: f32[N]) -> f32[N - 1]:
+    return x[1:] - x[:-1]
+
+
+def joined_columns(x: f32[M, N], y: f32[M, K]) -> f32[M, N + K]:
+    return concat([x, y], axis=1)
+
+
+def pattern(x: f32[M, N]) -> f32[M, N]:
+    return where((arange(M)[:, None] * 31 + arange(N) * 17) % 1000 < 900, x, 0)

@@ -1,30 +1,25 @@
 """Tables of measurements: times, errors, memory, means.
 
-    python -m minitri.bench.report docs/log/benchmarks.json
-
-In: a `Row` a case. Out: text, and dictionaries for JSON; rows again from these, also of a run that was cut off.
+In: one `Row` for each case. Out: text, and dictionaries for JSON.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from statistics import geometric_mean
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.tables import table
-from minitri.bench.host import Table
+from minitri.base.text_tables import table
 
 PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
 
 
 @dataclass(slots=True)
 class Peer:
-    """Seconds and relative error of one way to do it; `note` says why there are none."""
+    """The time in seconds and the relative error of one implementation; `note` says why there is no time."""
 
     seconds: float | None = None
     error: float | None = None
@@ -33,13 +28,18 @@ class Peer:
 
 @dataclass(slots=True)
 class Row:
-    """A case's peers by name, "minitri" among them; `floor`: seconds that a copy of its bytes takes.
+    """The measurements of one case.
 
-    `peak`: bytes of memory that a call of ours takes; `planned`: those of its outputs and temporaries.
-    `work`: bytes and operations that were predicted, by the stage that they were predicted from.
-    `predicted`: seconds by the cost model (minitri/hardware/roofline.py).
-    `copy_bytes_per_second`: of the copy that took turns with the peers. `beside`: programs of ours whose
-    results differ. `tuning`: seconds in which schedules were measured (effort quick).
+    within                  the largest relative error of a right answer
+    floor                   seconds that a copy of the case's bytes takes
+    copy_bytes_per_second   rate of the copy that was timed together with the implementations
+    peak                    bytes of memory that a call of minitri allocates
+    planned                 bytes of its outputs and temporaries
+    predicted               seconds by the cost model (minitri/hardware/roofline.py)
+    tuning                  seconds spent on measuring schedules
+    work                    predicted bytes and operations, by the stage that they were predicted from
+    peers                   implementations by name; "minitri" is one of them
+    beside                  other programs of the language on the same inputs, which compute something else
     """
 
     name: str
@@ -63,7 +63,7 @@ class Row:
         return own.error is not None and own.error <= self.within
 
     def best(self, *names: str) -> float | None:
-        """The shortest time of some peers, among the peers that were right."""
+        """The shortest time of the given implementations in seconds; those with a wrong result do not count."""
         right = [self.peers[n] for n in names if n in self.peers]
         return min((p.seconds for p in right if p.seconds and (p.error or 0) <= 10 * self.within), default=None)
 
@@ -89,7 +89,7 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:
-    """Whether calls take the memory of their outputs and temporaries, and no more."""
+    """Lines that say whether calls allocate exactly the memory of their outputs and temporaries."""
     known = [r for r in rows if r.planned]
     more = [f"{r.name}: {r.peak:,} bytes instead of {r.planned:,}" for r in known if r.peak != r.planned]
     exact = f"{len(known) - len(more)} of {len(known)} cases"
@@ -97,7 +97,7 @@ def _memory(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """Geometric means over the cases of a kind."""
+    """Lines with the geometric means over the cases of each kind."""
     lines: list[str] = []
     for what in dict.fromkeys(r.kind for r in rows):
         group = [r for r in rows if r.kind == what]
@@ -109,13 +109,13 @@ def _means(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside(rows: Sequence[Row]) -> list[str]:
-    """Programs against others of ours on the same inputs."""
+    """Lines that compare programs with other programs of the language on the same inputs."""
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
-    """How long schedules were measured, and what that was worth at most."""
+    """A line on how long schedules were measured, and the largest speedup from that."""
     known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
     if not known:
         return []
@@ -125,7 +125,7 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
 
 
 def _predictions(rows: Sequence[Row]) -> list[str]:
-    """Predicted times over measured ones, and Spearman's rank correlation of the two."""
+    """A line on predicted over measured times, and on Spearman's rank correlation of the two."""
     pairs = [(r.predicted, own) for r in rows if r.predicted and (own := r.best("minitri"))]
     if len(pairs) < 2:
         return []
@@ -165,33 +165,11 @@ def as_dict(row: Row) -> dict[str, Any]:
     return {**asdict(row), "ok": row.ok, **ratios, "of_copy": of_copy}
 
 
-def from_dict(found: Mapping[str, Any]) -> Row:
-    """The row that `as_dict` was given."""
-    made = {f.name: found[f.name] for f in fields(Row) if f.name in found}
-    made |= {side: {name: Peer(**p) for name, p in found[side].items()} for side in ("peers", "beside")}
-    return Row(**made)
-
-
 def write_json(path: str, value: Mapping[str, Any]) -> None:
-    """Writes figures; CompileError MT0003 if the file cannot be written."""
+    """Writes `value` as JSON. CompileError MT0003 if the file cannot be written."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2)
             file.write("\n")
     except OSError as error:
         raise CompileError("MT0003", f"cannot write {path[:200]}: {error.strerror}") from None
-
-
-def main() -> None:
-    if len(sys.argv) != 2:
-        raise SystemExit("one file is wanted, which `minitri bench --json` has written")
-    found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if "copy_bytes_per_second" not in found:
-        raise SystemExit("these figures are not of a GPU")
-    print(report([from_dict(c) for c in found["cases"]], found))
-    if "host" in found:
-        print("", *(Table(**t) for t in found["host"]), sep="\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,22 +1,23 @@
 """Measures the cases and prints the tables.
 
-In: parts of names of cases, or their kinds (none: all cases), perhaps a path for JSON. Out: tables of times and of
-errors on stdout, and 0 if every program of ours ran and was right.
+In: names of cases, parts of names, or kinds of cases (none: all cases), and perhaps a path for JSON. Out: tables of
+times and errors on stdout, and 0 if every program of the language ran and was right.
 
-clock.py says how times are measured. Every peer of a case runs in this one process, on the same random inputs
-(comparison.py). `best/ours` is the time of the best peer over ours: above 1, ours is faster. `of copy` is the time of a
-copy of the same bytes over ours. The rate of a copy of 2 GiB is measured together with the peers; the rate in the head
-is measured before all cases. Products show TFLOP/s. torch.compile runs with dynamic=False. Square products also run
-tuned: max-autotune-no-cudagraphs, and ours with measured schedules (runtime/schedule_search.py). With `--tune` all of
-ours do.
+clock.py describes how calls are timed. Every implementation of a case runs in this one process, on the same random
+inputs (comparison.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's:
+above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by minitri's. The
+copy's rate is measured together with the implementations. The rate in the table's head is measured before all
+cases. Products show TFLOP/s instead. torch.compile runs with dynamic=False. Square products are also measured
+tuned: torch with max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedule_search.py). With
+`--tune` all programs are measured with such schedules too.
 
-Without a GPU nothing here can be fast or slow: a small table (comparison.py) says so. The host's time of a call and a
-first result are measured with all cases, or with `--host` (host.py). Memory is measured with each case.
+Without a GPU, times say nothing about speed. Then only a small table is printed, which shows errors
+(comparison.py). The host's time of a call and the time to a first result are measured with all cases, or with
+`--host` (host.py). Memory is measured with each case.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -25,13 +26,14 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import ablation, host
+from minitri.bench import ablation, ablation_cases, host
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import cases
-from minitri.bench.clock import Cuda, Run, in_turns
+from minitri.bench.clock import Cuda, Run, alternating_times
 from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget, small_table
-from minitri.bench.plot import plot
+from minitri.bench.plot import HELP, plot
 from minitri.bench.report import Row, as_dict, report, write_json
+from minitri.cli.terminal import progress
 from minitri.hardware.targets import StageUnavailable
 
 Keep = Callable[[Mapping[str, Any]], None]
@@ -45,20 +47,20 @@ def main(
     calls: bool = False,
     ablate: bool = False,
 ) -> int:
-    """Runs the benchmark and prints its tables.
+    """Runs the benchmark and prints its tables. The result is the exit status.
 
-    tune    every program of ours also runs with measured schedules
-    calls   the host time of a call, and a first result, are measured whatever the cases are
-    ablate  ours alone, with one optimisation left out at a time (ablation.py)
+    tune    every program also runs with measured schedules
+    calls   the host time of a call and the time to a first result are measured for any cases
+    ablate  only minitri runs, with one optimisation left out at a time (ablation.py)
     """
     with_gpu = torch is not None and torch.cuda.is_available()
     if ablate:
         if not with_gpu:
             raise StageUnavailable("MT0402", "what an optimisation is worth needs a GPU", help="leave out `--ablate`")
-        return ablation.ablate(ablation.cases_of(names), json_path, plot_path)
+        return ablation.ablate(ablation_cases.cases_of(names), json_path, plot_path)
     chosen = select(names)
     if plot_path is not None and not with_gpu:
-        raise StageUnavailable("MT0402", "there is nothing to draw without a GPU", help="`--json` works without one")
+        raise StageUnavailable("MT0402", "a plot needs figures from a GPU, and there is no GPU here", help=HELP)
     if calls and not with_gpu:
         raise StageUnavailable("MT0402", "a call's host time needs a GPU", help="leave out `--host`")
 
@@ -66,7 +68,7 @@ def main(
         if json_path is not None:
             write_json(json_path, found)
 
-    keep({})  # what cannot be written is known before anything is measured
+    keep({})  # fails before the measurements if the file cannot be written
     calls = calls or not names
     rows, facts = _on_gpu(chosen, keep, tune, calls) if with_gpu else small_table(chosen)
     found = {**facts, "cases": [as_dict(r) for r in rows]}
@@ -77,7 +79,11 @@ def main(
 
 
 def select(names: Sequence[str]) -> list[Case]:
-    """The cases whose kind is one of these, or in whose names one occurs; CompileError MT0402 if one names none."""
+    """The cases that match any of `names`; without names, all cases.
+
+    A name matches a case if it is the case's kind or a part of its name. CompileError MT0402 if a name matches no
+    case.
+    """
     known = cases()
     for name in names:
         if not any(_is(c, name) for c in known):
@@ -91,32 +97,32 @@ def _is(case: Case, name: str) -> bool:
     return name == case.kind or name in case.name
 
 
-def _progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 # ---- on a GPU --------------------------------------------------------------------------
 
 
 def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tuple[list[Row], dict[str, Any]]:
-    """`keep` takes what is known so far: a run that is cut off has not been for nothing."""
+    """The rows and the facts of a run on the GPU.
+
+    It calls `keep` with the results after each case, so an interrupted run has a file with the cases before.
+    """
     import triton
 
     start = time.perf_counter()
     facts: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    clock, copy = partial(in_turns, device=Cuda()), copy_of_memory()
+    clock, copy = partial(alternating_times, device=Cuda()), copy_of_memory()
     rate = copy_rate(clock({"copy": [copy]}, MOVING)["copy"])
     facts |= {"triton": triton.__version__, "minitri": mt.__version__, "copy_bytes_per_second": rate}
     rows: list[Row] = []
-    for k, case in enumerate(chosen, 1):
-        _progress(f"[{k}/{len(chosen)}] {case.name}")
-        rows.append(compare(case, "cuda", clock, copy, tune))
-        keep({**facts, "cases": [as_dict(r) for r in rows]})
-        forget()
+    with progress("bench", len(chosen)) as tell:
+        for k, case in enumerate(chosen):
+            tell(k, case.name)
+            rows.append(compare(case, "cuda", clock, copy, tune))
+            keep({**facts, "cases": [as_dict(r) for r in rows]})
+            forget()
     print(report(rows, facts), flush=True)
     if calls:
-        _progress("host time and first results")
-        tables = host.tables()
+        with progress("host time and first results"):
+            tables = host.tables()
         print("", *tables, sep="\n")
         facts["host"] = [asdict(t) for t in tables]
     facts["seconds"] = time.perf_counter() - start
@@ -124,6 +130,6 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tupl
 
 
 def copy_of_memory() -> Run:
-    """A copy that no cache holds."""
+    """A call that copies `COPY_BYTES`, too much for any cache."""
     source = torch.empty(COPY_BYTES, dtype=torch.int8, device="cuda").fill_(1)
     return partial(torch.empty_like(source).copy_, source)

@@ -1,10 +1,8 @@
 """The functions behind the commands.
 
 In: a `Request` (which program, which sizes, which target) and the options of one command. Out:
-text or JSON by way of console.py. Nothing here compiles: every line asks the same `Program`
-that Python users have, so the command line can do nothing that a script could not.
-
-`check` tries several sets of ragged sizes.
+text or JSON by way of console.py and terminal.py. A command calls methods of `Program`, as a script would, so a script
+can do everything that a command does.
 
 Left out: arguments (main.py), the program that they name (request.py), inputs (inputs.py), exit codes (console.py).
 """
@@ -13,10 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +21,19 @@ import click
 import numpy as np
 
 from minitri.base.diagnostics import CompileError, printable, suggest
-from minitri.cli import console
-from minitri.cli.inputs import Inputs, Size, dimensions, is_pack, make_inputs, read_files
+from minitri.cli import console, terminal
+from minitri.cli.check import error_text
+from minitri.cli.inputs import Inputs, make_inputs
 from minitri.cli.request import Request
 from minitri.explain import explain as page
-from minitri.hardware.targets import StageUnavailable
+from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.pipeline import PassRecord
 from minitri.profile import Profile, profile
-from minitri.program import Lowered, Program
+from minitri.program import Lowered
 from minitri.runtime.binding import bind
-from minitri.runtime.devices import require_gpu, target_of
+from minitri.runtime.device_transfer import require_gpu, target_of
 from minitri.trust import check as trust
-from minitri.trust.check import CheckReport, culprit
-
-# Sizes that `check` gives the dimensions, one row a round: nothing, one, odd, a block, a mixture.
-ROUNDS = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
-PACKS = ((2, 3), (), (3,))
+from minitri.trust.check import CheckReport
 
 # ---- compile -------------------------------------------------------------------------------
 
@@ -47,43 +41,46 @@ PACKS = ((2, 3), (), (3,))
 def compile(
     request: Request, emit: Sequence[str], print_after: str | None, directory: str | None, as_json: bool
 ) -> None:
-    """Shows stages, and passes if asked; exit 3 if a stage could not be had."""
+    """Prints stages, and the program after passes, or writes files; exit 3 if a stage is not available here."""
     low = request.lower()
     everything = "all" in emit or (directory is not None and not emit)
     stages = low.stages if everything else emit or (() if print_after else ("triton",))
+    with terminal.progress("compile"):
+        passes = _passes(low, print_after) if print_after else []
     texts, missing = _texts(low, stages)
-    passes = _passes(low, print_after) if print_after else []
     if as_json:
         names = ("name", "stage", "before", "after", "seconds")
         out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
         out |= {"passes": [{n: getattr(p, n) for n in names} for p in passes]} if passes else {}
         console.show_json(out | ({"error": console.as_dict(missing)} if missing else {}))
     else:
-        _show_all([(f"after {p.name}", p.stage, p.after) for p in passes], always=True)
-        if directory is None:
-            _show_all([(s, s, text) for s, text in texts.items()], always=bool(passes))
+        shown = [(f"after {p.name}", p.stage, p.after) for p in passes]
+        shown += [(s, s, text) for s, text in texts.items() if directory is None]
+        _show(shown, titles=len(shown) > 1 or bool(passes))
     if directory is not None:
         console.write_files(directory, texts)
     if missing is not None:
         if not as_json:
-            console.note(str(missing))
+            console.note(console.rendered(missing))
         raise SystemExit(console.exit_code(missing))
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
-    """The texts that can be had here, and why the first of the others cannot."""
+    """The texts of the stages that are available here, and the error of the first one that is not."""
     texts: dict[str, str] = {}
     missing: CompileError | None = None
-    for stage in stages:
-        try:
-            texts[stage] = low[stage]
-        except StageUnavailable as error:
-            missing = missing or error
+    with terminal.progress("compile", len(stages)) as tell:
+        for done, stage in enumerate(stages):
+            tell(done, stage)
+            try:
+                texts[stage] = low[stage]
+            except StageUnavailable as error:
+                missing = missing or error
     return texts, missing
 
 
 def _passes(low: Lowered, name: str) -> list[PassRecord]:
-    """The records of a pass, or of all passes down to the Triton source."""
+    """The records of one pass, or of `all` passes down to the Triton source. Usage error if there is no such pass."""
     low["triton"]
     if name == "all":
         return list(low.passes)
@@ -94,19 +91,21 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
     return [p for p in low.passes if p.name == name]
 
 
-def _show_all(parts: Sequence[tuple[str, str, str]], always: bool = False) -> None:
-    """(title, stage, text) each under its title; one text alone goes without."""
+def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
+    """Prints the texts of (title, stage, text), each below its title if `titles` is true."""
+    lines: list[str] = []
     for title, stage, text in parts:
-        if always or len(parts) > 1:
-            click.echo(console.heading(title))
-        console.show(stage, text)
+        lines += [console.heading(title)] if titles else []
+        lines.append(terminal.highlighted(stage, text.rstrip("\n")))
+    if lines:
+        terminal.page("\n".join(lines))
 
 
 # ---- run -----------------------------------------------------------------------------------
 
 
 def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> None:
-    """Runs a program once: the result, the time, and how far it is from the reference."""
+    """Runs a program once. Prints the result, the time, and the check against the reference; exit 1 if that fails."""
     program = request.program(untyped=list(given))
     inputs = make_inputs(program.function, given, request.sizes, seed)
     if inputs.assumed:
@@ -114,7 +113,8 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
             f"sizes not given: {console.sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)"
         )
     start = time.perf_counter()
-    result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
+    with terminal.progress("run"):
+        result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
     outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     if check and request.start not in (None, "graph") and request.against is None:
@@ -122,8 +122,9 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
             f"not checked: a program that begins at `{request.start}` has no reference (give it --against FILE)"
         )
         check = False
-    passes = ("interpreter", "gpu")  # of this machine; what another target would run is for `minitri check`
-    report = trust.check(program, bind(program.function, inputs.arrays, {}), passes) if check else None
+    passes = ("interpreter", "gpu")  # what this machine runs; `minitri check` tries kernels for other targets
+    with terminal.progress("check"):
+        report = trust.check(program, bind(program.function, inputs.arrays, {}), passes) if check else None
     if as_json:
         console.show_json(_ran(inputs, outputs, stage, seconds, report))
     else:
@@ -138,20 +139,18 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
 def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
     for number, array in enumerate(outputs):
         if len(outputs) > 1:
-            click.echo(console.heading(f"output {number}"))
+            terminal.echo(console.heading(f"output {number}"))
         wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
-        text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=100)
+        text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=terminal.width())
         click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
 
 
 def _note_check(report: CheckReport) -> None:
-    """One line if all is well, the table if not."""
-    if not report.ok:
+    """One line for a report that is ok, the table for another."""
+    if report.ok:
+        console.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
+    else:
         console.note(f"{report}\ncheck: {report.first}")
-        return
-    worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
-    stages = ", ".join(dict.fromkeys(r.stage for r in report.ran))
-    console.note(f"check: ok ({stages}), error {worst.max_error:.2g} of {worst.bound:.2g}")
 
 
 def _ran(
@@ -168,82 +167,25 @@ def _ran(
     }  # fmt: skip
 
 
-# ---- check ---------------------------------------------------------------------------------
-
-
-def check(request: Request, given: Mapping[str, str], seed: int, as_json: bool) -> None:
-    """Every pass against the reference at several ragged sizes; exit 1 if one is wrong."""
-    program = request.program(untyped=list(given))
-    results: list[dict[str, Any]] = []
-    refused: CompileError | None = None
-    say = (lambda text: None) if as_json else click.echo
-    for sizes in _rounds(program, given, request.sizes):
-        say(console.heading(console.sizes_text(sizes) or program.name))
-        try:
-            report = program.check(*make_inputs(program.function, given, sizes, seed).arrays)
-        except CompileError as error:
-            if not _may_refuse(error, sizes):
-                raise
-            refused = error
-            say(f"skipped: {error.message}")
-            continue
-        say(str(report).rstrip("\n"))
-        results.append({"sizes": sizes, **report.as_dict()})
-    if not results and refused is not None:
-        console.fail(refused, as_json)
-    _conclude(results, as_json)
-
-
-def _may_refuse(error: CompileError, sizes: Mapping[str, Size]) -> bool:
-    """Some programs are not for all sizes: the largest of nothing, a quarter of 7, a matrix of no axes."""
-    return error.code in ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306") or () in sizes.values()
-
-
-def _rounds(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
-    """The sets of sizes to check: the given sizes, and for the others a row of `ROUNDS`."""
-    function = program.function
-    fixed: dict[str, Size] = {}
-    read_files(function, given, fixed)
-    fixed |= sizes
-    free = [n for n in dimensions(function) if n not in fixed]
-    for row, axes in zip(ROUNDS, cycle(PACKS)):
-        numbers = cycle(row)
-        yield fixed | {n: axes if is_pack(function, n) else next(numbers) for n in free}
-        if not free:
-            return
-
-
-def _conclude(results: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    bad = [r for r in results if not r["ok"]]
-    if as_json:
-        console.show_json({"ok": not bad, "rounds": results})
-    elif bad:
-        row = next(r for r in bad[0]["rows"] if not r["ok"])
-        where = ", ".join(filter(None, (row["stage"], row["variant"])))
-        at = f" at {console.sizes_text(bad[0]['sizes'])}" if bad[0]["sizes"] else ""
-        console.note(f"failed: {culprit(row['by'])} is wrong ({where}){at}")
-    else:
-        console.note(f"ok: every pass is within its bound at {len(results)} choices of sizes")
-    if bad:
-        raise SystemExit(1)
-
-
 # ---- explain, bench ------------------------------------------------------------------------
 
 
 def explain(request: Request, measure: bool) -> None:
-    """The page of a program; with `measure` the table of its kernels too."""
-    request, times = _measured(request) if measure else (request, None)
-    click.echo(page(request.lower().compilation, times and times.measured).rstrip("\n"))
-    if times is not None:
-        click.echo(f"\n{times}")
+    """Prints what was decided about a program and why; with `measure` also the time of each kernel."""
+    with terminal.progress("explain"):
+        request, times = _measured(request) if measure else (request, None)
+        text = page(request.lower().compilation, times and times.measured).rstrip("\n")
+    terminal.page(text if times is None else f"{text}\n\n{times}")
 
 
 def explore(
     request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
     port: int,
 ) -> None:  # fmt: skip
-    """Writes the explorer's page of a program, or of two that differ in what `compare` says; or serves an editor."""
+    """Writes the explorer's page of a program, or serves it with an editor.
+
+    compare   changes of a second program, which the page shows beside the first
+    """
     if serve:
         return _serve(request, port)
     from minitri.explore.document import Shown, document
@@ -252,12 +194,14 @@ def explore(
     request, times = _measured(request) if measure else (request, None)
     first = request.lower().compilation
     second = request.changed(compare).lower().compilation if compare else None
-    shown = document(first, second, shown=Shown(compare, times and times.measured, panes))
+    with terminal.progress("explore", 1) as tell:
+        shown = document(first, second, shown=Shown(compare, times and times.measured, panes), tell=tell)
+        html = Page(shown).html
     name = output or f"{shown['title']}.html"
     if name == "-":
-        click.echo(Page(shown).html, nl=False)
+        click.echo(html, nl=False)
     else:
-        console.write_file(Path(name), Page(shown).html)
+        console.write_file(Path(name), html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
         console.note(f"without the stages that are not available here: {missing}")
@@ -266,22 +210,24 @@ def explore(
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
-    """The request for this machine's GPU (or for Triton's interpreter, if it asks for that), and how long each kernel
-    takes there, for random arrays."""
-    interpreted = request.target == "interpreter"
-    if not interpreted:
+    """The request for this machine's GPU, and the time of each kernel for random arrays.
+
+    A request for the interpreter is measured there. StageUnavailable if there is no GPU.
+    """
+    wanted = None if request.target is None else Target.parse(request.target)
+    if wanted != INTERPRETER:
         require_gpu()
     program = request.program()
     inputs = make_inputs(program.function, {}, request.sizes)
     if inputs.assumed:
         missing = console.sizes_text({n: inputs.sizes[n] for n in inputs.assumed})
         raise click.UsageError(f"--measure takes all sizes: -D {missing}")
-    if interpreted:
+    if wanted == INTERPRETER:
         return request, profile(program, *inputs.arrays)
-    target = str(target_of("cuda"))
-    if request.target not in (None, target):
-        raise click.UsageError(f"--measure runs on this machine's GPU, which is {target}")
-    return replace(request, target=target), profile(program, *program.on_gpu(*inputs.arrays))
+    here = target_of("cuda")
+    if wanted is not None and (wanted.kind, wanted.arch) != (here.kind, here.arch):
+        raise click.UsageError(f"--measure runs on this machine's GPU, which is {here}")
+    return replace(request, target=str(here)), profile(program, *program.on_gpu(*inputs.arrays))
 
 
 def _serve(request: Request, port: int) -> None:
@@ -299,10 +245,18 @@ def _serve(request: Request, port: int) -> None:
     server.server_close()
 
 
-def bench(cases: Sequence[str], json: str | None, plot: str | None, tune: bool, host: bool, ablate: bool) -> None:
+def bench(
+    cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool
+) -> None:
+    """Measures programs, or draws the figures of an earlier run."""
     from minitri.bench import run as benchmarks
+    from minitri.bench.plot import plot_file
 
-    if benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
+    if figures is not None:
+        if plot is None or cases or json or tune or host or ablate:
+            raise click.UsageError("--from takes --plot and nothing else: it draws figures, and measures none")
+        plot_file(figures, plot)
+    elif benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
         raise SystemExit(1)
 
 
@@ -313,7 +267,7 @@ def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Random programs until the time is up, or one file that such a session has written; exit 1 on disagreement."""
+    """Tries random programs until the time is up, or the program of `replay` again; exit 1 if stages disagree."""
     from minitri.fuzz import Session, Summary
     from minitri.fuzz import fuzz as run_session
 
@@ -323,7 +277,7 @@ def fuzz(
         require_gpu()
     where = Path(directory) if directory else None
     session = Session(budget, seed, jobs or os.cpu_count() or 1, on, where, programs)
-    with console.progress("fuzz", budget if programs is None else programs) as tell:
+    with terminal.progress("fuzz", budget if programs is None else programs) as tell:
 
         def said(s: Summary) -> None:
             done = s.seconds if programs is None else s.programs
@@ -339,12 +293,13 @@ def fuzz(
 
 
 def _replay(path: Path, on: str, as_json: bool) -> None:
-    """A failure again: the program, and what there is to say of it now."""
+    """Tries the program of a file that `fuzz` wrote, and prints whether it still fails."""
     from minitri.fuzz.files import read
     from minitri.fuzz.trial import VARIANTS, examined
 
     case = read(path.read_text(encoding="utf-8"))
-    found = examined(case, VARIANTS[on], shrinking=True, on=on).case
+    with terminal.progress("fuzz"):
+        found = examined(case, VARIANTS[on], shrinking=True, on=on).case
     if as_json:
         console.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip

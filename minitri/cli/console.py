@@ -1,13 +1,11 @@
-"""Output of the command line: texts and JSON on stdout, everything else on stderr, exit codes.
+"""Output of the command line: data and verdicts on stdout, errors and notes on stderr, exit codes.
 
-In: what a command has made, or the exception that stopped it. Out: bytes on two streams and
-one of the exit codes
+In: the results of a command, or the exception that stopped it. Out: text on the two streams, and an exit code:
 
     0 fine    1 a diagnostic or a failed check    2 usage    3 not available here    130 interrupted
 
-The one idea: `reported` is the only place where an exception becomes an exit code, so no
-command can leak a traceback. Colour is for a terminal alone: nothing here reads or imports
-rich when stdout is a pipe or NO_COLOR is set. Left out: arguments, and what commands do.
+The one idea: only `reported` turns an exception into an exit code, so no command shows a traceback. Left out: colour
+and the pager (terminal.py), arguments, and what commands do.
 """
 
 from __future__ import annotations
@@ -16,9 +14,8 @@ import errno
 import json
 import os
 import sys
-import time
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
@@ -27,15 +24,16 @@ from typing import Any, NoReturn
 import click
 
 import minitri as mt
-from minitri.base.diagnostics import CompileError, printable
+from minitri.base.diagnostics import CompileError, printable, report
+from minitri.cli import terminal
+from minitri.cli.terminal import STAGES
 
-STAGES = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
-PLAIN_EVERY = 15.0  # seconds between lines of progress that no terminal shows
+MARGIN = 10  # columns beside the text of an excerpt: `  120 | `, and `…` at both ends
 
 
 def note(text: str) -> None:
-    """A line for the person at the terminal."""
-    click.echo(text, err=True)
+    """A line on standard error."""
+    terminal.echo(text, err=True)
 
 
 def heading(text: str) -> str:
@@ -43,54 +41,14 @@ def heading(text: str) -> str:
 
 
 def sizes_text(sizes: Mapping[str, int | tuple[int, ...]]) -> str:
-    """`M=7 B=2,3`: as -D takes them."""
+    """`M=7 B=2,3`: sizes as -D takes them."""
     each = {n: s if isinstance(s, int) else ",".join(map(str, s)) for n, s in sizes.items()}
     return " ".join(f"{n}={s}" for n, s in each.items())
 
 
-def show(stage: str, text: str) -> None:
-    """The text of a stage; in colour on a terminal."""
-    text = text.rstrip("\n")
-    if not coloured():
-        return click.echo(text)
-    from rich.console import Console
-    from rich.syntax import Syntax
-
-    syntax = Syntax("", STAGES.get(stage, {}).get("lexer", "llvm"), theme="ansi_dark", background_color="default")
-    # `highlight` and a soft wrap: a Syntax printed as such would cut long lines at the window's edge.
-    Console().print(syntax.highlight(text), soft_wrap=True)
-
-
-@contextmanager
-def progress(title: str, total: float) -> Iterator[Callable[[float, str], None]]:
-    """A bar on a terminal; elsewhere a plain line now and then. What it gives takes (how much is done, a text)."""
-    if not sys.stderr.isatty():
-        yield _plain_progress(title, total)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.fields[title]}"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total, title=title)
-        yield lambda done, text: bar.update(task, completed=min(done, total), description=text)
-
-
-def _plain_progress(title: str, total: float) -> Callable[[float, str], None]:
-    next_time = time.monotonic() + PLAIN_EVERY
-
-    def tell(done: float, text: str) -> None:
-        nonlocal next_time
-        if time.monotonic() >= next_time:
-            next_time = time.monotonic() + PLAIN_EVERY
-            note(f"{title}: {min(1.0, done / total) if total else 1:.0%}, {text}")
-
-    return tell
-
-
-def coloured() -> bool:
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not plain and sys.stdout.isatty()
+def rendered(error: CompileError) -> str:
+    """A diagnostic as standard error shows it: in colour, and cut to its width, if that is a terminal."""
+    return terminal.diagnostic(report(error, max(20, terminal.width(err=True) - MARGIN)))
 
 
 INFINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
@@ -103,7 +61,7 @@ def show_json(value: Any) -> None:
 
 
 def write_files(directory: str, texts: Mapping[str, str]) -> None:
-    """One file a stage, named after it."""
+    """Writes one file for each stage, under its name."""
     with _writing(directory):
         Path(directory).mkdir(parents=True, exist_ok=True)
     for stage, text in texts.items():
@@ -113,7 +71,7 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """One file. A link in the way is not followed."""
+    """Writes a file. A symbolic link at its place is an error, and is not followed."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
@@ -123,7 +81,7 @@ def write_file(path: Path, text: str) -> None:
 
 @contextmanager
 def _writing(name: str) -> Iterator[None]:
-    """What cannot be written is wrong usage."""
+    """Turns an OSError into a usage error."""
     try:
         yield
     except OSError as error:
@@ -136,9 +94,14 @@ def _writing(name: str) -> Iterator[None]:
 
 @contextmanager
 def reported(as_json: bool = False) -> Iterator[None]:
-    """Turns what a command raises into a message and an exit code. click's own exceptions pass."""
+    """Turns an exception of a command into a message and an exit code. Warnings become notes.
+
+    Exceptions of click pass through.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: note(f"note: {message}")
+            yield
     except CompileError as error:
         fail(error, as_json)
     except KeyboardInterrupt:
@@ -159,7 +122,7 @@ def reported(as_json: bool = False) -> Iterator[None]:
 
 def fail(error: CompileError, as_json: bool = False) -> NoReturn:
     """Ends the command with a diagnostic."""
-    _end(as_dict(error), str(error), exit_code(error), as_json)
+    _end(as_dict(error), rendered(error), exit_code(error), as_json)
 
 
 def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoReturn:
@@ -171,7 +134,7 @@ def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoRet
 
 
 def exit_code(error: CompileError) -> int:
-    """A stage that cannot be had here is 3; one that does not exist (or a target, a pass, an option) is 2."""
+    """3 for a stage that is not available here; 2 for a stage, target, pass or option that does not exist; else 1."""
     if isinstance(error, mt.StageUnavailable):
         return 3
     return 2 if error.code in ("MT0402", "MT0404") else 1
@@ -181,15 +144,17 @@ def as_dict(error: CompileError) -> dict[str, Any]:
     line, column = error.span.source.line_column(error.span.start) if error.span else (None, None)
     return {
         "code": error.code, "message": error.message, "line": line, "column": column,
-        "label": error.label, "help": error.help,
+        "label": error.label, "help": error.help, "notes": list(error.notes),
+        "edits": [{"start": e.span.start, "end": e.span.end, "text": e.text} for e in error.edits],
+        "others": [as_dict(other) for other in error.others],
     }  # fmt: skip
 
 
 def _crash(error: Exception, as_json: bool) -> NoReturn:
-    """A bug. Says where, but not with what data: no message of the exception, no traceback."""
+    """Reports a bug of minitri by its place. The exception's own message may hold user data, so it is not shown."""
     *_, (frame, line) = walk_tb(error.__traceback__)
     where = f"{Path(frame.f_code.co_filename).name}:{line}"
     message = f"minitri failed inside: {type(error).__name__} at {where}"
     help = "this is a bug in minitri; `python -X dev -m minitri ...` shows the traceback"
     said = {"code": None, "message": message, "line": None, "column": None, "help": help}
-    _end(said, f"error: {message}\n  = help: {help}", 1, as_json)
+    _end(said, terminal.diagnostic(f"error: {message}\n  = help: {help}"), 1, as_json)

@@ -1,7 +1,7 @@
-"""The first look: one program, the product in it at every stage, and a checked run, on one or two screens.
+"""`minitri demo`: one program, its product at every stage, and a checked run, on one or two screens.
 
-In: nothing, or a module. Out: lines on stdout. Of each stage only the lines that come from one node of the graph are
-shown (minitri/explore/trace.py knows which), with the command that prints the whole stage.
+In: a module. Out: lines on stdout. Each stage shows two lines that come from one node of the graph, such as the product
+(minitri/explore/provenance.py knows them). At the end stands the command that prints a whole stage.
 """
 
 from __future__ import annotations
@@ -11,50 +11,53 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
 import minitri as mt
-from minitri.cli.console import STAGES, sizes_text
+from minitri.cli.console import sizes_text
 from minitri.cli.inputs import Size, make_inputs
-from minitri.explore.trace import StageTrace, Trace
+from minitri.cli.terminal import STAGES, echo, highlighted, progress
+from minitri.explore.provenance import StageTrace, Trace
 from minitri.hardware.targets import StageUnavailable
 from minitri.program import Program
 
 TARGET = "cuda:90"
 LINES, WIDTH = 2, 100  # of each stage that are shown
-STRUCTURED = ("contract", "reduce", "scan")  # what is worth following, the first one that there is
+STRUCTURED = ("contract", "reduce", "scan")  # operators worth following, best first
 TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduce|scan|shfl|SHFL")
 
 
 def demo(file: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the first look at a module. `sizes`: the known sizes of the stages; others stay symbols."""
+    """Prints the demo of a module. Dimensions without a size in `sizes` stay symbols."""
     program = mt.compile(Path(file))
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}
     trace = Trace(program.lower(target=TARGET, **keywords).compilation)
     followed = _followed(trace)
     span = trace.nodes[followed].spans[0]
-    click.echo(f"\n# The program, {file}\n\n{text.strip()}\n")
+    echo(f"\n# The program, {file}\n\n{highlighted('triton', text.strip())}\n")
     shown = " ".join([file, *(f"-D {word}" for word in sizes_text(sizes).split())])
-    click.echo(f"# `{span.text}` at every stage, for {TARGET}\n")
-    for name in trace.stages:
-        click.echo("\n".join(_stage(trace, name, followed)))
-    click.echo(f"\nA whole stage:  minitri compile {shown} --emit=tile    (or any other name, or all)")
-    click.echo(f"All as a page:  minitri explore {shown} -o page.html\n")
+    echo(f"# `{span.text}` at every stage, for {TARGET}\n")
+    with progress("demo", len(trace.stages)) as tell:
+        stages = []
+        for done, name in enumerate(trace.stages):
+            tell(done, name)
+            stages += _stage(trace, name, followed)
+    echo("\n".join(stages))
+    echo(f"\nA whole stage:  minitri compile {shown} --emit=tile    (or any other name, or all)")
+    echo(f"All as a page:  minitri explore {shown} -o page.html\n")
     _run(program, file)
-    click.echo(
+    echo(
         "\n# Where to go next\n\nREADME.md has a tour, docs/learn/ the compiler, docs/reference/language.md the language."
     )
 
 
 def _followed(trace: Trace) -> int:
-    """The number of the node whose lines are shown."""
+    """The number of the node to follow: the first product, reduction or scan, or the last node."""
     ops = [n.op.partition(".")[0] for n in trace.nodes]
     return next((ops.index(op) for op in STRUCTURED if op in ops), len(ops) - 1)
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """The title of a stage, and the lines that tell most about a node."""
+    """The title of a stage, and the lines that say most about a node."""
     try:
         stage = trace[name]
     except StageUnavailable as error:
@@ -64,7 +67,7 @@ def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
     count = len(stage.text.splitlines())
     yield f"{name:<17} {STAGES[name].get('meaning', '')} ({count:,} lines, {len(own)} from here)"
     telling = [line for line in own if TELLING.search(line)] or own
-    yield from (f"    {line.strip()[:WIDTH]}" for line in telling[:LINES])
+    yield from (f"    {highlighted(name, line.strip()[:WIDTH])}" for line in telling[:LINES])
 
 
 def _own(stage: StageTrace, node: int) -> list[str]:
@@ -74,14 +77,15 @@ def _own(stage: StageTrace, node: int) -> list[str]:
 
 
 def _run(program: Program, path: str) -> None:
-    """One call with random numbers, by the kernel and by every stage before it."""
+    """Runs the kernel once with random numbers, and checks every stage."""
     inputs = make_inputs(program.function, {}, {}, 0)
-    result = program(*inputs.arrays)
+    with progress("check"):
+        result = program(*inputs.arrays)
+        report = program.check(*inputs.arrays)
     first: Any = result[0] if isinstance(result, tuple) else result
-    report = program.check(*inputs.arrays)
-    click.echo(
+    echo(
         f"# A run: {sizes_text(inputs.sizes)}\n\n{first.dtype}{list(first.shape)}, the first numbers: {first.ravel()[:4]}"
     )
     verdict = "ok" if report.ok else f"WRONG, {report.first}"
-    click.echo(f"{len(report.ran)} stages of it checked against numpy: {verdict}")
-    click.echo(f"Again:  minitri run {path}\nStages: minitri check {path}")
+    echo(f"{len(report.ran)} stages of it checked against numpy: {verdict}")
+    echo(f"Again:  minitri run {path}\nStages: minitri check {path}")

@@ -1,7 +1,7 @@
 """Arrays for a program, made from the options of a command line.
 
-In: a function's parameters, `--input x=...` and `-D M=...` as given. Out: one array or number for
-each parameter, and the sizes they were made with. What a value may be:
+In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
+parameter, and all sizes. The values of `--input`:
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
@@ -9,9 +9,8 @@ each parameter, and the sizes they were made with. What a value may be:
     3.5                  a number; an array filled with it where an array is asked for
     random               the default: randn for floats, small signed integers, coin flips
 
-Sizes come from -D, then from the files, then from a short list of ragged defaults that
-differ, so that a mixed-up pair of axes shows. Left out: whether arrays and program agree;
-the program's own call says that.
+Sizes come from -D, then from the files, then from `DEFAULT_SIZES`. Those differ from each other, so that two axes in
+the wrong order show. Left out: whether the arrays fit the program; the call of the program tells that.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ import numpy as np
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
 from minitri.base.types import DTYPES, DType, bool_, f64, from_numpy, i64
-from minitri.graph.arguments import match_sizes, solve_sizes
-from minitri.graph.parameters import array_type, sizes_of
+from minitri.graph.argument_binding import array_type, sizes_of
+from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
 from minitri.tiles.schedule import Options
 
@@ -39,17 +38,17 @@ Size = int | tuple[int, ...]  # of a dimension, or the axes of a pack
 SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors", "blocks")
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
 DEFAULT_AXES = (2, 3)
-REACH = 8  # integers lie in -REACH ... REACH - 1 unless they may have to index something smaller
+REACH = 8  # random integers lie in -REACH ... REACH - 1, or in less if they may index a smaller array
 KINDS = ("random", "randn", "zeros", "ones", "arange", "randint:100", "3.5", "array.npy")
 
 
 class InputError(click.UsageError):
-    """An `--input` or `-D` that makes no sense: the command line's mistake, not the program's."""
+    """An `--input` or `-D` that makes no sense: a usage error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Positional arguments of a call, the sizes they have, and which of those nobody asked for."""
+    """The arguments of a call in order, all sizes, and the names of the sizes that were assumed."""
 
     arrays: tuple[Any, ...]
     sizes: dict[str, Size]
@@ -57,7 +56,7 @@ class Inputs:
 
 
 def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0) -> Inputs:
-    """One argument for each parameter; InputError if that cannot be done."""
+    """One argument for each parameter; InputError if one cannot be made."""
     require_known("dimension", sizes, dimensions(function))
     known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
     files = read_files(function, given, known)
@@ -79,7 +78,7 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
 def read_files(
     function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of the files among the inputs. Adds the sizes that these fix; one that contradicts is an error."""
+    """The arrays of the inputs that are files. Their shapes are added to `sizes`; InputError if two contradict."""
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, np.ndarray[Any, Any]] = {}
     for param in function.params:
@@ -107,7 +106,7 @@ def is_pack(function: ast.Function, name: str) -> bool:
 
 
 def parse_size(text: str) -> tuple[str, Size]:
-    """`M=4096`, or `B=8,16` (`B=` for no axes at all) for a pack."""
+    """Reads `M=4096`, or `B=8,16` for the axes of a pack; `B=` is a pack of no axes."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
         raise InputError(f"`{text[:60]}` is not a size: write M=4096, or B=8,16 for the axes of *B")
@@ -118,8 +117,7 @@ def parse_size(text: str) -> tuple[str, Size]:
 
 
 def parse_schedule(given: Mapping[str, str]) -> Options:
-    """`warps=8`, `stages=2`, `group=1`, `persistent=132`, `registers=128`, `descriptors=1`, `blocks=i:64,r:32`: how tiles are
-    cut."""
+    """Options of a schedule, as in {"warps": "8", "blocks": "i:64,r:32"}; `SCHEDULE` has their names."""
     numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
     described = bool(numbers.pop("descriptors")) if "descriptors" in numbers else None
     pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]
@@ -138,7 +136,7 @@ def is_path(text: str) -> bool:
 
 
 def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """The array in a .npy file. Pickled objects are refused; nothing in the file is run."""
+    """The array in a .npy file; InputError for anything else. No code in the file is run: pickles are refused."""
     try:
         with Path(path).open("rb") as file:
             array: Any = np.lib.format.read_array(file, allow_pickle=False)
@@ -155,7 +153,7 @@ def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes values from the text of --input, with every size known."""
+    """Makes the values of --input. All sizes are known."""
 
     sizes: dict[str, Size]
     rng: np.random.Generator
@@ -184,7 +182,7 @@ class _Maker:
             raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
 
     def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        """What a text means, in any dtype."""
+        """The array for a text. Its dtype may be another one: `array` converts it."""
         match text.split(":"):
             case ["zeros"]:
                 return np.zeros(shape, np.int8)
@@ -225,7 +223,7 @@ def _words_like(text: str) -> str:
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
-    """InputError for the name of something that the program does not have."""
+    """InputError if one of the given names is not a name of the program. `what` says what they name: "dimension"."""
     for name in given:
         if name not in names:
             there = f"there is {listed([f'`{n}`' for n in names])}" if names else "it has none"
@@ -233,7 +231,7 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
-    """`B=8` for a pack is one axis; `N=2,3` for a dimension is a mistake."""
+    """The size as its declaration wants it: for a pack, `B=8` becomes (8,). InputError for `N=2,3` of a dimension."""
     if is_pack(function, name):
         return (size,) if isinstance(size, int) else size
     if not isinstance(size, int):
@@ -251,7 +249,7 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 
 
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
-    """Adds the sizes that a file's shape fixes; a contradiction with -D is an error."""
+    """Adds the sizes that follow from the shape of a file. InputError if they contradict those of -D."""
     found: dict[str, Any] = {}
     shape = tuple(map(Dim.of, extents))
     try:
@@ -266,7 +264,7 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 
 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
-    """Random integers must be able to index the program's arrays: the smallest extent of a float array."""
+    """The limit of random integers. They may be indices, so it is at most the smallest extent of a float array."""
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]
     return min([REACH, *(n for n in extents if n > 0)])

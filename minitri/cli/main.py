@@ -1,7 +1,8 @@
-"""The arguments of `minitri`, and nothing else.
+"""The arguments of `minitri`.
 
 In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
-commands.py, demo.py or doctor.py. This file imports only click, so `--help` answers at once. Each command imports the compiler, numpy and rich when it needs them.
+commands.py, check.py, demo.py or doctor.py. This file imports no library but click, so `--help` answers at once. Each
+command imports the compiler, numpy and rich when it needs them.
 
 Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
 """
@@ -20,6 +21,7 @@ import click
 from click import Argument, Choice, IntRange, Option
 
 from minitri.base.diagnostics import CODES, printable, suggest
+from minitri.cli import terminal
 from minitri.cli.console import reported
 
 STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, tile.target, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
@@ -31,7 +33,7 @@ RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked"
 
 
 def pair(value: str) -> tuple[str, str]:
-    """`NAME=VALUE`."""
+    """Reads `NAME=VALUE`."""
     name, equals, text = (part.strip() for part in value.partition("="))
     if not (equals and text and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)):
         raise click.BadParameter(f"`{value[:60]}` is not NAME=VALUE")
@@ -39,7 +41,7 @@ def pair(value: str) -> tuple[str, str]:
 
 
 def size(value: str) -> Any:
-    """`M=4096`, or `B=8,16` for the axes of `*B`."""
+    """Reads `M=4096`, or `B=8,16` for the axes of `*B`."""
     from minitri.cli.inputs import InputError, parse_size
 
     try:
@@ -49,7 +51,7 @@ def size(value: str) -> Any:
 
 
 def duration(value: str) -> float:
-    """`90s`, `10m`, `1.5h`, in seconds."""
+    """Reads `90s`, `10m` or `1.5h` as seconds."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value.strip(), re.ASCII)
     if not found:
         raise click.BadParameter(f"`{value[:40]}` is not a duration: write 90s, 10m or 1h")
@@ -57,12 +59,12 @@ def duration(value: str) -> float:
 
 
 def words(value: str) -> tuple[str, ...]:
-    """`a,b,c`."""
+    """Reads `a,b,c`."""
     return tuple(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Pairs as a dictionary; a name given twice is a mistake."""
+    """Pairs as a dictionary. A name that is given twice is an error."""
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
@@ -71,7 +73,7 @@ def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any
 
 
 class ProgramFile(click.Path):
-    """A file that is there, or `-`. An expression in its place is a common slip."""
+    """The name of a file that exists, or `-`. If it looks like an expression, the error suggests -e."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, dir_okay=False, allow_dash=True)
@@ -98,8 +100,14 @@ def version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
+def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Keeps the choice of --color in the context, where click and terminal.py find it."""
+    if value is not None:
+        ctx.color = {"always": True, "never": False}.get(value)
+
+
 def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """A file. Of an error code the page is shown in its place; usage error if there is no such code."""
+    """The name of a file. An error code, such as MT0203, is not one: its page is printed, and the command ends."""
     if value is None or not re.fullmatch(r"MT\d*", value, re.ASCII | re.IGNORECASE):
         return value and ProgramFile().convert(value, param, ctx)
     from minitri.errors.pages import PAGES, as_text
@@ -107,7 +115,7 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
     code = value.upper()
     if code not in CODES:
         raise click.UsageError(f"no error code {code[:20]}; {suggest(code, CODES) or 'they look like MT0203'}")
-    click.echo(as_text(code, PAGES[code]).rstrip("\n"))
+    terminal.page(as_text(code, PAGES[code]).rstrip("\n"))
     ctx.exit()
 
 
@@ -134,10 +142,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
 }
 """What click is told of the kinds of options in commands.toml."""
+COLOR: dict[str, Any] = {
+    "type": Choice(("auto", "always", "never")), "callback": colour, "expose_value": False, "is_eager": True,
+    "help": "Colour, on a terminal by default.",
+}  # fmt: skip
 
 
 def parameter(name: str, row: Mapping[str, Any]) -> click.Parameter:
-    """A parameter of a command, from its row in commands.toml; one without flags is an argument."""
+    """A parameter of a command, from its row in commands.toml. A row without flags is an argument."""
     settings = {**KINDS.get(row.get("kind", ""), {}), **row}
     settings.pop("kind", None)
     if "flags" not in row:
@@ -150,7 +162,7 @@ def parameter(name: str, row: Mapping[str, Any]) -> click.Parameter:
 
 
 class Commands(click.Group):
-    """The commands. What click says of wrong usage shows nothing raw of what was typed."""
+    """The commands. Characters that a terminal would obey are taken out of click's error messages."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -163,6 +175,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--color", **COLOR)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=version, help="Show it.")
 def main() -> None:
     """A small array language, compiled to Triton one visible step at a time.
@@ -176,8 +189,11 @@ def main() -> None:
 
 
 def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
-    """Adds a command of commands.toml. Its function (`where`, or the one of its name in commands.py) is imported when it
-    runs. The function takes the values of the options, and before them a `Request`, if there are options of a program."""
+    """Adds a command of commands.toml.
+
+    Its function is the one that `where` names, or the one of the same name in commands.py. It is imported when the
+    command runs. Its arguments are the values of the options. If these name a program, a `Request` comes first.
+    """
 
     def run(**given: Any) -> None:
         with reported(given.get("as_json", False)), allowed(given.pop("allowed", {})):
@@ -185,11 +201,12 @@ def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) ->
             resolve_name(row.get("where", f"minitri.cli.commands:{name}"))(*request, **given)
 
     params = [parameter(p, {**shared.get(p, {}), **row.get(p, {})}) for p in row["takes"]]
+    params.append(Option(["--color"], **COLOR))
     main.add_command(click.Command(name, callback=run, params=params, help=row["help"]))
 
 
 def _request(given: dict[str, Any]) -> tuple[Any]:
-    """Takes the options of PROGRAM (and --target, --without) out of a command's options."""
+    """Moves the options that name a program, its target and its passes out of a command's options into a `Request`."""
     from minitri.cli.request import Request
 
     names = ("file", "expression", "types", "start", "against", "entry", "sizes", "target", "without")
@@ -204,7 +221,7 @@ def allowed(given: dict[str, str]) -> Iterator[None]:
     if not given:
         yield
         return
-    from minitri.base.limits import limits
+    from minitri.base.resource_limits import limits
 
     for name, text in given.items():
         if not re.fullmatch(r"\d{1,15}", text, re.ASCII):

@@ -1,7 +1,7 @@
 """The program that the arguments of a command name, and its sizes and target.
 
-In: a file, an expression or the text of a stage, sizes, a target, a schedule. Out: the `Program` that Python users have,
-lowered for these. What does not go together is wrong usage, and said so.
+In: a file, an expression or the text of a stage; sizes, a target, a schedule. Out: a `Program`, as `mt.compile` gives
+it, or its stages for these sizes and this target. Arguments that do not go together are a usage error.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 import click
 
 import minitri as mt
+from minitri.api import read_source
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
-from minitri.entry_points import read_source
 from minitri.language import ast
 from minitri.language.front_end import parse_program
 from minitri.language.parser import parse_module
 from minitri.program import Lowered, Program
 
-# What two programs side by side may differ in, beside sizes and schedules.
+# `--compare` may change these, sizes and schedules.
 COMPARED = ("target", "file", "entry", "expression", "without")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The program that the arguments name, and what to lower it for."""
+    """The program that the arguments name, with the sizes, target and schedule to lower it for."""
 
     file: str | None = None
     expression: str | None = None
@@ -43,7 +43,7 @@ class Request:
     schedule: Mapping[str, str] = field(default_factory=dict)  # inputs.SCHEDULE
 
     def program(self, untyped: Sequence[str] = ()) -> Program:
-        """Compiles it. `untyped`: more parameters of an expression; the call gives their types."""
+        """The program. `untyped` names further parameters of an expression, whose types come from the call."""
         if self.start is not None:
             return self._loaded(self.start)
         if self.against is not None:
@@ -51,21 +51,21 @@ class Request:
         return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
-        """The program that begins at a stage, whose text the file is."""
+        """The program whose file is the text of a stage."""
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
         return mt.load(text, stage, against=self._origin(), without=self.without)
 
     def _origin(self) -> Program | None:
-        """The program that a stage came from: a file of it, or the text of its graph."""
+        """The program of --against, which the text of a stage came from: a module, or the text of its graph."""
         if self.against is None:
             return None
         path = Path(self.against)
         return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
 
     def _module(self, untyped: Sequence[str]) -> ast.Module:
-        """The parsed text. `mt.compile` would take parameters called `name` or `entry` for its own."""
+        """The parsed text. `mt.compile` would take parameters called `name` or `entry` for its own arguments."""
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
         if self.expression is not None:
@@ -84,7 +84,7 @@ class Request:
         return program.lower(**options, **self.keywords(program))
 
     def shown(self) -> dict[str, Any] | None:
-        """What the editor of a served page begins with: the text of the program, as a module; None if none is named."""
+        """The text of the program as a module, for the editor of a served page; None if no program is named."""
         if self.file is None and self.expression is None:
             return None
         module = self.program().module
@@ -98,7 +98,7 @@ class Request:
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
-        """The same request with another target, file, entry, expression, pass left out, schedule or size."""
+        """The same request with the changes of --compare, as in {"target": "cuda:80", "M": "64"}."""
         sizes = {n for n in dimensions(self.program().function) if n in other}
         names = (*COMPARED, *SCHEDULE)
         for name in other.keys() - sizes - set(names):
@@ -114,7 +114,7 @@ class Request:
         return replace(self, **changed)
 
     def keywords(self, program: Program) -> dict[str, Any]:
-        """The sizes as arguments of `Program.lower`, which has names of its own."""
+        """The sizes as arguments of `Program.lower`. A dimension called like another argument of it is an error."""
         function = program.function
         numbers = [p.name for p in function.params if not isinstance(p.annotation, ast.ArrayType)]
         require_known("dimension", self.sizes, [*dimensions(function), *numbers])

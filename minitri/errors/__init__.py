@@ -1,1 +1,1 @@
-"""The pages of `minitri explain CODE`: pages.toml has what they say, pages.py runs their programs and shows them."""
+"""The pages of `minitri explain CODE`. pages.toml has their texts, pages.py runs their programs and formats them."""

@@ -1,8 +1,8 @@
 """A page about each error code: what it means, a program that causes it, how to put it right.
 
-In: a code. Out: the page, as text for a terminal. docs/reference/errors.md has all of them (tests/reference.py).
-pages.toml has the texts and the programs. The one idea: nothing is typed twice. A page shows a program as a reader
-would write it, and the diagnostic that the program gives now.
+In: a code. Out: the page, as text for a terminal. docs/reference/errors.md has all pages (tests/reference.py).
+pages.toml has the texts and the programs. The one idea: the page runs its program. So the diagnostic that it shows is
+always the current one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed
-from minitri.base.limits import limits
+from minitri.api import compile
+from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed, render
+from minitri.base.resource_limits import limits
 from minitri.base.types import dtype
-from minitri.entry_points import compile
 from minitri.language.front_end import is_module
 from minitri.program import Program
 from minitri.program_from_stage import load
@@ -35,7 +35,7 @@ WIDTH = 88
 
 @dataclass(frozen=True)
 class Example:
-    """A program and what is done with it.
+    """A program, and how a page uses it.
 
     text     an expression, a module, or the text of the stage `reads`
     types    of an expression's parameters; None leaves a type to the call
@@ -55,7 +55,7 @@ class Example:
     reads: str = ""
 
     def run(self) -> None:
-        """Compiles it, and does with it what the page says; the diagnostic passes through."""
+        """Compiles the program and uses it as the page says. Raises its diagnostic."""
         with limits(**self.limits):
             program = load(self.text, self.reads) if self.reads else self._program()
         if self.call is not None:
@@ -69,7 +69,7 @@ class Example:
         return program.configured(options=Options(**self.options)) if self.options else program
 
     def error(self) -> CompileError:
-        """The diagnostic that it gives."""
+        """The diagnostic of the program."""
         try:
             self.run()
         except CompileError as error:
@@ -77,7 +77,7 @@ class Example:
         raise AssertionError("this program of an error page is right")
 
     def shown(self) -> str:
-        """As a reader would write it in Python."""
+        """The program as a reader would write it in Python."""
         if self.reads:
             made = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
         elif (self.call, self.lower) == (None, None) and not (self.options or self.limits or self.types):
@@ -132,10 +132,10 @@ def _quoted(text: str) -> str:
 class Page:
     """What is said about a code.
 
-    meaning   what the code stands for, in a few sentences
-    wrong     a program that causes it; None where only a bug, in minitri or in an edited stage, can
-    advice    how to put it right
-    right     the program, put right
+    meaning   what the code means, in a few sentences
+    wrong     a program that causes the error, or None if only a bug or an edited stage can
+    advice    how to correct the program
+    right     the corrected program
     related   other codes to look at
     """
 
@@ -162,7 +162,7 @@ def as_text(code: str, page: Page) -> str:
         f"{code}: {CODES[code]}",
         _wrapped(page.meaning),
         python_names(code, ""),
-        *(("For example", _indented(wrong.shown()), "gives", _indented(str(wrong.error()))) if wrong else ()),
+        *(("For example", _indented(wrong.shown()), "gives", _indented(render(wrong.error()))) if wrong else ()),
         _wrapped(page.advice),
         _indented(right.shown()) if right else "",
         f"See also {related}." if related else "",
@@ -171,7 +171,7 @@ def as_text(code: str, page: Page) -> str:
 
 
 def python_names(code: str, quote: str) -> str:
-    """Which exceptions of Python the error is too, as a sentence; "" if there is none."""
+    """A sentence that names the exceptions of Python that the error is too, or ""."""
     names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
     return f"In Python it is {listed(names)} too." if names else ""
 

@@ -1,7 +1,8 @@
 """The stage explorer: what each stage shows, and what belongs together across stages.
 
-trace.py says for every line of every stage which nodes of the graph it comes from, and for every node its places in the
-source. document.py turns that and drawings (drawing.py) into plain data. page.py makes one HTML file of the
-data and the files in page/. Only the command line, `Program` and notebooks import this package, for a page: it only
-reads.
+provenance.py finds the nodes of the graph that each line of a stage comes from, and the places of each node in the source.
+document.py makes plain data of that, of drawings (drawing.py) and of the guided walk (walk.py). page.py writes the data
+and the files in page/ as one HTML file.
+
+The package only reads compilations. The command line, `Program` and notebooks import it when somebody wants a page.
 """

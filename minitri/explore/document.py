@@ -1,25 +1,24 @@
 """A compilation as plain data for the explorer's page, ready for JSON.
 
-    document  = {title, command, panes, programs, diffs}    one program, or several that are compared; panes: which
-                                                            are open, the usual ones if none is named
+    document  = {title, command, panes, programs, diffs, about, words}
+                                                            panes: which are open, empty for the usual ones;
+                                                            about, words: explanations.py
     program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger,
-                 figures, quick}
-    source    = {name, text, line, library}                 `line`: where the text begins in its file
-    stage     = {name, text, links, how} | {name, missing}  links: for each line its marks; how: a letter for each
-                                                            line, own, serves or whole (trace.py)
+                 figures, quick, walk}
+    source    = {name, text, line, library}                 line: the number of its first line in the file
+    stage     = {name, text, links, how} | {name, missing}  links: the marks of each line; how: a letter for each line,
+                                                            o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is a node of the graph; its number is that of trace.py. The page lights up everything that
-shares one with what the pointer is on. Texts are kept as they are; the page writes them as text and as
-nothing else. Left out: HTML (page.py).
+A mark is the number of a node of the graph, as in provenance.py. The page lights up everything that shares a mark with what
+the pointer is on. Texts are unchanged: the page inserts them as text, never as HTML. Left out: HTML (page.py).
 
 A page also says how to make it again: a line for a shell,
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-or, where the text of the program is in no file, lines of Python. What the page shows besides the program is part of it:
-what it is compared with, which panes are open. The command line has no options of schedules for the first program; they
-are Python's too.
+or a line of Python, if the program is in no file or has options of schedules. The line includes what the page compares
+and which panes are open.
 """
 
 from __future__ import annotations
@@ -27,17 +26,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.base.spans import Source, Span
 from minitri.explore.drawing import views
-from minitri.explore.passes import passes, patch
+from minitri.explore.explanations import ABOUT, words_of
+from minitri.explore.kernel_statistics import figures
+from minitri.explore.machine_code import Tell
+from minitri.explore.passes import our_passes, patch, triton_passes
 from minitri.explore.plans import plans
 from minitri.explore.player import function_of, player
-from minitri.explore.resources import figures
-from minitri.explore.trace import NodeInfo, Trace
+from minitri.explore.provenance import NodeInfo, Trace
+from minitri.explore.walk import walk
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
 from minitri.tiles.schedule import Options
@@ -47,8 +51,12 @@ PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a page shows besides its first program: `compare`: what the second has otherwise, as text by name;
-    `measured`: seconds of the first one's kernels by name; `panes`: which are open."""
+    """What a page shows besides its first program.
+
+    compare    how the second program differs: text by name, {"target": "cuda:80"}
+    measured   seconds of the first program's kernels by name
+    panes      which panes are open; empty: the usual ones
+    """
 
     compare: Mapping[str, Any] = field(default_factory=dict)
     measured: Mapping[str, float] | None = None
@@ -56,25 +64,37 @@ class Shown:
 
     @property
     def label(self) -> str:
-        """What the second program is called, besides its own name and target."""
+        """The label of the second program: `N=300, warps=2`. Its name and target are shown anyway."""
         named = ("target", "file", "entry", "expression")
         return ", ".join(f"{n}={v}" for n, v in self.compare.items() if n not in named)
 
 
 def document(
-    compiled: Compilation, other: Compilation | None = None, *, quick: bool = False, shown: Shown = Shown()
+    compiled: Compilation,
+    other: Compilation | None = None,
+    *,
+    quick: bool = False,
+    shown: Shown = Shown(),
+    tell: Tell = lambda done, text: None,
 ) -> dict[str, Any]:
-    """The data of a page about one program, or about two that are compared; `quick`: only what is there
-    without Triton's compiler."""
+    """The data of a page about one program, or about two that are compared.
+
+    quick   only what needs no compiler of Triton
+    tell    is called with the part that is done, from 0 to 1, and with what comes next
+
+    Raises CompileError (MT0404) for a pane that does not exist.
+    """
     name = compiled.context.entry if other is not None and other.context.entry != compiled.context.entry else ""
-    programs = [program(compiled, name, quick, shown.measured)]
+    part = 1.0 if other is None else 0.5
+    programs = [program(compiled, name, quick, shown.measured, lambda done, text: tell(part * done, text))]
     if other is not None:
-        second = other.context.entry if name else ""
-        programs.append(program(other, ", ".join(filter(None, (second, shown.label))), quick))
+        label = ", ".join(filter(None, (other.context.entry if name else "", shown.label)))
+        programs.append(program(other, label, quick, tell=lambda done, text: tell(0.5 + part * done, text)))
     _check_panes(shown.panes, compiled)
     made = {
         "title": compiled.context.entry, "command": command(compiled, shown.compare, shown.panes),
-        "panes": list(shown.panes), "programs": programs,
+        "panes": list(shown.panes), "programs": programs, "about": dict(ABOUT),
+        "words": words_of(stage for p in programs for stage in p["stages"]),
     }  # fmt: skip
     return made | ({"diffs": [_differences(programs[0], p) for p in programs[1:]]} if programs[1:] else {})
 
@@ -88,26 +108,44 @@ def _check_panes(panes: Sequence[str], compiled: Compilation) -> None:
 
 
 def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """For each stage that both have: what makes the second's text of the first's."""
+    """For each stage that both programs have: the patch from the first text to the second."""
     old, new = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in (first, other))
     return {name: patch(old[name], new[name]) for name in new if name in old}
 
 
 def program(
-    compiled: Compilation, label: str = "", quick: bool = False, measured: Mapping[str, float] | None = None
+    compiled: Compilation,
+    label: str = "",
+    quick: bool = False,
+    measured: Mapping[str, float] | None = None,
+    tell: Tell = lambda done, text: None,
 ) -> dict[str, Any]:
-    """One program at all its stages. What takes longer than a keystroke is not there if that is asked for:
-    machine code, the player, the plans that were not taken."""
+    """One program at all its stages. `quick` leaves out what takes seconds: machine code, the player, the walk, and
+    the plans that fusion did not choose."""
     trace = Trace(compiled)
     sources = _Sources(trace)
-    return {
-        "name": compiled.context.entry, "label": label, "target": str(compiled.context.target),
-        "sizes": dict(compiled.context.sizes), "sources": sources.data,
-        "stages": [_stage(trace, name, quick) for name in trace.stages],
-        "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-        "player": None if quick else player(compiled), "passes": passes(compiled, ours=quick),
-        "ledger": None if quick else plans(trace), "figures": figures(compiled, measured, quick), "quick": quick,
-    }  # fmt: skip
+    with ThreadPoolExecutor(1) as aside:  # Triton's passes are printed by another process
+        printed = None if quick else aside.submit(triton_passes, trace.machine)
+        stages = _stages(trace, quick, tell)
+        tell(0.7, "fusion plans")
+        made = {
+            "name": compiled.context.entry, "label": label, "target": str(compiled.context.target),
+            "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages,
+            "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
+            "ledger": None if quick else plans(trace), "player": None if quick else player(compiled),
+            "figures": figures(trace, measured, quick), "quick": quick, "walk": [] if quick else walk(trace, stages),
+        }  # fmt: skip
+        tell(0.9, "passes")
+        return made | {"passes": [*our_passes(compiled), *(printed.result() if printed else [])]}
+
+
+def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
+    """Every stage as data; Triton's compiler works on several kernels at a time."""
+    tell(0, "stages of minitri")
+    if not quick and trace.compilation.context.target.stages:
+        with suppress(StageUnavailable):  # each stage says so by itself
+            trace.machine.make(lambda done, text: tell(0.1 + 0.5 * done, text))
+    return [_stage(trace, name, quick) for name in trace.stages]
 
 
 def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
@@ -128,7 +166,7 @@ def _mark(node: NodeInfo, sources: _Sources) -> dict[str, Any]:
 
 
 def _views(trace: Trace) -> list[dict[str, Any]]:
-    """The graph that is computed, drawn."""
+    """Drawings of the simplified graph; none for a program that begins after it."""
     if "graph.simplified" not in trace.stages:
         return []
     graph = trace.compilation.value("graph.simplified")
@@ -136,11 +174,12 @@ def _views(trace: Trace) -> list[dict[str, Any]]:
 
 
 class _Sources:
-    """The texts that nodes come from: the program's whole, of the library what is used."""
+    """The texts that nodes come from: the whole program, and the library functions that it uses."""
 
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
         own, *rest = trace.sources
+        rest = [s for s in rest if not _same(s, own)]  # an expression is parsed once more, as the body of a function
         self.parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
         self.data = [
             {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}
@@ -148,20 +187,24 @@ class _Sources:
         ]
 
     def place(self, span: Span) -> list[list[int]]:
-        """[source, start, end] of a span, if its text is shown."""
+        """[[source, start, end]] of a span; an empty list if its text is not shown."""
         for number, (source, start, end) in enumerate(self.parts):
-            if source is span.source and start <= span.start and span.end <= end:
+            if _same(source, span.source) and start <= span.start and span.end <= end:
                 return [[number, _units(source.text[start : span.start]), _units(source.text[start : span.end])]]
         return []
 
 
+def _same(one: Source, other: Source) -> bool:
+    return one is other or (one.name, one.text) == (other.name, other.text)
+
+
 def _units(text: str) -> int:
-    """The length that JavaScript gives a text."""
+    """The length of a text in JavaScript: UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:
-    """The functions of a source that hold a span; all of it if it has none."""
+    """(source, start, end) of each function that holds a span; of the whole source if it has no functions."""
     starts = [m.start() for m in re.finditer(r"^def ", source.text, re.MULTILINE)]
     if not starts:
         return [(source, 0, len(source.text))]
@@ -177,7 +220,7 @@ DEFAULT_TARGET = "cuda:90"
 
 
 def command(compiled: Compilation, compare: Mapping[str, Any] | None = None, panes: Sequence[str] = ()) -> str:
-    """How to make the page of a compilation again; `compare`: what the second program has otherwise."""
+    """The line that makes the page again. `compare`: how the second program differs."""
     context = compiled.context
     name = context.module.span.source.name
     if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
@@ -213,7 +256,7 @@ def _shown(compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
 
 
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
-    """The sizes as a call of `lower` has them: the axes of a pack together."""
+    """The sizes as arguments of `lower`: the axes of a pack `*B` become one tuple."""
     sizes: dict[str, Any] = dict(context.sizes)
     for pack, rank in context.instance.packs.items():
         axes = [sizes.pop(f"{pack}{k}", None) for k in range(rank)]
@@ -223,7 +266,7 @@ def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
 
 
 def _python(context: Context, compare: Mapping[str, Any] | None, panes: Sequence[str]) -> str:
-    """For texts that are in no file: a program of a cell, of a string, of a stage."""
+    """The line of Python, for a program that is in no file: from a cell, a string or a stage."""
     usual = {"target": DEFAULT_TARGET, "without": [], "options": Options(), "compare": {}, "panes": []}
     asked = (str(context.target), sorted(context.without), context.options, dict(compare or {}), list(panes))
     unusual = {name: value for name, value in zip(usual, asked) if value != usual[name]}

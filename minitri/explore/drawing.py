@@ -1,19 +1,17 @@
-"""The graph, drawn: boxes for nodes, folded into one box a call or line where there are many.
+"""Drawings of the graph: a box for each node; in a large graph one box for each library call or line.
 
-In: a graph and, for each node, the marks that light it up. Out: views, each a drawing as plain
-data: one with everything; if there are more than `LARGE` nodes also one with every group folded, and
-one for each group with that one alone unfolded. What has more than `MOST` nodes stays folded. The page changes
-views and computes no layout.
+In: a graph and, for each node, its marks. Out: views, each a drawing as plain data. A small graph has one view. A graph
+of more than `LARGE` nodes also has a view with all groups folded, and one for each group that unfolds only that group.
+A group of more than `MOST` nodes stays folded. The page switches between views and computes no layout.
 
-A constant, and a view of one, is written into the box that uses it.
+Constants have no box: they are part of the label of the box that uses them.
 
-Boxes lie in layers from top to bottom, with few crossings and short edges: Sugiyama's method. The longest path to a node
-is its layer (networkx's topological generations). An edge over several layers gets a bend in each. The order within a
-layer follows the mean place of the neighbours, up and down a few times. No layout library is used: graphviz is not a
-Python package, and grandalf is not maintained. A library in the page (dagre, elk) would be larger than the rest of the
-page.
+The layout is Sugiyama's. The layer of a node is the length of the longest path to it (networkx's topological
+generations). An edge across several layers gets a bend in each of them. A few sweeps down and up order each layer by the
+mean position of its neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not
+maintained. In the page, dagre or elk would be larger than everything else.
 
-Left out: edges with ports, and what the page makes of a drawing.
+Left out: edges with ports, and how the page draws a view (page/drawing.js).
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ Marks = Callable[[Node], Sequence[int]]
 
 
 def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
-    """The drawings."""
+    """The views of a graph."""
     picture = _Picture(graph, marks)
     groups, count = picture.groups(), len(picture.nodes)
     if count <= LARGE or not groups:
@@ -51,18 +49,19 @@ def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
 
 
 class _Picture:
-    """The nodes that get boxes of their own, and what is known of each."""
+    """The nodes that have boxes of their own, and the edges between them."""
 
     def __init__(self, graph: Graph, marks: Marks) -> None:
         self.graph, self.marks = graph, marks
         order = graph.nodes()
         outputs = set(graph.outputs)
+        self.parameters = {(s.start, s.end) for i in graph.inputs for s in graph.spans.get(i, ())[:1]}
         self.literals = {n: _literal(n) for n in order if _literal(n) and n not in outputs}
         self.nodes = [n for n in order if n not in self.literals]
         self.edges = [(o, n) for n in self.nodes for o in operands(n) if o not in self.literals]
 
     def groups(self) -> dict[str, list[Node]]:
-        """Nodes of one library function or of one line, as long as they can be folded without a cycle."""
+        """Groups by title: the nodes of one library call or line. Groups whose folding would make a cycle are left out."""
         found: dict[str, list[Node]] = {}
         for n in self.nodes:
             if not isinstance(n, Input) and (title := self._title(n)):
@@ -75,12 +74,17 @@ class _Picture:
         return kept
 
     def _title(self, node: Node) -> str:
-        """`softmax, line 3` for what a library function makes, `line 3` for the rest."""
-        spans = self.graph.spans.get(node, ())
-        calls = list(takewhile(_of_library, spans))  # from the innermost to the one that the program calls
+        """`softmax, line 3` for a node of a function that line 3 calls, `line 3` for another node of that line."""
+        spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
+        calls = list(takewhile(self._below, spans))  # from the innermost to the one that the program calls
         own = spans[len(calls)] if len(calls) < len(spans) else None
         line = f"line {own.source.line_column(own.start)[0]}" if own else ""
-        return ", ".join(filter(None, [_function(calls[-1]) if calls else "", line]))
+        named = [s for s in calls if not _of_library(s)] or calls
+        return ", ".join(filter(None, [_function(named[-1]) if named else "", line]))
+
+    def _below(self, span: Span) -> bool:
+        """Whether a span stands in a function that the program calls: of the library or of its own."""
+        return _of_library(span) or _function(span) not in ("", self.graph.name)
 
     def _quotient(self, folded: Mapping[Node, str]) -> nx.DiGraph[Any]:
         graph: nx.DiGraph[Any] = nx.DiGraph()
@@ -90,7 +94,7 @@ class _Picture:
         return graph
 
     def drawn(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int] = {}) -> dict[str, Any]:
-        """One view: nodes in `folded` are one box a group; `opens` is the view that shows a group."""
+        """One view. `folded`: the group of each node that has no box of its own; `opens`: the view that unfolds a group."""
         quotient = self._quotient(folded)
         boxes = {n: self._group(n, folded, opens) if isinstance(n, str) else self._box(n) for n in quotient}
         drawing = layout({n: _size(box) for n, box in boxes.items()}, quotient.edges)
@@ -121,13 +125,13 @@ def _of_library(span: Span) -> bool:
 
 
 def _function(span: Span) -> str:
-    """The function that a span stands in."""
+    """The name of the function that contains a span; "" in the text of an expression."""
     before = span.source.text[: span.start].split("\n")
-    return [text[4:].partition("(")[0].strip() for text in before if text.startswith("def ")][-1]
+    return next((text[4:].partition("(")[0].strip() for text in reversed(before) if text.startswith("def ")), "")
 
 
 def _literal(node: Node) -> str:
-    """A constant as it is written, also if a view repeats it."""
+    """The text of a constant, or of a view of one; empty for any other node."""
     if isinstance(node, View):
         return _literal(node.x) if isinstance(node.x, Const) else ""
     return format_number(node.value) if isinstance(node, Const) else ""
@@ -145,7 +149,7 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def plain(title: str, boxes: Mapping[Any, dict[str, Any]], edges: Mapping[tuple[Any, Any], str]) -> dict[str, Any]:
-    """A drawing of boxes that are given as they are, with labels on the edges."""
+    """A drawing of given boxes, with a label on each edge."""
     drawing = layout({n: _size(box) for n, box in boxes.items()}, edges, gap=44.0)
     data = _as_data(title, boxes, drawing)
     for edge, (a, b, _) in zip(data["edges"], drawing.edges):
@@ -171,7 +175,7 @@ MANY = 20_000  # boxes and bends, for all sweeps together: of a larger drawing f
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The upper left corner and the size of a node."""
+    """The upper left corner and the size of a node, in pixels."""
 
     x: float
     y: float
@@ -188,7 +192,7 @@ class Drawing:
 
 
 def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0) -> Drawing:
-    """Boxes and edges of an acyclic graph; `sizes` is (width, height) of each node, `gap` the space between layers."""
+    """Places the boxes of an acyclic graph. `sizes`: (width, height) of each node; `gap`: between layers. In pixels."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
     graph.add_edges_from(dict.fromkeys(edges))
@@ -206,7 +210,7 @@ def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, 
 
 
 def _levels(graph: nx.DiGraph[Any]) -> dict[Any, int]:
-    """Layers by the longest path; what nothing feeds stands right above its first user."""
+    """The layer of each node: the longest path to it. An input lies right above its first user."""
     level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
     for n in graph:
         if graph.in_degree(n) == 0 and graph.out_degree(n):
@@ -215,7 +219,7 @@ def _levels(graph: nx.DiGraph[Any]) -> dict[Any, int]:
 
 
 def _with_bends(graph: nx.DiGraph[Any], level: Mapping[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
-    """Puts a bend into each layer that an edge passes, and one above what would otherwise rise to the top."""
+    """Adds a bend in each layer that an edge crosses, and nodes above an input so that it stays in its layer."""
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
         between: list[Hashable] = [("bend", a, b, k) for k in range(level[a] + 1, level[b])]
@@ -229,13 +233,13 @@ def _with_bends(graph: nx.DiGraph[Any], level: Mapping[Any, int]) -> dict[tuple[
 
 
 def _sweeps(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> Iterator[tuple[list[list[Any]], Callable[[Any], Any]]]:
-    """The layers downwards with what is above a node, then upwards with what is below it, a few times."""
+    """Sweeps down and up: the layers in order, and the function that gives a node's neighbours in the layer before."""
     for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
         yield (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
 
 
 def _uncross(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> None:
-    """Orders each layer by the mean place of its neighbours in the layer before it, downwards and upwards."""
+    """Orders each layer by the mean position of the neighbours in the layer before it."""
     for order, near in _sweeps(graph, layers):
         for before, layer in zip(order, order[1:]):
             place = {n: k for k, n in enumerate(before)}
@@ -248,7 +252,7 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 
 def _across(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
-    """The middle of each node: as near to its neighbours as the order of its layer allows."""
+    """The x of the middle of each node: near the mean of its neighbours, in the order of its layer."""
     middle: dict[Any, float] = {}
     for layer in layers:
         edge = 0.0
@@ -264,7 +268,7 @@ def _across(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any,
 
 
 def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones (least squares) at which neighbours keep their distance."""
+    """The positions nearest to the wanted ones (least squares) that keep neighbours apart."""
     offsets = [0.0]
     for a, b in zip(widths, widths[1:]):
         offsets.append(offsets[-1] + (a + b) / 2 + GAP)
@@ -294,7 +298,7 @@ def _placed(
 
 
 def _line(a: Any, bends: Sequence[Any], b: Any, boxes: Mapping[Any, Box]) -> tuple[tuple[float, float], ...]:
-    """From the lower edge of one box through the bends to the upper edge of the other."""
+    """The points of an edge: from the bottom of one box through its bends to the top of the other."""
     start, end = boxes[a], boxes[b]
     inner = [(boxes[n].x + boxes[n].width / 2, boxes[n].y + boxes[n].height / 2) for n in bends]
     return ((start.x + start.width / 2, start.y + start.height), *inner, (end.x + end.width / 2, end.y))

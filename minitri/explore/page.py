@@ -1,12 +1,8 @@
-"""A document as one HTML file that needs nothing else: no network, no other file.
+"""A document as one HTML file that needs no network and no other file.
 
-In: a document (document.py). Out: HTML. The one idea: the file is a template of ours, our own style
-and script, and data. The data is JSON, deflated, in base64, so that nothing of a program can be taken
-for HTML; the page writes it as text only. A content policy forbids the rest: any script but ours,
-by its hash, any connection, and any use of HTML from a text.
-
-A card is the small form for a notebook: a program's text, its kernels, and how to see more, without scripts. It takes
-milliseconds: Triton is not asked.
+In: a document (document.py). Out: HTML. The file is a template, one style sheet, one script, and data. The data is JSON,
+deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts it as text only. A
+content policy forbids everything else: other scripts (ours is known by its hash), connections, and HTML from a text.
 """
 
 from __future__ import annotations
@@ -23,15 +19,15 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from minitri.base.diagnostics import CompileError, printable
-from minitri.pipeline import Compilation
-
 FOLDER = Path(__file__).parent / "page"
-SCRIPTS = ("load", "links", "text", "drawing", "panes", "live", "diff", "ledger", "figures", "player", "start")
+SCRIPTS = (
+    "load", "links", "tip", "text", "drawing", "pane", "split", "sketch", "walk", "frame", "live", "diff", "ledger", "figures",
+    "cells", "player", "start",
+)  # fmt: skip
 
 
 class Page:
-    """A page of the explorer: a notebook shows it, `save` writes it. `document`: its data."""
+    """A page of the explorer. A notebook shows it, `save` writes it; `document` is its data."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
@@ -54,7 +50,7 @@ class Page:
 
 
 def page(document: Mapping[str, Any], connect: bool = False) -> str:
-    """The file. `connect`: it is served, may ask its own server, and has an editor."""
+    """The HTML of a document. `connect`: a server serves the page, which has an editor and may ask that server."""
     style, script = (FOLDER / "page.css").read_text(encoding="utf-8"), _script()
     policy = [
         "default-src 'none'", f"script-src '{_hash(script)}'", f"style-src '{_hash(style)}'", "img-src data:",
@@ -67,7 +63,7 @@ def page(document: Mapping[str, Any], connect: bool = False) -> str:
 
 
 def packed(document: Mapping[str, Any]) -> str:
-    """JSON, deflated, in base64."""
+    """The document as JSON, deflated, in base64."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     deflated = zlib.compress(text.encode("utf-8", "surrogatepass"), 9, wbits=-15)
     return base64.b64encode(deflated).decode()
@@ -85,35 +81,6 @@ def _script() -> str:
 
 @cache
 def template(name: str) -> Any:
-    """A template of ours; what is put into it is escaped."""
+    """A template of page/, which escapes what is put into it."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string((FOLDER / name).read_text(encoding="utf-8"))
-
-
-# ---- a card for a notebook ----------------------------------------------------------------------
-
-
-SHOWN = ("graph.simplified", "kernels")
-LONGEST = 4000  # characters of a text
-
-
-def card(name: str, parameters: str, source: str, compiled: Compilation | None) -> str:
-    """The card; without stages where the types of the parameters come with a call."""
-    facts, stages = _stages(compiled) if compiled is not None else ("", [])
-    parts = {"name": name, "parameters": parameters, "source": _shown(source), "facts": facts, "stages": stages}
-    return template("card.html").render(parts)
-
-
-def _stages(compiled: Compilation) -> tuple[str, list[tuple[str, str]]]:
-    try:
-        count = len(compiled.value("kernels").kernels)
-        texts = [(s, _shown(compiled[s])) for s in SHOWN if s in compiled.stages]
-    except (CompileError, KeyError):
-        return "", []
-    return f"{count} kernel{'' if count == 1 else 's'}", texts
-
-
-def _shown(text: str) -> str:
-    """Without what a browser would not show as it is; cut where it is long."""
-    kept = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
-    return "\n".join(printable(line.expandtabs(4)) for line in kept.rstrip("\n").split("\n"))

@@ -1,23 +1,22 @@
-"""Pass by pass: what each changed, by which rules, and where these are defined.
+"""What each pass changed, by which rules, and where the rules are defined.
 
-In: a compilation. Out: `Step`s in the order in which they run: `our_steps`, from the syntax tree to the Triton source,
-and `triton_steps`, Triton's own passes over each kernel, down to its GPU dialect. A step that changed nothing says so
-(`changed`); a page may hide it. To find the rules of a pass, it runs once more on its input, and each rule that fires is
-recorded (minitri/base/logs.py).
+In: a compilation. Out: a `Step` for each pass, in order. `our_steps` go from the syntax tree to the Triton source.
+`triton_steps` are Triton's own passes over each kernel, down to its GPU dialect. To find its rules, a pass runs once more
+on its input, and each rule that fires is recorded (minitri/base/logs.py).
 
-Triton prints its IR before every pass where the environment says MLIR_ENABLE_DUMP, to standard error. So that is done in
-a process of its own, which this file is too: it gets the source and what kernels take as JSON on standard input, and has
-a time limit. Locations are left out of the texts: their numbers change with each print. Left out: LLVM's passes.
+With MLIR_ENABLE_DUMP in the environment, Triton prints its IR to standard error before every pass. So a separate process
+does it; this file is also its program. The process gets the source and the arguments of the kernels as JSON on standard
+input, and it has a time limit. The texts have no locations, because their numbers change with each print. Left out:
+LLVM's passes.
 
-`passes` makes plain data of all of them, a list:
+`our_passes` and `triton_passes` make plain data of them, a list:
 
     {name, group, stage, about, where, patch, rules, fresh}
 
-`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So texts are not
-repeated, and the page shows a patch as the difference that it is. Lines that differ only in the numbers of values are
-in it too, as renumbered. If `fresh` is true there is no text before: for the first of our passes, and for the input of
-Triton's passes of each kernel. `rules` are the rules that fired, each with its definition, its count and its cases.
-The page hides passes that changed nothing.
+`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So no text is
+repeated, and the page shows a patch as a difference. Lines that differ only in the numbers of values are marked as
+renumbered. `fresh`: there is no text before the pass, as for the first pass, and for what Triton reads of a kernel.
+`rules` are the rules that fired, each with its definition, its count and its cases.
 """
 
 from __future__ import annotations
@@ -31,14 +30,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any
 
 from minitri.base.child_process import environment
 from minitri.base.dims import ONE, Dim
-from minitri.base.limits import using
 from minitri.base.logs import Firing, recorded
+from minitri.base.resource_limits import using
 from minitri.base.types import DTYPES
-from minitri.explore.trace import Trace
+from minitri.explore.machine_code import MachineCode
+from minitri.explore.provenance import Trace
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
 from minitri.hardware.targets import StageUnavailable, Target
@@ -51,8 +52,14 @@ from minitri.triton.emit import EmittedKernel
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule that fired: its name, what it does (one line), where it is defined, how often, and for what:
-    pairs of texts, before and after, and the nodes that they come from."""
+    """A rule that fired.
+
+    doc       what it does, in one line
+    defined   its file and line
+    count     how often it fired
+    cases     pairs of texts: before and after it
+    nodes     the nodes of the graph that the cases come from
+    """
 
     name: str
     doc: str
@@ -64,8 +71,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A pass, run. `owner`: "minitri" or "triton"; `kernel`: which, for Triton's; `defined`: where ours
-    stands, `minitri/optimize/simplify.py:43`."""
+    """A pass that ran.
+
+    owner     "minitri" or "triton"
+    kernel    the kernel that a pass of Triton worked on, else ""
+    defined   where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
+    """
 
     owner: str
     name: str
@@ -103,7 +114,7 @@ def defined(function: Callable[..., Any]) -> str:
 
 
 def _first_line(documented: Any) -> str:
-    """What a pass (its file says it) or a rule does."""
+    """The first line of a docstring: of a module for a pass, of a function for a rule."""
     return (inspect.getdoc(documented) or "").split("\n")[0]
 
 
@@ -159,14 +170,14 @@ _KERNEL = re.compile(r"tt\.func public @(\w+)\(")
 _MARK = "// minitri: "
 
 
-def triton_steps(compiled: Compilation, seconds: float = 60) -> tuple[Step, ...]:
-    """Triton's passes over every kernel, made in a process of its own that has `seconds`; StageUnavailable
-    if it does not come to an end."""
-    target = compiled.context.target
-    if not target.stages:
+def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[Step, ...]:
+    """Triton's passes over every distinct kernel. A process of its own prints them: StageUnavailable if it has
+    not ended after `seconds`, by default 30 and 10 for each kernel."""
+    if not machine.target.stages:
         return ()
     require_triton()
-    text = _printed(_job(compiled.module_text, compiled.value("triton"), target), seconds)
+    kernels, limit = [k.kernel for k in machine.kernels], 30 + 10 * len(machine.kernels)
+    text = _printed(_job(machine.compilation.module_text, kernels, machine.target), seconds or limit)
     return tuple(_steps(text))
 
 
@@ -195,7 +206,7 @@ def _printed(job: Mapping[str, Any], seconds: float) -> str:
 
 
 def main() -> None:
-    """The process: compiles what comes in on standard input."""
+    """The process: compiles the kernels that it reads from standard input."""
     job = json.loads(sys.stdin.buffer.read())
     for k in job["kernels"]:
         pointers = tuple(Buffer(f"p{n}", DTYPES[d], (), (), "input") for n, d in enumerate(k["pointers"]))
@@ -214,7 +225,7 @@ def main() -> None:
 
 
 def _steps(text: str) -> Iterator[Step]:
-    """The text between the heads; after a pass stands what is before the next one, or the stage itself."""
+    """A step for each dump. The text after a pass is the text before the next pass, or the stage itself."""
     pending: list[tuple[str, str, str]] = []
     for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):
         head, _, body = part.partition("\n")
@@ -230,7 +241,7 @@ def _steps(text: str) -> Iterator[Step]:
 
 
 def _named(words: str) -> tuple[str, str]:
-    """`canonicalize{top-down=true}`: the name on the command line, and the options. Older: `(canonicalize)`."""
+    """The name and the options of a pass: `canonicalize{top-down=true}`, or `(canonicalize)` in older versions."""
     name, _, options = words.strip("()").partition("{")
     return name.strip(), " ".join(options.rstrip("} ").split())
 
@@ -257,24 +268,23 @@ VALUE = re.compile(r"(?<![\w.])(v|%(?:[A-Za-z]\w*?_)?|#[a-z]+)\d+\b")
 Patch = list[tuple[int, int, list[str], bool]]
 
 
-def passes(compiled: Compilation, ours: bool = False) -> list[dict[str, Any]]:
-    """Every pass in order; `ours`: none of Triton's."""
-    steps = [_record(s, s.name == "parse") for s in our_steps(compiled)]
-    return steps if ours else [*steps, *_triton(compiled)]
+def our_passes(compiled: Compilation) -> list[dict[str, Any]]:
+    """Every pass of ours, in order."""
+    return [_record(s, s.name == "parse") for s in our_steps(compiled)]
 
 
-def _triton(compiled: Compilation) -> Iterator[dict[str, Any]]:
-    """Triton's passes; none where it cannot be asked for them."""
+def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
+    """Triton's passes, kernel by kernel; none if Triton cannot be asked for them."""
     try:
-        steps = triton_steps(compiled)
+        steps = triton_steps(machine)
     except StageUnavailable:
-        return
-    kernel = ""
-    for s in steps:
-        if s.kernel != kernel:
-            kernel = s.kernel
-            yield _record(replace(s, name="(source)", doc="what Triton reads", before="", after=s.before), True)
-        yield _record(s, False)
+        return []
+    records: list[dict[str, Any]] = []
+    for _, group in groupby(steps, key=lambda s: s.kernel):
+        first, *rest = group
+        source = replace(first, name="(source)", doc="what Triton reads", before="", after=first.before)
+        records += [_record(source, True), *(_record(s, False) for s in (first, *rest))]
+    return records
 
 
 def _record(s: Step, fresh: bool) -> dict[str, Any]:
@@ -290,7 +300,7 @@ def _rule_as_data(r: Rule) -> dict[str, Any]:
 
 
 def patch(before: str, after: str) -> Patch:
-    """What makes one text of the other, by lines."""
+    """The lines to replace in one text to get the other."""
     old, new = lines(before), lines(after)
     if max(len(old), len(new)) > MAX_COMPARED:
         return [(0, len(old), new, False)]

@@ -1,14 +1,13 @@
-"""What was fused, drawn: kernels, the arrays between them, and the bytes on each edge; and what if not.
+"""Drawings of what fusion did: kernels, the arrays between them and the bytes on each edge, and of other plans.
 
 In: a trace. Out: plain data:
 
     {assumed, plans, decisions}
-    plan      {title, kernels, bytes, view}                 as it is, nothing fused, one value not fused
-    decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: the number of a plan
+    plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
+    decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: the plan without it, by number
 
-The one idea: the pass itself answers "what if not". It runs again with one value kept in memory, and the bytes of that
-plan are counted in the same way. Unknown sizes are assumed to be 1024. Left out: time; the bytes are the bytes that a
-plan cannot avoid (kernels/memory_traffic.py).
+The plan without one fusion comes from the pass itself: it runs again and keeps that one value in memory. Unknown sizes
+are taken for 1024. Left out: time. The bytes are what a plan cannot avoid (kernels/memory_traffic.py).
 """
 
 from __future__ import annotations
@@ -17,19 +16,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitri.base.spans import Span
-from minitri.base.tables import byte_size
+from minitri.base.text_tables import byte_size
 from minitri.explore.drawing import plain
 from minitri.explore.player import buffers
-from minitri.explore.trace import Trace
+from minitri.explore.provenance import Trace
 from minitri.graph.ir import Graph
 from minitri.kernels.demand import COMPUTE
 from minitri.kernels.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.kernels.lower_graph import partition
 from minitri.kernels.memory_traffic import traffic
-from minitri.kernels.partition import partition
 from minitri.optimize.fusion.first_parts import TYPICAL
 from minitri.optimize.fusion.fuse import fuse
 
 MAX_PLANS = 24  # values for which the pass is asked again
+MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there are fewer plans
 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
@@ -41,7 +41,7 @@ def plans(trace: Trace) -> dict[str, Any] | None:
 
 
 class _Ledger:
-    """The plans that are compared: the one that was made first."""
+    """The plans to compare; the first is the chosen one."""
 
     def __init__(self, trace: Trace, plan: Plan, graph: Graph) -> None:
         self.trace, self.plan, self.graph = trace, plan, graph
@@ -61,14 +61,15 @@ class _Ledger:
                 "decisions": decisions}  # fmt: skip
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """For each fused value the plan in which it is kept in memory, which is added to `plans`."""
+        """Adds to `plans` a plan for each fused value that keeps it in memory. Returns the numbers of these plans."""
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}
-        outputs = set(self.graph.outputs)
-        for node in self.graph.nodes() if self.enabled else ():
+        outputs, nodes = set(self.graph.outputs), self.graph.nodes()
+        most = min(MAX_PLANS, MAX_NODES // len(nodes))
+        for node in nodes if self.enabled else ():
             value = f"{getattr(node, 'op', type(node).__name__.lower())}: {node.type}"
             key = _key(value, self.graph.spans.get(node, ()))
-            if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < MAX_PLANS:
+            if isinstance(node, COMPUTE) and node not in outputs and key in fused and len(found) < most:
                 found[key] = len(plans)
                 title = f"{fused[key].partition(':')[0]} kept in memory"
                 plans.append(self._plan(title, fuse(self.graph, self.layouts, (node,))))
@@ -121,5 +122,5 @@ def _buffers(plan: Plan) -> tuple[Any, ...]:
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:
-    """What tells a value from others: its name, as a decision has it, and its places."""
+    """What identifies a value: its name in the decision, and its places in the source."""
     return value, *((id(s.source), s.start, s.end) for s in spans)

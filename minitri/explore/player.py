@@ -1,22 +1,25 @@
-"""What the programs of a grid do, element by element, on an instance small enough to look at.
+"""A small instance of a program, step by step: what each program of the grid does to each element.
 
-In: a compilation. Out: plain data. For each kernel: its text, its arrays, and for each program its steps. A step says
-which elements of a tile are read or written, which ones a mask stops, and what values they have. For every mask it also
-says what happens without it.
+In: a compilation. Out: plain data. Each kernel has its text, the marks of each line, its arrays, and the steps of each
+program of its grid. A step says which elements of a tile are read or written, which of them a mask stops, and what
+values they have. For each mask, the data also has the steps without it.
 
     x[7] in blocks of 3     program (2): element 0 reads x[6], elements 1 to 3 are masked
                             without the mask element 1 reads x[7], out of bounds
 
-    step  = {line, of, first, shape, values, real}             of: the lines of its operands; first: where the block
-                                                               of each axis begins; real: its elements inside the axis
-            and of an access {array, extents, index, state}             state, letters: accessed, masked, x: out of bounds
+    step  = {line, of, first, shape, values, real}
+            of      the lines of its operands
+            first   the index at which the block of each axis begins
+            real    how many elements of the block are inside each axis
+    an access also has {array, extents, index, state}
+            state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
-The one idea: nothing is computed here. The evaluator of tile programs runs them, and the sanitizer reports what it sees
-(tiles/evaluate.py, trust/sanitizer.py).
+The evaluator of tile programs runs the instance, and the sanitizer reports each access (tiles/evaluate.py,
+trust/sanitizer.py). Nothing is computed here.
 
-The instance has sizes that fit on a screen, in blocks that do not divide them. Sizes are tried one after another until
-the program's own conditions hold. A product gets larger ones, because its tiles have at least 16 elements along an axis.
-Left out: programs beyond the first ones, if they are many.
+The sizes are small enough for a screen, and blocks do not divide them. Candidates are tried in turn until the conditions
+of the program hold. Programs with products get larger sizes, because a tile of a product has at least 16 elements along
+an axis. Left out: later programs of a grid, once the steps have `MAX_CELLS` elements.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Symbol
+from minitri.explore.provenance import Trace
 from minitri.graph.ir import Contract, Graph
 from minitri.graph.text import format_number
 from minitri.kernels.evaluate import Memory, allocate
@@ -45,13 +49,13 @@ from minitri.tiles.schedule import Options
 from minitri.tiles.text import program_lines
 from minitri.trust.sanitizer import AccessError, Record, Watch
 
-MAX_CELLS = 30_000  # lanes of all steps that are kept
+MAX_CELLS = 400_000  # elements of all steps that are kept
 
 Writes = Mapping[str, Record]
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
-    """The data of a small instance; None if there is none: sizes that the program fixes are too large."""
+    """The data of a small instance; None if the program itself fixes sizes that are too large."""
     instance = small(compiled)
     if instance is None:
         return None
@@ -59,13 +63,13 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
 
 
 class _Player:
-    """Runs the programs of one instance, and again for each mask that is dropped."""
+    """Runs the programs of an instance, and once more without each mask."""
 
     def __init__(self, instance: Compilation, given: Mapping[str, Any]) -> None:
         self.plan: Plan = instance.plan
         stage = "tile.masked" if "tile.masked" in instance.stages else "tile.target"
         self.programs: list[Program] = list(instance.value(stage))
-        self.given, self.sizes = given, dict(instance.context.sizes)
+        self.given, self.sizes, self.trace = given, dict(instance.context.sizes), Trace(instance)
         self.cells = 0
 
     def data(self) -> dict[str, Any]:
@@ -89,6 +93,7 @@ class _Player:
         kept = [r for r in runs if r is not None]
         return {
             "name": program.name, "lines": [text for text, _ in lines], "programs": kept, "count": len(runs),
+            "links": [sorted(nodes) for nodes in self.trace.of_program(program)],
             "grid": [a.tiles.evaluate(self.sizes) for a in program.grid],
             "axes": [{"name": a.name, "role": a.role, "extent": a.extent.evaluate(self.sizes), "block": a.block,
                       "lanes": a.lanes} for a in program.axes],
@@ -99,7 +104,7 @@ class _Player:
         self, program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], watch: _Recorder,
         line: Mapping[int, int],
     ) -> dict[str, Any] | None:  # fmt: skip
-        """One program's steps; None once enough is kept (it runs all the same)."""
+        """Runs one program. Returns its steps, or None if enough steps are kept already."""
         watch.steps, watch.line = [], line
         error = ""
         try:
@@ -114,7 +119,7 @@ class _Player:
     def _dropped(
         self, number: int, memory: Mapping[str, Memory], writes: Writes, line: Mapping[int, int], count: int
     ) -> dict[int, list[Any]]:
-        """For each access with a mask, by its line: its steps in each program if the mask is not there."""
+        """By the line of each masked access: its steps in each program without the mask."""
         program = self.programs[number]
         found: dict[int, list[Any]] = {}
         for k, op in enumerate(program.ops()):
@@ -132,11 +137,11 @@ class _Player:
 
 
 def _copies(writes: Writes) -> dict[str, Record]:
-    return {n: replace(r, writer=r.writer.copy(), turns=[*r.turns], places=[*r.places]) for n, r in writes.items()}
+    return {n: replace(r, writer=r.writer.copy(), starts=[*r.starts], places=[*r.places]) for n, r in writes.items()}
 
 
 class _Recorder(Watch):
-    """A sanitizer that writes down what it sees, before it objects."""
+    """A sanitizer that also records each step."""
 
     steps: list[dict[str, Any]]
     line: Mapping[int, int]
@@ -144,7 +149,7 @@ class _Recorder(Watch):
     line_of_access: int | None = None
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
-        """Notes the elements of an access, and which of them leave the array."""
+        """Records the elements of an access, and which of them are outside of the array."""
         spread = np.broadcast_arrays(inside, *index)
         allowed, at = spread[0], spread[1:]
         out = np.zeros(allowed.shape, bool)
@@ -159,7 +164,7 @@ class _Recorder(Watch):
         super().bounds(op, index, inside)
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """Notes the values of the elements of a tile."""
+        """Records the values of a tile."""
         if id(op) in self.line:
             held = values[op.value if isinstance(op, Store) else op]
             access = self.access if isinstance(op, (Load, Store)) else {"shape": list(held.shape)}
@@ -171,7 +176,7 @@ class _Recorder(Watch):
             })  # fmt: skip
 
     def refused(self) -> None:
-        """The access that the sanitizer has objected to is a step too; nothing comes of it."""
+        """Records the access that the sanitizer has refused, as a step without values."""
         if self.line_of_access is not None:
             lanes = len(self.access["state"])
             missing = {"values": [""] * lanes, "first": {}, "real": []}
@@ -179,7 +184,7 @@ class _Recorder(Watch):
 
 
 def _numbers(values: Any) -> list[str]:
-    """Short, as people write them."""
+    """The numbers as short texts."""
     return [_number(v) for v in np.asarray(values).reshape(-1).tolist()]
 
 
@@ -199,7 +204,7 @@ Sizes = Mapping[str, int]
 
 
 def small(compiled: Compilation) -> Compilation | None:
-    """The program at the first sizes that it allows; None if what it fixes itself is too large."""
+    """The program at the first sizes that it allows; None if sizes that it fixes itself are too large."""
     context = replace(compiled.context, layouts={}, options=Options(), wide=False)
     if context.start is not None:
         return compiled if _fits(compiled) else None
@@ -235,7 +240,7 @@ def _rows(graph: Graph) -> tuple[tuple[int, ...], ...]:
 
 
 def _blocked(context: Context) -> Compilation:
-    """With blocks of 2 and 3 along the grid and of 4 in loops, if the usual ones are larger."""
+    """Compiled with blocks of at most 2 and 3 along the grid and 4 in loops."""
     usual = Compilation(context)
     blocks: dict[str, int] = {}
     for program in usual.value("tile"):
@@ -262,7 +267,7 @@ def buffers(plan: Plan) -> tuple[Buffer, ...]:
 
 
 def inputs(compiled: Compilation) -> dict[str, Any]:
-    """Arrays whose elements tell where they come from: 0, 1, 2, …; an index is one that every array has."""
+    """Inputs whose elements count 0, 1, 2, … so that one sees where a value comes from. Indices are inside every array."""
     context, plan = compiled.context, compiled.plan
     least = min((e.evaluate(context.sizes) for b in plan.inputs for e in b.shape), default=1)
     return {b.name: _array(b, context.sizes, max(1, least), function_of(context)) for b in plan.inputs}

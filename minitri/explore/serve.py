@@ -1,18 +1,18 @@
-"""The explorer with a live editor, for the person at this machine and nobody else.
+"""The explorer with a live editor, for the user of this machine alone.
 
     minitri explore --serve
 
-In: requests over HTTP to 127.0.0.1. Out: the page, and for each program that is typed a document or a
-diagnostic. Who may ask is decided before anything is read:
+In: requests over HTTP to 127.0.0.1. Out: the page, and a document or a diagnostic for each program. The server checks
+these before it reads a request:
 
-    Host             one of this server's own names, so that no other name resolves to it
-    Origin           of a request that has one: this server's own
-    token            made anew for each run, in the path of the page
-    POST             JSON only, of a known and small size: no form of another page can send it
-    rate, number     so many requests a second, so many connections at once
+    Host             must be a name of this server, so that no other name can lead to it
+    Origin           must be this server, if the request has one
+    token            in the path of the page, new for each run
+    POST             must be JSON of a known and small size, which no form of another page can send
+    rate, number     limits of requests a second and of connections
 
-There are no CORS headers and only two paths. Programs are compiled in processes of their own (desk.py)
-that have limits of time and memory and never run a kernel.
+There are no CORS headers and only two paths. Separate processes (request_queue.py) compile programs, with limits of time and
+memory, and never run a kernel.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from minitri import __version__
-from minitri.explore.desk import Busy, Desk
 from minitri.explore.page import page
+from minitri.explore.request_queue import Busy, Desk
 from minitri.hardware.targets import TARGETS
 
 EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))["examples"]
@@ -62,7 +62,7 @@ def _require(held: bool, status: int, reason: str) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """The server; `address` is where the page is."""
+    """The server. `address`: the URL of the page."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS
@@ -82,7 +82,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """No more connections than `CONNECTIONS`; the others are closed."""
+        """Closes a connection if there are `CONNECTIONS` already."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -95,7 +95,7 @@ class Server(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks off is no news."""
+        """Ignores a connection that breaks off."""
 
     def take(self) -> bool:
         """Whether the rate allows one more request."""
@@ -133,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("explore", self._compile)
 
     def _answer(self, name: str, work: Callable[[], None]) -> None:
-        """Does the work of the one path that a method has."""
+        """Answers the one path that a method has."""
         try:
             self._require_own()
             self._require_path(name)
@@ -145,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- who may ask -----------------------------------------------------------------
 
     def _require_own(self) -> None:
-        """From this server's own page or address, and not too often."""
+        """Refuses a request that comes from elsewhere, or too often."""
         hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
         _require(len(hosts) == 1 and hosts[0] in self.own.names, 403, "this host is not served")
         own = not origins or (len(origins) == 1 and origins[0] in {f"http://{n}" for n in self.own.names})
@@ -211,16 +211,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the library itself refuses (another method, a line too long): without an echo of it."""
+        """Answers a request that the HTTP library refuses, without repeating any of it."""
         self.close_connection = True
         self._send(code, {"error": {"message": "this is not a request that is answered here"}})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what was asked is nobody's business."""
+        """Logs nothing: requests contain programs."""
 
 
 def listening(port: int = 0, first: Mapping[str, Any] | None = None) -> Server:
-    """A server that has begun to listen; `first`: the request that the page begins with."""
+    """A server that listens already. `first`: the request with the program that the page shows first."""
     try:
         server = Server(port, first)
     except (OSError, OverflowError) as error:

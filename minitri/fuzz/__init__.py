@@ -1,9 +1,9 @@
-"""`minitri fuzz`: random programs at every pass and stage, until the time is up.
+"""`minitri fuzz`: compiles random programs and checks every pass and stage, until the time is up.
 
-trial.py     one program: every pass against the reference, and against programs that must agree
-worker.py    the process in which that happens
-workers.py   processes, watched: a crash or a hang is a finding
-session.py   seeds, figures, what failed
+trial.py     checks one program: every pass against the reference, and changed programs that must agree
+worker.py    the process that runs trials
+workers.py   starts worker processes and reports their crashes and hangs as failures
+session.py   a session: its seeds, counts and failures
 files.py     a failure as one file
 """
 

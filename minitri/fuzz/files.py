@@ -1,4 +1,4 @@
-"""A failure as one file: the program, and in comments everything that repeats the failure.
+"""A failure as one file: the program, and in comments everything that is needed to repeat the failure.
 
     # minitri fuzz --replay seed-17-mask.mt
     # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]
@@ -6,9 +6,9 @@
     def program(x: f32[N]):
         return sum(x)
 
-In: a `Case`. Out: text, and back. The file is a module of the language: every other command takes
-it too. Arguments are kept element by element, with their strides, where they are few; else they
-are those of the seed. Left out: running it (trial.py).
+In: a `Case`. Out: its text; `read` makes the case again. The file is a module of the language, so every other
+command accepts it too. If the arguments have few elements, the file holds every element and the strides. Otherwise
+the seed makes the arguments again. Left out: running the case (trial.py).
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from minitri.base.types import DTYPES, from_numpy
 from minitri.testing import Parameter, RandomProgram
 
 MARK = "# case "
-MOST = 4096  # elements that are written down
+MOST = 4096  # a file holds at most so many elements of arguments
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, its arguments, and what was found.
+    """A program, its arguments, and the failure that was found.
 
-    relation   one of testing.relations; "" where `check` found it
-    variant    of the row of the check
+    relation   a key of testing.relations.RELATIONS; "" if `check` found the failure
+    variant    the variant of the row that failed in `check`
+    said       the message
     """
 
     program: RandomProgram
@@ -62,7 +63,7 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """The case in a file that `written` made; CompileError MT0003 if it is no such file."""
+    """The case in a file that `written` made. CompileError MT0003 if the text is no such file."""
     lines = text.splitlines(keepends=True)
     try:
         header = json.loads(next(line for line in lines if line.startswith(MARK)).removeprefix(MARK))
@@ -79,7 +80,7 @@ def read(text: str) -> Case:
 
 
 def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
-    """None where there is too much to write down."""
+    """The arguments for JSON, or None if they have too many elements."""
     if arguments is None or sum(np.size(a) for a in arguments) > MOST:
         return None
     return [_plain(a) for a in arguments]
@@ -97,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """The array that `_plain` wrote, lying in memory as it did."""
+    """The array that `_plain` wrote, with the same strides."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))

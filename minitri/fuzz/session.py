@@ -1,8 +1,7 @@
-"""A session of random programs: until the time is up, or a number of programs is reached.
+"""A session of random programs: it ends when the time is up, or after a number of programs.
 
-In: a budget, the first seed, how many processes, what they run on, a directory for what fails.
-Out: a `Summary`. The seeds are consecutive numbers, so a session is known by its first seed and
-its length; a seed alone makes the same program and arguments again.
+In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the first seed and the number of programs
+determine a session. A seed alone determines a program and its arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +23,15 @@ from minitri.testing import random_program
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`seconds`: no program begins after them; `programs`: the most programs."""
+    """What to run.
+
+    seconds     no program starts after this time
+    seed        the first seed
+    jobs        number of worker processes
+    on          "cpu" or "gpu"
+    directory   folder for files of failures; None writes none
+    programs    the most programs; None is no limit
+    """
 
     seconds: float
     seed: int = 0
@@ -36,10 +43,13 @@ class Session:
 
 @dataclass(slots=True)
 class Summary:
-    """stages  results of a pass compared with the reference
-    pairs   programs compared with one that must compute the same
-    refused pairs left out, because Triton cannot compile the other program's blocks
-    found   what disagreed: its kind, what was said of it, the file it is in"""
+    """The counts of a session.
+
+    stages   results of a pass that were compared with the reference
+    pairs    programs that were compared with a changed program that must compute the same result
+    refused  pairs that were left out, because Triton cannot compile the changed program's blocks
+    found    failures: their kind, message and file
+    """
 
     session: Session
     programs: int = 0
@@ -71,7 +81,7 @@ class Summary:
 
 
 def machine(on: str) -> dict[str, str]:
-    """What the figures of a session belong to."""
+    """The hardware and the versions of libraries that a session ran with."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "triton"))
     hardware = f"{os.cpu_count()} cores, {platform.machine()}"
     if on == "gpu":
@@ -81,15 +91,15 @@ def machine(on: str) -> dict[str, str]:
     return {"hardware": hardware, "versions": f"Python {platform.python_version()}, {versions}"}
 
 
-def fuzz(session: Session, tell: Callable[[Summary], None] = lambda summary: None) -> Summary:
-    """Runs a session; `tell` hears of it after every answer, and twice a second."""
+def fuzz(session: Session, on_progress: Callable[[Summary], None] = lambda summary: None) -> Summary:
+    """Runs a session. It calls `on_progress` with the summary after every answer, and at least twice a second."""
     start, summary = time.monotonic(), Summary(session)
     seeds = _seeds(session, start)
     for answer in answers(session.jobs, session.on, lambda: next(seeds, None)):
         summary.seconds = time.monotonic() - start
         if answer is not None:
             _add(summary, answer)
-        tell(summary)
+        on_progress(summary)
     return summary
 
 
@@ -104,14 +114,14 @@ def _add(summary: Summary, answer: Answer) -> None:
     summary.programs += 1
     summary.stages += answer["stages"]
     summary.pairs += answer["pairs"]
-    summary.refused += answer.get("refused", 0)
+    summary.refused += answer["refused"]
     if "kind" in answer:
         path = _saved(summary.session.directory, answer)
         summary.found.append({"seed": answer["seed"], "kind": answer["kind"], "said": answer["said"], "file": path})
 
 
 def _saved(directory: Path | None, answer: Answer) -> str | None:
-    """The file of a failure; one that took its process along was not shrunk, and is written here."""
+    """Writes the file of a failure and returns its path. If the worker crashed, the file has the program unshrunk."""
     if directory is None:
         return None
     seed = answer["seed"]

@@ -1,12 +1,12 @@
-"""One random program: every pass and stage against the reference, and against its relations.
+"""Checks one random program: every pass and stage against the reference, and against changed programs.
 
-In: a seed. Out: an `Outcome`: what was compared, and the failing case, if any, made smaller.
+In: a seed. Out: an `Outcome`: how much was compared, and the shrunk failure, if there is one.
 
     check         every pass for every variant (minitri/trust/check.py)
-    relations     programs that must compute the same (minitri/testing/relations.py)
+    relations     changed programs that must compute the same result (minitri/testing/relations.py)
 
-Shrinking repeats the failing comparison. It first shrinks the choices that made the program, then sizes and elements of
-its arguments. Left out: crashes and hangs; the caller sees them.
+Shrinking repeats the comparison that failed. It first shrinks the choices that made the program, then the sizes and
+elements of its arguments. Left out: crashes and hangs, which workers.py reports.
 """
 
 from __future__ import annotations
@@ -25,15 +25,20 @@ from minitri.trust import run_stage
 from minitri.trust.check import CheckReport, CheckRow, check, compilation, enclosures, first_wrong, worst
 
 VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
-FIRST = {"cpu": VARIANTS["cpu"], "gpu": ("gpu",)}  # what every program is tried in; all variants of one that fails
+# Every program is checked in these variants. A program that fails is checked in all `VARIANTS`.
+FIRST = {"cpu": VARIANTS["cpu"], "gpu": ("gpu",)}
 PAIRS = {"cpu": tuple(RELATIONS), "gpu": ("small blocks",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`stages` and `pairs`: how many results were compared; `case`: what failed, and how.
+    """The result of checking one program.
 
-    `refused`: pairs whose other program has blocks that Triton cannot compile. Blocks that minitri chose must compile.
+    stages   number of stages that were compared
+    pairs    number of changed programs that were compared
+    case     the failure, or None
+    refused  number of changed programs with blocks that Triton cannot compile; a block size that minitri chose
+             itself must compile
     """
 
     stages: int = 0
@@ -43,12 +48,12 @@ class Outcome:
 
 
 def is_lost(outcome: Outcome) -> bool:
-    """Whether the process has no GPU any more: after an illegal access CUDA refuses everything."""
+    """Whether this process can no longer use the GPU: after an illegal access, CUDA refuses every call."""
     return outcome.case is not None and "CUDA error" in outcome.case.said
 
 
 def trial(seed: int, on: str = "cpu") -> Outcome:
-    """Checks the program of a seed; a failure is shrunk."""
+    """Checks the program of a seed, and shrinks it if it fails."""
     example, numbers = choices.recorded(seed)
     outcome = examined(Case(example, seed), FIRST[on], on=on)
     if outcome.case is None or is_lost(outcome):
@@ -64,7 +69,7 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
 
 
 def _fails_alike(case: Case, first: Case, on: str) -> bool:
-    """Whether a case fails as another did: no more is looked at than that takes."""
+    """Whether a case fails in the same way as `first`. Only the comparison that failed is repeated."""
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
@@ -77,7 +82,7 @@ def _fails_alike(case: Case, first: Case, on: str) -> bool:
 
 
 def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: str = "cpu") -> Outcome:
-    """What a case gives: the check first, then the relations, run on the CPU or a GPU."""
+    """Checks a case: first its passes in the given variants, then its relations, on the CPU or a GPU."""
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
@@ -99,7 +104,7 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: s
 
 
 def _refused(case: Case, error: Exception) -> Case:
-    """The program is right by construction, so an error is a bug of the compiler."""
+    """The case of a program that raised an error. Random programs are valid, so the error is a bug of the compiler."""
     if isinstance(error, CompileError):
         return replace(case, guilty=f"refused: {error.code}", said=error.message)
     return replace(case, guilty=f"refused: {type(error).__name__}", said=f"{type(error).__name__}: {error}")
@@ -121,7 +126,7 @@ def _said(row: CheckRow) -> str:
 
 
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
-    """What differs between a program and its relation; "" if nothing does, or both have the same source."""
+    """How the result of a changed program differs, or "" if it does not. Programs with the same source are not run."""
     other = RELATIONS[relation](text)
     ordered = [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]
     other_call = bind(other.function, ordered, {})

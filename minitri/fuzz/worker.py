@@ -1,10 +1,9 @@
-"""The process in which programs run, so that a crash or a hang of the interpreter is a finding.
+"""The process that runs programs, so that a crash or a hang of the interpreter does not end the session.
 
     python -m minitri.fuzz.worker cpu
 
-In: seeds, one a line, on standard input. Out: one line of JSON for each on standard output, which
-nothing else may write to: whatever is printed goes to standard error. A process that has lost its GPU says so
-("lost") and ends.
+In: seeds on standard input, one on each line. Out: one line of JSON for each seed on standard output. Everything
+else that is printed goes to standard error. A process that can no longer use the GPU answers with "lost" and ends.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from minitri.fuzz.trial import Outcome, is_lost, trial
 
 
 def answer(seed: int, outcome: Outcome) -> dict[str, Any]:
-    """What the other process receives: figures, and the failure as the text of its file."""
-    made: dict[str, Any] = {"seed": seed, "stages": outcome.stages, "pairs": outcome.pairs, "lost": is_lost(outcome)}
-    made |= {"refused": outcome.refused} if outcome.refused else {}
+    """The answer for one seed: counts, and the failure with the text of its file."""
+    made: dict[str, Any] = {n: getattr(outcome, n) for n in ("stages", "pairs", "refused")}
+    made |= {"seed": seed, "lost": is_lost(outcome)}
     if outcome.case is not None:
         kind = (outcome.case.relation or outcome.case.guilty).replace(": ", "-").replace(" ", "-")
         name = f"seed-{seed}-{kind}.mt"

@@ -1,11 +1,11 @@
-"""Worker processes: they are fed seeds, and watched.
+"""Worker processes: each gets one seed after another, and is watched while it runs.
 
-In: how many workers, what they run on, a function that says which seed is next (None: no more).
-Out: their answers as they come. A worker that dies or says nothing for too long is an answer as
-well (`kind` "crash" or "hang"), and another takes its place.
+In: the number of workers, what they run on, and a function that returns the next seed or None. Out: their answers
+as they come. If a worker dies or gives no answer for too long, the answer has the `kind` "crash" or "hang", and a
+new worker starts.
 
-Each worker has a thread, which waits for its answers. Left out: what a worker does with a seed
-(worker.py), and what is made of the answers (session.py).
+Each worker has a thread that waits for its answers. Left out: what a worker does with a seed (worker.py), and how
+answers are counted (session.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Answer = dict[str, Any]
 
 
 def answers(jobs: int, on: str, following: Next) -> Iterator[Answer | None]:
-    """Answers as they come, and None now and then while there are none. Closing it ends the processes."""
+    """Yields answers as they come, and None at least twice a second while there are none.
+
+    Closing the generator ends the worker processes.
+    """
     workers = _Workers(on, following)
     threads = [threading.Thread(target=workers.work, daemon=True) for _ in range(jobs)]
     for thread in threads:
@@ -53,7 +56,7 @@ class _Workers:
         self.lock, self.ended = threading.Lock(), False
 
     def work(self) -> None:
-        """One worker: seed after seed, in one process as long as that is alive."""
+        """Runs one worker: it asks for seed after seed, and starts a new process if the old one has ended."""
         child: Child | None = None
         while (seed := self._next()) is not None:
             child = child or self._child()
@@ -74,21 +77,21 @@ class _Workers:
             return None if self.ended else self.following()
 
     def _child(self) -> Child:
-        """A new process, without TRITON_*, which would change what is tested."""
+        """A new process, without environment variables TRITON_*, which would change what is tested."""
         with self.lock:
-            self.children.append(Child((*COMMAND, self.on), environment("TRITON_"), heard=True))
+            self.children.append(Child((*COMMAND, self.on), environment("TRITON_"), keep_stderr=True))
             return self.children[-1]
 
 
 def _answer(child: Child, seed: int) -> Answer:
-    """What the process says of a seed, or how it has ended."""
+    """The process's answer for a seed, or how the process ended."""
     try:
         return child.ask(seed, LIMIT)
     except TimeoutError:
         kind, said = "hang", f"no answer within {LIMIT:g} s"
     except (OSError, EOFError, ValueError):
         with suppress(subprocess.TimeoutExpired):
-            child.process.wait(timeout=5)  # it may be about to end
+            child.process.wait(timeout=5)  # its exit status may be a moment late
         kind, said = "crash", f"the process ended with {child.process.returncode}"
     last = child.end().strip().splitlines()[:20]
-    return {"seed": seed, "stages": 0, "pairs": 0, "kind": kind, "said": "\n".join([said, *last])}
+    return {"seed": seed, "stages": 0, "pairs": 0, "refused": 0, "kind": kind, "said": "\n".join([said, *last])}

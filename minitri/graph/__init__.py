@@ -1,1 +1,1 @@
-"""The typed tensor graph: built from the syntax tree, simplified, evaluated, checked, shown."""
+"""The typed tensor graph: how it is built from the syntax tree, rewritten, evaluated, verified and printed."""

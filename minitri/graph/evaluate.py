@@ -1,4 +1,4 @@
-"""The numpy evaluator of the graph, which defines it: each node is one numpy operation.
+"""Evaluates a graph with numpy, one operation for each node. It defines what a graph means.
 
 In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of arrays.
 """
@@ -18,7 +18,7 @@ from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    """The outputs as numpy arrays; `sizes` gives every dimension symbol by name."""
+    """The outputs as numpy arrays. `inputs` and `sizes` have a value for each input and each dimension, by name."""
     values: dict[Node, Any] = {}
     for node in graph.nodes():
         values[node] = np.asarray(value(node, values, inputs, sizes), dtype=node.dtype.numpy)
@@ -26,7 +26,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) 
 
 
 def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
-    """One node, given the values of its operands."""
+    """The value of one node, given the values of its operands."""
     match node:
         case Input():
             return inputs[node.name]
@@ -67,7 +67,7 @@ def _view(x: Any, node: ir.View, sizes: Mapping[str, int]) -> Any:
 
 
 def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any, Any] = {}) -> Any:
-    """An index expression over open grids of the axes."""
+    """The value of an index expression for all indices of a shape, as an array that broadcasts to it."""
     env: dict[Symbol, Any] = {Symbol(name): size for name, size in sizes.items()}
     grids = np.ogrid[tuple(map(slice, _concrete(shape, sizes)))]
     axes = {axis_symbol(k): grid for k, grid in enumerate(grids)}

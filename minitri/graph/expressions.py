@@ -1,11 +1,11 @@
-"""Types operators, subscripts and attributes where not every operand is an array.
+"""Evaluates operators, subscripts and attributes whose operands may be numbers, dimensions or tuples.
 
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
 
-In: a typer and the values of the operands. Out: the value of the expression. The one idea: what numbers
-and dimensions alone decide is computed now, and everything else becomes a node of the graph. A
-CompileError has no place in the source yet; minitri/graph/builder.py adds it.
+In: a typer and the values of the operands. Out: the value of the expression. The one idea: an expression of numbers
+and dimensions is computed at compile time. Any other expression becomes a graph node. CompileErrors have no span yet;
+minitri/graph/lower_ast.py adds it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Any
 import numpy as np
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError, listed, suggest
+from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, sign
 from minitri.base.dtype_facts import Info
-from minitri.base.limits import MAX_BITS, current, exceeded
 from minitri.base.operators import BY_SYMBOL, OPERATORS
+from minitri.base.resource_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
+from minitri.graph.argument_binding import as_int, plain, static
 from minitri.graph.functions import views
 from minitri.graph.indexing import SliceValue
 from minitri.graph.literals import Power, names_in
-from minitri.graph.names import function_names, unknown_attribute
-from minitri.graph.parameters import as_int, plain, static
-from minitri.graph.typer import Array, Typer, Value, describe
-from minitri.language.arithmetic import BINARY, COMPARE
+from minitri.graph.names import ATTRIBUTES, unknown_attribute
+from minitri.graph.typing_rules import Array, Typer, Value, describe
+from minitri.language import ast
+from minitri.language.constant_arithmetic import BINARY, COMPARE
 
 NUMBERS = (int, float, Dim)
-ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
 def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
-    """Arithmetic of numbers and dimensions that stays a number; None if it needs run-time sizes."""
+    """`x op y` as a number or a `Dim`. Returns None if it can only be computed once the sizes are known."""
     if isinstance(x, Dim) or isinstance(y, Dim):
         if isinstance(x, float) or isinstance(y, float):
             return None
@@ -48,18 +48,21 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
         return None
     if isinstance(x, int) and isinstance(y, int) and _bits(op, x, y) > MAX_BITS:
         raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
-    return static(lambda: BINARY[op](x, y))
+    folded = static(lambda: BINARY[op](x, y))
+    if isinstance(folded, float) and math.isinf(folded) and math.isfinite(x) and math.isfinite(y):
+        raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
+    return folded
 
 
 def _bits(op: str, x: int, y: int) -> int:
-    """About how many bits the result has, before it is computed."""
+    """An upper bound on the number of bits of `x op y`. The result itself may be too large to compute."""
     m, n = x.bit_length(), y.bit_length()
     grown = {"**": m * abs(y) if abs(x) > 1 else 1, "<<": m + y, "*": m + n}
     return grown.get(op, max(m, n) + 1)
 
 
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """`x op y` where neither is an array: numbers and, with `+`, tuples."""
+    """The value of `x op y`, where neither operand is an array: numbers, dimensions, or tuples with `+`."""
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         return bounded(x + y)
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
@@ -79,7 +82,10 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
 
 
 def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
-    """`2**N` and `1 << N` are integers of 64 bits and not, as in Python, of any size; nor fractions."""
+    """Adds the condition that `2**N` or `1 << N` fits i64, and that the exponent is not negative.
+
+    In Python, by contrast, integers have any size, and 2 ** -1 is a fraction.
+    """
     help = "write a float: `2.0 ** N`"
     if op == "**":
         message = f"the exponent {y} of an integer is negative"
@@ -91,7 +97,7 @@ def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
 
 
 def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """`x op y` for a comparison: a truth value if it is known now, else an array of bools."""
+    """The value of a comparison: a Python bool if it is known at compile time, else an array of bools."""
     if x is None or y is None:
         return (x is y) == (op == "==")
     if isinstance(x, Array) or isinstance(y, Array):
@@ -111,7 +117,10 @@ def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
 
 
 def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...]) -> bool:
-    """Shapes: equal or not, for all sizes."""
+    """The value of `x == y` or `x != y` for two tuples, such as shapes.
+
+    Raises CompileError MT0106 if the result depends on sizes.
+    """
     if op not in ("==", "!="):
         raise CompileError("MT0102", f"tuples are compared by == and !=, not {op}")
     equal: Value = len(x) == len(y) and all(compare(t, "==", a, b) is True for a, b in zip(x, y))
@@ -121,7 +130,7 @@ def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...
 
 
 def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
-    """`x[items]`: an item of a tuple, or a part of an array."""
+    """The value of `x[items]`, where x is a tuple or an array."""
     if isinstance(x, tuple):
         if len(items) == 1 and isinstance(items[0], SliceValue):
             s = items[0]
@@ -137,18 +146,21 @@ def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
     return indexing.subscript(t, t.array(x), items)
 
 
-def attribute(t: Typer, x: Value, name: str) -> Value:
-    """`x.name`, for an array or the limits of a dtype. CompileError MT0103 for any other name."""
+def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
+    """The value of `x.name`, where x is an array or the result of `finfo` or `iinfo`.
+
+    Raises CompileError MT0103 otherwise.
+    """
     if isinstance(x, Info):
-        return _fact(x, name)
+        return _fact(x, node.name)
     array = t.array(x)
-    match name:
+    match node.name:
         case "T":
             return views.permute_dims(t, array, None)
         case "mT":
             return views.matrix_transpose(t, array)
         case "shape":
-            return tuple(e if e.constant is None else int(e) for e in array.shape)
+            return tuple(map(plain, array.shape))
         case "ndim":
             return len(array.shape)
         case "size":
@@ -156,12 +168,11 @@ def attribute(t: Typer, x: Value, name: str) -> Value:
         case "dtype":
             return t.settled([array])
         case _:
-            there = f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}"
-            raise unknown_attribute(name, ATTRIBUTES, f"call it: `.{name}()`" if name in function_names() else there)
+            raise unknown_attribute(node, ATTRIBUTES)
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """An elementwise operator called with numbers, with keywords, or as `clip` with a bound that is None."""
+    """Calls an elementwise operator whose arguments need checks: numbers, keywords, or `clip` with a bound None."""
     if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
         raise CompileError("MT0102", f"{name} takes its operands by position, not `{next(iter(keywords))}=`")
     if name == "clip":
@@ -172,7 +183,7 @@ def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mappin
 
 
 def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """`clip(x, lo, hi)`, where either bound may be None."""
+    """The value of `clip(x, low, high)`. A bound that is None is not applied."""
     given = [*args, *([None] * (3 - len(args)))][:3]
     if not args or len(args) > 3:
         raise CompileError("MT0102", f"clip takes 3 arguments, not {len(args)}")
@@ -187,7 +198,10 @@ def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> V
 
 
 def _refuse_list(op: str, *operands: Value) -> None:
-    """In Python `2 * [1, 2]` repeats a list and `[1, 2] == 1` is False: neither is arithmetic of arrays."""
+    """Raises CompileError MT0202 if an operand is a list.
+
+    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user of arrays may expect arithmetic instead.
+    """
     for value in operands:
         if isinstance(value, tuple):
             message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"
@@ -202,7 +216,10 @@ def _fact(info: Info, name: str) -> Value:
 
 
 def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The tuple. `s = (s, s)` or `s = s + s` doubles the items, so a tuple with too many is refused before any use."""
+    """Returns the tuple unchanged. Raises CompileError MT0401 if it has too many items, counting nested ones.
+
+    Without this check, a program that repeats `s = (s, s)` would double the number of items each time.
+    """
     most, count = current().operations, 0
     stack: list[Value] = [value]
     while stack:
@@ -215,7 +232,10 @@ def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
-    """An operator of Python numbers is a Python number: sqrt(2.0), floor(2.5)."""
+    """An operator applied to Python numbers: sqrt(2.0), floor(2.5).
+
+    The result is a Python number if it is weak, else an array.
+    """
     array = t.elementwise(name, args)
     if array.dtype.kind == "b":
         return array

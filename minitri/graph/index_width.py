@@ -1,8 +1,7 @@
 """Whether 32-bit integers hold every offset and index of a graph.
 
-In: a graph and its sizes. Out: yes or no. Kernels compute indices in 32 bits, unless told
-otherwise: `arange(0, 2**33, 2**30)` has 8 elements, and the numbers in it need 64. Sizes that
-are not known count as 1.
+In: a graph and its sizes. Out: yes or no. By default, kernels compute indices in 32 bits. Large arrays need 64 bits,
+and so do large numbers: `arange(0, 2**33, 2**30)` has only 8 elements. Unknown sizes count as 1.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from minitri.graph.ir import Condition, Graph, Index, Node, axis_symbol
 from minitri.graph.literals import names_in
 
 MOST = Dim.of(2**63 - 1)
-LIMIT = 2**31 - 2**21  # a block may start inside and end past it
+LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array and end past it
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """That numbers of the program which are made of sizes, such as N * N * N * N, have 64 bits."""
+    """The conditions that numbers computed from sizes, such as N * N * N * N, fit i64."""
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
     large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
     below = [_fits(graph, n, MOST, n.expr) for n in large]
@@ -35,12 +34,13 @@ def _fits(graph: Graph, node: Index, more: Dim, less: Dim) -> Condition:
 
 
 def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Whether an offset or index of the graph may not fit 32 bits."""
     known = defaultdict(lambda: 1, sizes)
     return any(_largest(node, known) >= LIMIT for node in graph.nodes())
 
 
 def _largest(node: Node, sizes: Mapping[str, int]) -> int:
-    """The largest number that indexing a node, or computing it as an index, can meet."""
+    """The number of elements of a node. For an `Index` node, the largest value of its expression if that is greater."""
     extents = [e.evaluate(sizes) for e in node.shape]
     elements = math.prod(extents)
     ranges: Ranges = {axis_symbol(k): (ZERO, Dim.of(max(0, n - 1))) for k, n in enumerate(extents)}
@@ -48,7 +48,10 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 
 
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
-    """The farthest from 0 that an expression gets, or a term with an axis in it; what has no axis the host computes."""
+    """The largest absolute value that an index expression, or one of its terms, can have. `LIMIT` if it is unknown.
+
+    A term without an axis does not count, because the host computes it before the launch.
+    """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0
     for part in (expr, *(Dim({monomial: c}) for monomial, c in expr.terms)):

@@ -1,11 +1,12 @@
-"""Elements by their places: subscripts, take and searchsorted, by numpy's rules.
+"""Indexing by numpy's rules: subscripts, take, take_along_axis and searchsorted.
 
 In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View (basic
-indexing), followed by a Gather (integer arrays). A negative array index counts from the end; one out of range gives NaN,
-0 or False (a kernel cannot raise). Left out: boolean masks, whose result has a size that depends on the data.
+indexing). Integer arrays add a Gather. A negative index in an array counts from the end. An element whose index is out
+of bounds is NaN, 0 or False, because a kernel cannot raise an error. Left out: boolean masks, because the size of the
+result depends on the data.
 
-searchsorted is a binary search, unrolled. It keeps the number of elements that are known to come before the number. Then
-it asks whether 512 more do, then 256, 128, …: one gather and one comparison for each bit of the length.
+searchsorted is an unrolled binary search. It counts the elements that come before the searched number. Each step tests
+whether 512 more elements come before it, then 256, 128, …. A step is one gather and one comparison.
 """
 
 from __future__ import annotations
@@ -17,32 +18,35 @@ from typing import Any
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, sign
-from minitri.base.extremes import at_most_one, largest, smallest
-from minitri.base.limits import MAX_ELEMENTS
 from minitri.base.piecewise import tidy
+from minitri.base.resource_limits import MAX_ELEMENTS
+from minitri.base.symbolic_minmax import at_most_one, largest, smallest
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
+from minitri.graph.argument_binding import as_axes, as_int, as_offset, plain
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import one_axis
-from minitri.graph.parameters import as_axes, as_int, as_offset, plain
-from minitri.graph.typer import Array, Typer, Value, describe, view
+from minitri.graph.typing_rules import Array, Typer, Value, describe, view
 
 
 @dataclass(frozen=True, slots=True)
 class SliceValue:
+    """The value of a slice `start:stop:step`. A part that is left out is None."""
+
     start: Value
     stop: Value
     step: Value
 
 
 class EllipsisValue:
-    pass
+    """The value of `...` in a subscript."""
 
 
 Item = Any  # Value | SliceValue | EllipsisValue
 
 
 def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
+    """The array `x[items]`. Raises CompileError MT0206 for an item that is not a valid index."""
     given = [_scalar_of(i) for i in items]
     items = _fill_ellipsis(x, given)
     advanced = any(isinstance(i, Array) for i in items)
@@ -73,7 +77,10 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
 
 
 def _scalar_of(item: Item) -> Item:
-    """Known integers stay integers; 0-d index arrays are arrays."""
+    """An item of a subscript, where a constant `Dim` becomes an int.
+
+    Raises CompileError MT0206 if it cannot be an index.
+    """
     if isinstance(item, Dim) and item.constant is not None:
         return item.constant
     if isinstance(item, Array) and item.dtype == bool_:
@@ -87,6 +94,7 @@ def _scalar_of(item: Item) -> Item:
 
 
 def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
+    """The items with `...`, or missing items at the end, replaced by full slices."""
     used = sum(1 for i in items if i is not None and not isinstance(i, EllipsisValue))
     if used > len(x.shape):
         raise CompileError("MT0206", f"{used} indices for {x}, which has {len(x.shape)} axes")
@@ -99,7 +107,10 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 
 
 def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
-    """A single integer index, from the end if negative (which its form decides: `-N` is, `N - 4` is not)."""
+    """The index expression for one integer index. A negative index counts from the end.
+
+    A symbolic index must have the same sign for all sizes: `-N` counts from the end, `N - 4` from the start.
+    """
     if not isinstance(item, (int, Dim)):
         raise CompileError("MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
@@ -112,7 +123,7 @@ def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
 
 
 def _backwards(t: Typer, k: Dim) -> bool:
-    """Whether an index or bound counts from the end. Its sign must be the same for all sizes."""
+    """Whether an index or bound is negative, and so counts from the end. Each call checks that it keeps this sign."""
     if k.constant is not None:
         return k.constant < 0
     if sign(k) == -1:
@@ -123,7 +134,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """(length, index in x) of start:stop:step over an axis, as slice.indices gives them."""
+    """The length of the slice start:stop:step, and its index expression over axis `axis` of the result."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     if step == 0:
         raise CompileError("MT0206", "the step of a slice must not be 0")
@@ -136,13 +147,17 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
 
 
 def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
-    """The length of `x[k : k + 1]` or `x[-1:]` in a form that shows it: 1, or 0 where the axis is too short."""
+    """The length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`. Returns None for another slice.
+
+    Its form is min(…, 1), so that broadcasting recognises it (`at_most_one`).
+    """
     length = _short_length(item, extent)
     plain = None if length is None else tidy(length)
     return plain if plain is not None and at_most_one(plain) else length
 
 
 def _short_length(item: SliceValue, extent: Dim) -> Dim | None:
+    """The length of a slice of at most one element, which may not be in canonical form. None for another slice."""
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
         return smallest(extent, 1)
@@ -153,8 +168,11 @@ def _short_length(item: SliceValue, extent: Dim) -> Dim | None:
 
 
 def _bounds(t: Typer, item: SliceValue, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
-    """Start and stop. Each is clipped on one side only: past the other nothing is left anyway, and
-    a clip would stand in every index (slices of slices of slices would double it each time)."""
+    """The start and the stop of a slice as indices of the axis.
+
+    Each is clipped to the axis on one side only, because past the other side the slice is empty anyway. A second clip
+    would make every index expression longer. For slices of slices, its length would double each time.
+    """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
         first = dims.ZERO if start is None else extent - smallest(extent, -start) if start_back else start
@@ -166,7 +184,7 @@ def _bounds(t: Typer, item: SliceValue, extent: Dim, forwards: bool) -> tuple[Di
 
 
 def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
-    """A bound of a slice, and whether it counts from the end."""
+    """A bound of a slice (None if it is left out), and whether it counts from the end."""
     if value is None:
         return None, False
     if not isinstance(value, (int, Dim)) or isinstance(value, bool):
@@ -183,13 +201,15 @@ def _wrapped(t: Typer, item: Item, extent: Dim) -> Array:
     index = t.cast(array, i64)
     if array.dtype.kind == "u":
         return index
-    below = t.elementwise("less", [index, 0])
-    size = extent if extent.constant is None else int(extent)
-    return t.elementwise("where", [below, t.elementwise("add", [index, size]), index])
+    negative = t.elementwise("less", [index, 0])
+    return t.elementwise("where", [negative, t.elementwise("add", [index, plain(extent)]), index])
 
 
 def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) -> Array:
-    """Replaces the axes of x at the picks' positions by the axes the index arrays broadcast to."""
+    """Indexes x by integer arrays. `picks` has pairs of an axis of x and its index array.
+
+    The axes of the broadcast index arrays replace these axes of x. They come first if `adjacent` is false.
+    """
     positions = [p for p, _ in picks]
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
     at = positions[0] if adjacent else 0
@@ -205,13 +225,16 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
 
 
 def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim], lead: int) -> ir.Node:
-    """An index array, broadcast to `common`, seen over the whole result shape."""
+    """An index array, broadcast to `common`, and then repeated to the shape of the result."""
     node = t.broadcast(array.node, tuple(common))
     return t.nodes.view(node, tuple(shape), tuple(ir.axis(lead + k) for k in range(len(common))))
 
 
 def _adjacent(items: Sequence[Item]) -> bool:
-    """Whether the array (and integer) indices stand side by side; a `...` between them counts, even of no axes."""
+    """Whether all array and integer indices are next to each other, with no slice, None or `...` between them.
+
+    A `...` counts even if it stands for no axis.
+    """
     flags = [not (i is None or isinstance(i, (SliceValue, EllipsisValue))) for i in items]
     first, last = flags.index(True), len(flags) - 1 - flags[::-1].index(True)
     return all(flags[first : last + 1])
@@ -246,12 +269,15 @@ def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
 
 # ---- places in a sorted array --------------------------------------------------------------------
 
-MOST_BITS = 40  # of the length of an array whose size is not known: memory ends before
+MOST_BITS = 40  # steps for an array of unknown size: no memory holds more than 2**40 elements
 
 
 @function
 def searchsorted(t: Typer, x1: Value, x2: Value, side: Value, sorter: Value) -> Array:
-    """How many elements of x1, which is sorted, are less than each of x2; "right": less or equal. NaN comes last."""
+    """For each element of x2, how many elements of the sorted array x1 are less (side "left").
+
+    With side "right", it is how many elements are less or equal. NaN is larger than every number.
+    """
     if side not in ("left", "right"):
         raise CompileError("MT0102", 'the side of searchsorted is "left" or "right"')
     a = t.array(x1)
@@ -272,7 +298,7 @@ def searchsorted(t: Typer, x1: Value, x2: Value, side: Value, sorter: Value) -> 
 
 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
-    """`found`, or `more` elements further if those come before what is wanted too."""
+    """One step of the search: `found + more` if x[found + more - 1] comes before the wanted number, else `found`."""
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])
     last = t.elementwise("where", [inside, t.elementwise("subtract", [place, 1]), 0])
@@ -282,7 +308,7 @@ def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim,
 
 
 def _before(t: Typer, x: Array, y: Array, equal: bool) -> Array:
-    """x < y, or with `equal` x <= y, where NaN is the largest."""
+    """x < y, or with `equal` x <= y. NaN is larger than every number."""
     less = t.elementwise("less_equal" if equal else "less", [x, y])
     if not (x.dtype.is_float or y.dtype.is_float):
         return less

@@ -1,4 +1,4 @@
-"""The tensor graph: typed, pure, SSA; an interned DAG.
+"""The tensor graph: a typed SSA graph without side effects. Its nodes are interned.
 
     graph   = Graph(inputs, outputs, conditions, spans)
     node    = Input(name)                          an array or scalar argument
@@ -8,19 +8,19 @@
             | View(x, index)                       out[d] = x[index(d)]
             | Gather(x, index, picks)              the same, with @k in index = picks[k][d]
             | Concat(parts, axis)                  parts one after another along an axis
-            | Reduce(op, x, axes)                  the axes vanish
-            | Scan(op, x, axis)                    inclusive running sum, product, maximum or minimum
+            | Reduce(op, x, axes)                  the result lacks these axes
+            | Scan(op, x, axis)                    inclusive cumulative sum, product, maximum, …
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
-`d0, d1, …` name the axes of the result. Every movement of data that numpy has a name for (transpose, slice, reshape,
-broadcast, flip, roll, …) is a View with an index map, so two of them compose by substitution.
+`d0, d1, …` name the axes of the result. All functions that only move data (transpose, slice, reshape, broadcast, flip,
+roll, …) are Views with an index map. So two of them become one by substitution.
 
-What it no longer has: names of functions, implicit broadcasting, implicit promotion, f16 or bf16 arithmetic (explicit
-casts widen values, and narrow them where the program says so).
+A graph no longer has names of functions, implicit broadcasting or implicit promotion. It has no f16 or bf16 arithmetic:
+casts convert values to f32, and back where the program asks for it.
 
-`Interner` interns nodes: structurally equal means the same object, and equality and hash are by identity. Source spans
-are kept beside the nodes, in `Graph.spans`. The first graph numbers its nodes, and every span carries the number of its
-node (`Graph.numbered`). These numbers link later ops and lines to the node.
+`Interner` makes nodes. Nodes with equal fields are the same object, so equality and hash use identity. Source spans are
+not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes it into the node's spans.
+Later IRs keep these spans, so their operations can be traced back to the node.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, TypeVar, Union
 
+import numpy as np
+
 from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
-from minitri.base.limits import check_time
 from minitri.base.piecewise import Allows, tidy
+from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
 from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
-# How factors of f32 are multiplied: as they are; rounded to tf32 (11 significant bits); or each as a sum of two such
-# numbers, less the product of the two small ones.
+# How f32 factors are multiplied: "ieee" exactly; "tf32" rounded to TF32 (11 significant bits); "tf32x3" each as a sum
+# of two TF32 numbers, without the product of the two small parts.
 PRECISIONS = ("ieee", "tf32", "tf32x3")
-MAX_SPANS = 32  # that one node keeps; a constant may come from thousands of places
+MAX_SPANS = 32  # of one node; a constant may occur at thousands of places
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -66,7 +68,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Input(_Node):
-    """`scalar`: passed by value (a Python float), else an array."""
+    """An argument of the program: an array, or with `scalar` a Python float."""
 
     name: str
     scalar: bool = False
@@ -74,19 +76,21 @@ class Input(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(_Node):
-    """`value` is exactly representable in `dtype`."""
+    """A 0-d constant. `dtype` represents `value` exactly."""
 
     value: int | float | bool
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Index(_Node):
+    """An array of i64 that is computed from its own indices: out[d] = expr(d)."""
+
     expr: Dim
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Apply(_Node):
-    """`op` is a name of the operator table, or "cast" (to `dtype`)."""
+    """An elementwise operator. `op` is a name of the operator table, or "cast" (a conversion to `dtype`)."""
 
     op: str
     args: tuple[Node, ...]
@@ -100,7 +104,10 @@ class View(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Gather(_Node):
-    """Where an index lies outside of x the element is NaN (float), 0 or False."""
+    """A view whose index map also uses index arrays: `@k` stands for the element of `picks[k]`.
+
+    An element whose index is out of bounds is NaN, 0 or False, by its dtype.
+    """
 
     x: Node
     index: tuple[Dim, ...]
@@ -115,21 +122,21 @@ class Concat(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(_Node):
-    op: str  # sum prod max min any all argmax argmin
+    op: str  # a name of the table of reductions, such as "sum"
     x: Node
     axes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scan(_Node):
-    op: str  # sum prod max min
+    op: str  # the name of a reduction that has a scan
     x: Node
     axis: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Contract(_Node):
-    """Accumulates in `dtype` (f32 or f64); `precision`: how factors of f32 are multiplied."""
+    """A matrix product that accumulates in `dtype` (f32 or f64). `precision` is one of `PRECISIONS`."""
 
     a: Node
     b: Node
@@ -143,7 +150,7 @@ Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Con
 
 @cache
 def axis(k: int) -> Dim:
-    """`dk`, the k-th axis of a result."""
+    """`d0`, `d1`, …: the k-th axis of a result as an expression."""
     return dims.axis(f"d{k}")
 
 
@@ -153,18 +160,21 @@ def axis_symbol(k: int) -> Symbol:
 
 
 def pick(k: int) -> Dim:
-    """`@k`, the value of the k-th pick of a Gather."""
+    """`@0`, `@1`, …: the element of the k-th index array of a Gather, as an expression."""
     return dims.value(f"@{k}")
 
 
 def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
-    """0 <= dk <= shape[k] - 1."""
+    """The range of each axis of a shape: 0 … extent - 1."""
     return {axis_symbol(k): (dims.ZERO, extent - 1) for k, extent in enumerate(shape)}
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the types could not decide, checked at the call: left is equal to, unlike, or at least right."""
+    """A relation between sizes that depends on the call. Each call of the program checks it.
+
+    If the relation does not hold, the call raises a CompileError with this code, message, label and help.
+    """
 
     left: Dim
     relation: str  # "==" "!=" ">="
@@ -176,7 +186,7 @@ class Condition:
     span: Span | None = None
 
     def decided(self) -> bool | None:
-        """Whether it holds for all sizes (True), for none (False), or that depends on them."""
+        """True if the relation holds for all sizes, False if it holds for none, and None if it depends on the sizes."""
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
@@ -186,12 +196,12 @@ class Condition:
         return (room == 0) == (self.relation == "==")
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
-        """Whether it holds for these sizes, if they are all that it depends on."""
+        """Whether the relation holds. `env` must have a value for every symbol in it."""
         left, right = self.left.compute(env), self.right.compute(env)
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """With known sizes, named in the texts: `K` becomes `K = 512`."""
+        """The condition for known sizes. The message and the label then show them: `K` becomes `K = 512`."""
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
@@ -208,7 +218,10 @@ class Condition:
 
 
 def allows(conditions: Iterable[Condition]) -> Allows:
-    """Which numbers a size can be by the conditions that depend on it alone."""
+    """Returns a function of a size and a number. It says whether the size may have this value.
+
+    It uses only conditions in which no other size occurs.
+    """
     own: dict[Symbol, list[Condition]] = {}
     for c in conditions:
         symbols = c.left.symbols() | c.right.symbols()
@@ -225,37 +238,40 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A reduction, a scan or a product that is computed in parts."""
+    """A record for explanations: a reduction, scan or product that is computed in several parts."""
 
-    node: Node  # as it was before
+    node: Node  # the whole reduction, scan or product
     parts: int
-    length: Dim  # of a part, elements
+    length: Dim  # elements of one part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """The outputs of a program as functions of its inputs."""
+    """The graph of a function: its inputs, its output nodes, and the conditions that its sizes must satisfy."""
 
     name: str
     inputs: tuple[Input, ...]
     outputs: tuple[Node, ...]
     conditions: tuple[Condition, ...] = ()
     spans: dict[Node, tuple[Span, ...]] = field(default_factory=dict)
-    splits: tuple[Split, ...] = ()  # what the pass `split` did, for explanations
+    splits: tuple[Split, ...] = ()  # a record of the pass `split`, for explanations
 
     def nodes(self) -> list[Node]:
-        """Every node that an output needs, operands first, in a stable order."""
+        """All nodes that the outputs depend on, in a fixed order with operands first."""
         return topological(self.outputs)
 
     def numbered(self) -> Graph:
-        """The same, with each node's number in its spans: its place in `nodes()`, unused inputs last."""
+        """The same graph, where each span has the number of its node: its position in `nodes()`.
+
+        Unused inputs come after all other nodes.
+        """
         order = dict.fromkeys((*self.nodes(), *self.inputs))
         spans = {n: tuple(replace(s, node=k) for s in self.spans.get(n, ())) for k, n in enumerate(order)}
         return replace(self, spans=spans)
 
 
 def is_copy(node: Node) -> bool:
-    """Whether it is there to be in memory (minitri/optimize/pack_operands.py)."""
+    """Whether a node is a cast to its own dtype, which stands for a copy in memory (optimize/pack_operands.py)."""
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
@@ -276,12 +292,15 @@ def operands(node: Node) -> tuple[Node, ...]:
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:
-    """The nodes that the roots need, operands first, from left to right."""
+    """All nodes that the roots depend on, in topological order: operands first, from left to right."""
     return postorder(roots, operands)
 
 
 def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
-    """Everything that is below the roots, each thing once, after what is below it."""
+    """The roots and everything that `below` reaches from them, each item once and after its children.
+
+    It is iterative, so deep graphs need no deep stack.
+    """
     order: dict[T, None] = {}
     stack = [*roots][::-1]
     while stack:
@@ -293,39 +312,35 @@ def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
 
 
 def contiguous(shape: Shape) -> Shape:
-    """Row-major strides, in elements."""
+    """The strides of a row-major array, in elements."""
     strides = [*accumulate(reversed(shape[1:]), operator.mul, initial=dims.ONE)]
     return tuple(reversed(strides[: len(shape)]))
 
 
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
-    """`value` rounded to what `dtype` holds (floats only; integers must fit)."""
+    """`value` as a Python number that `dtype` represents: floats are rounded to f32. Integers must fit."""
     if dtype.kind == "b":
         return bool(value)
     if dtype.is_integer:
         return int(value)
     value = float(value)
-    if dtype.bits == 32:
-        try:
-            return struct.unpack("f", struct.pack("f", value))[0]
-        except OverflowError:
-            return float("inf") if value > 0 else float("-inf")
-    return value
+    with np.errstate(over="ignore"):  # a value that is too large becomes infinite
+        return float(np.float32(value)) if dtype.bits == 32 else value
 
 
 class Interner:
-    """Makes nodes; structurally equal ones are one object.
+    """Makes nodes. Two requests with equal fields return the same object (hash-consing).
 
-    Keys hold operands by identity, constants by bits and dtype (0.0 is not -0.0, True is not
-    1), and no spans.
+    Constants are compared by their bits and dtype, so 0.0 is not -0.0. Operands are compared by identity. Spans are
+    not compared.
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """`conditions` hold wherever the nodes are computed."""
+        """`conditions` are the conditions of the program. Rewrites may rely on them."""
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []
-        self.place: tuple[Span, ...] = ()  # what a pass works on now, for reports
+        self.place: tuple[Span, ...] = ()  # the spans of the node that a pass rewrites now, for reports
 
     def input(self, name: str, dtype: DType, shape: Shape, scalar: bool = False) -> Input:
         return self.node(Input, dtype, shape, name, scalar)
@@ -340,6 +355,10 @@ class Interner:
 
     def apply(self, op: str, dtype: DType, shape: Shape, args: tuple[Node, ...]) -> Apply:
         return self.node(Apply, dtype, shape, op, args)
+
+    def cast(self, x: Node, dtype: DType) -> Node:
+        """x converted to a dtype, or x itself if it has this dtype."""
+        return x if x.dtype == dtype else self.apply("cast", dtype, x.shape, (x,))
 
     def view(self, x: Node, shape: Shape, index: tuple[Dim, ...]) -> View:
         return self.node(View, x.dtype, shape, x, index)
@@ -360,7 +379,7 @@ class Interner:
         return self.node(Contract, dtype, shape, a, b, precision)
 
     def node(self, cls: type[N], *fields: Any) -> N:
-        """A node of any class but `Const`, by its fields."""
+        """A node of a class other than `Const`, given its fields."""
         return self._intern((cls, *fields), lambda: cls(*fields))
 
     def _intern(self, key: tuple[object, ...], make: Callable[[], N]) -> N:

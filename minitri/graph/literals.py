@@ -1,4 +1,4 @@
-"""Numbers, sizes and lists that a program writes out: as nodes, and within the limits of a dtype.
+"""Turns numbers, sizes and lists in the program text into nodes, and checks that they fit their dtype.
 
     x + N          x: i8[K]     the condition N <= 127
     x + 2 ** N     x: i8[K]     the condition N <= 6
@@ -9,25 +9,24 @@ In: the typer and a value that is known at compile time. Out: nodes, conditions,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol
-from minitri.base.limits import MAX_RANK
-from minitri.base.types import DType, i64
+from minitri.base.resource_limits import MAX_RANK
+from minitri.base.types import DType
 from minitri.graph import ir
 from minitri.graph.ir import Concat, Const, Node, Shape, View
 
 if TYPE_CHECKING:
-    from minitri.graph.typer import Typer, Value
+    from minitri.graph.typing_rules import Typer, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """`2**N` or `1 << N`: an integer that is known once the size N is."""
+    """An integer such as `2**N` or `1 << N`, where the exponent depends on a size."""
 
     base: int
     op: str  # "**" or "<<"
@@ -37,53 +36,39 @@ class Power:
         return self.base**exponent if self.op == "**" else self.base << exponent
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """`large` must be at least `small`; `value` is what would not fit."""
-
-    large: Dim
-    small: Dim
-    value: str
-    names: str
-
-
-def size_bounds(value: Dim, dtype: DType) -> list[Bound]:
-    """The bounds of a size that meets an integer array. None for i64, which holds every size."""
-    if not dtype.is_integer or dtype == i64:
-        return []
+def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
+    """Requires that a size fits an integer dtype (MT0208)."""
     low, high = map(Dim.of, dtype.limits)
-    what = f"the dimension {value}", names_in(value)
-    return [Bound(high, value, *what), Bound(value, low, *what)]
+    for large, small in ((high, value), (value, low)):
+        message = f"the dimension {value} does not fit {dtype}"
+        t.require(large, ">=", small, "MT0208", message, label=names_in(value))
 
 
-def power_bounds(power: Power, dtype: DType) -> list[Bound]:
-    """The bound of the exponent of `2**N` that meets an integer array."""
-    if not dtype.is_integer or dtype == i64:
-        return []
+def require_power_fits(t: Typer, power: Power, dtype: DType) -> None:
+    """Requires that the exponent of `2**N` is so small that the power fits an integer dtype (MT0208)."""
     low, high = dtype.limits
     most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
-    shown = f"{power.base} {power.op} {power.exponent}"
-    return [Bound(Dim.of(most), power.exponent, shown, names_in(power.exponent))]
+    message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
+    t.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent))
 
 
-def constants_in(node: Node) -> Iterator[int | float | bool]:
-    """The numbers that views and concatenations move: 200 and 1 of `reshape([200, 1], (2, 1))`."""
-    stack, seen = [node], {node}
-    while stack:
-        match stack.pop():
-            case Const(value=value):
-                yield value
-            case View(x=x) if x not in seen:
-                stack.append(x)
-            case Concat(parts=parts):
-                stack += [p for p in parts if p not in seen]
-            case _:
-                pass
-        seen.update(stack)
+def constants_in(node: Node) -> list[int | float | bool]:
+    """The constants from which a node is made by views and concatenations alone.
+
+    Example: 200 and 1 for `reshape([200, 1], (2, 1))`.
+    """
+
+    def parts(n: Node) -> tuple[Node, ...]:
+        return ir.operands(n) if isinstance(n, (View, Concat)) else ()
+
+    return [n.value for n in ir.postorder([node], parts) if isinstance(n, Const)]
 
 
 def names_in(value: Dim) -> str:
-    """The sizes in a term that is more than a name: a label in which the call puts their values, `N=3`."""
+    """The names of the sizes in an expression, as a label such as "M, N". At a call the label becomes "M=2, N=3".
+
+    If the expression is a single name, the label is empty.
+    """
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 
 
@@ -91,9 +76,10 @@ def names_in(value: Dim) -> str:
 
 
 def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
-    """The array that `[[1, 2], [3, 4]]` writes out, in the compute dtype of `dtype`.
+    """The array for a list such as `[[1, 2], [3, 4]]`, in the compute dtype of `dtype`.
 
-    CompileError MT0201 where rows differ in shape, MT0208 for a number that does not fit."""
+    Raises CompileError MT0201 if the rows differ in shape, MT0208 for a number that does not fit.
+    """
     nodes = [stacked(t, v, dtype) if isinstance(v, tuple) else t.convert(v, dtype) for v in items]
     first = nodes[0].shape
     rows: list[Node] = []
@@ -109,7 +95,10 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
 
 
 def leaves(items: tuple[Value, ...]) -> list[Value]:
-    """The numbers and arrays in a tuple of tuples. CompileError for one that is empty or too deep for an array."""
+    """The numbers and arrays in nested tuples, flattened.
+
+    Raises CompileError for an empty tuple or too deep nesting.
+    """
     found: list[Value] = list(items)
     for _ in range(MAX_RANK):
         if not found or () in [v for v in found if isinstance(v, tuple)]:
@@ -121,5 +110,5 @@ def leaves(items: tuple[Value, ...]) -> list[Value]:
 
 
 def shown(shape: Shape) -> str:
-    """`[M, 4]`"""
+    """A shape as text: `[M, 4]`."""
     return f"[{', '.join(map(str, shape))}]"

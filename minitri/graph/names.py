@@ -1,43 +1,50 @@
-"""The names of the language, and what a name in an expression stands for.
+"""Resolves names: what a name in an expression means, and good error messages for unknown names.
 
-    x → the value bound above     pi → 3.14…     f32 → the dtype     exp → an error: it is a function
+    x → the assigned value     pi → 3.14…     f32 → the dtype     exp → an error: it is a function
 
-In: a name, where it stands in its expression, the names bound so far and the functions of the module. Out: its value,
-or a CompileError MT0101 or MT0103. The one idea: the program's own names come before those of the language. A name of
-another library is no slip of the hand. `median` asks for the median, not for `mean`; what is like it among the
-program's own names is said beside the answer.
+In: a name, its expression, the names assigned so far and the functions of the module. Out: its value, or a CompileError
+MT0101 or MT0103 with the correction. The one idea: an unknown name may be a name of another library, and is then not a
+spelling mistake. A user who writes `median` wants the median, not `mean`. Such names have their own answers
+(minitri/language/foreign). A similar name of the program is suggested as well.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, listed, printable, suggest
 from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.spans import Span
 from minitri.base.types import DTYPES
-from minitri.graph.typer import Scope, Value
+from minitri.graph.typing_rules import Scope, Value
 from minitri.language import ast
-from minitri.language.arithmetic import CONSTANTS
+from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
+from minitri.language.foreign.names import LONGEST
+from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
+from minitri.language.python_rewriting import update
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+
+_VALUES: dict[str, Value] = {**CONSTANTS, **DTYPES, "newaxis": None}
+ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
 def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root: ast.Expr) -> Value:
-    """What a name stands for that the program has not bound. `root` is the whole expression, for a better message about an unknown name."""
+    """The value of a name that the program does not define: a constant, a dtype or `newaxis`.
+
+    Raises CompileError MT0101 for a function or an unknown name. `root` is the whole expression, for the message.
+    """
     name = node.id
-    if name in CONSTANTS:
-        return CONSTANTS[name]
-    if name == "newaxis":
-        return None
-    if name in DTYPES:
-        return DTYPES[name]
+    if name in _VALUES:
+        return _VALUES[name]
     if name in functions or name in function_names():
         raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
     raise unknown_name(node, root, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()])
 
 
 def function_names() -> list[str]:
-    """Every function of the language: operators, structured functions, the library, aliases."""
+    """The names of all functions of the language, with aliases."""
     return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]
 
 
@@ -45,43 +52,114 @@ def function_names() -> list[str]:
 
 
 def unknown_name(node: ast.Name, root: ast.Expr, own: Iterable[str], known: Iterable[str]) -> CompileError:
-    """For a name that is not called. `own` are the names of the program, `known` those of the language."""
+    """The error for an unknown name that is not called.
+
+    `own` are the names of the program, and `known` those of the language.
+    """
     name = node.id
     own = list(own)
-    if name in foreign.PREFIXES and (path := _Path(node, root)).member:
-        return CompileError("MT0101", f"there is no `{name}` here", help=path.answer(known))
-    help = _both(foreign.value(name), name, own) or suggest(name, [*own, *known])
+    error = CompileError("MT0101", f"there is no `{name}` here", node.span)
     if name in foreign.PREFIXES:
-        help = "the functions are there without a prefix: `exp(x)`"
-    if not help:
-        help = "names are parameters, dimensions and assignments above"
-        if node.span.source.name == "<expression>":
-            help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
-    return CompileError("MT0101", f"there is no `{name}` here", help=help)
+        path = _Path(node, root)
+        return path.explained(error, known) if path.member else _helped(error, "functions need no prefix: `exp(x)`")
+    if answer := foreign.value(name):
+        help = _beside(name, own) + answer.sentence(called=False)
+        simple = answer.row.instead and not answer.row.arguments
+        return error.write(node.span, answer.row.instead, help) if simple else _helped(error, help)
+    if guess := suggest(name, [*own, *known]):
+        return _guessed(error, node.span, guess)
+    error.help = "names are parameters, dimensions and assignments above"
+    if node.span.source.name == "<expression>":
+        error.help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
+    return error
 
 
-def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str]) -> CompileError:
-    """For `name(x)` and `x.name()`."""
-    name = call.function
+def unknown_function(
+    call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr | None = None
+) -> CompileError:
+    """For `name(x)` and `x.name()`. `root` is the whole expression, if the call is only a part of it."""
+    name, own = call.function, list(own)
+    method = bool(call.args) and call.args[0].span.start == call.span.start
+    error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
+    args, keywords = [a.span.text for a in call.args], {k: v.span.text for k, v in call.keywords}
     if name in DTYPES:
-        help = f"write `astype(x, {name})`"
-    else:
-        method = bool(call.args) and call.args[0].span.start == call.span.start
-        answer = foreign.called(name, len(call.args), [k for k, _ in call.keywords], method=method)
-        help = _both(answer, name, own) or suggest(name, [*own, *known])
-    return CompileError("MT0101", f"there is no function `{name[:40]}`", help=help)
+        text = f"astype({args[0]}, {name})" if len(args) == 1 else ""
+        return error.write(call.span, text) if text else _helped(error, f"write `astype(x, {name})`")
+    if method and name in ATTRIBUTES and len(args) == 1:
+        return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
+    if answer := foreign.called(name, len(args), list(keywords), method=method):
+        written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
+        help = _beside(name, own) + answer.sentence(True, written)
+        return error.write(call.span, written, help) if written else _helped(error, help)
+    if guess := suggest(name, [*own, *known]):
+        return _guessed(error, error.span or call.span, guess)
+    return _undefined(error, call)
 
 
-def unknown_attribute(name: str, known: Sequence[str], there: str) -> CompileError:
-    """For `x.name`. `there` says what attributes there are, or that it is a function."""
-    help = foreign.attribute(name) or suggest(name, known) or there
-    return CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", help=help)
+def _undefined(error: CompileError, call: ast.Call) -> CompileError:
+    """For a function that nothing is like: define it. In a module the correction is the beginning of a definition."""
+    source, name = call.span.source, call.function[:40]
+    params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))
+    is_module = source.name == "<module>" or source.name.endswith(".mt")
+    start = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) if is_module else None
+    if start is None or call.keywords or not params:
+        return _helped(error, f"a program sees its own `def`s and the library: define `{name}` in a module")
+    stub = f"def {name}({params}):\n    return x\n\n\n"
+    return error.write(Span(source, start.start(), start.start()), stub, f"define it above: `def {name}({params}):`")
 
 
-def _both(answer: str, name: str, own: Iterable[str]) -> str:
-    """The answer of the table, after a name of the program that is much like the unknown one."""
-    near = suggest(name, own) if answer else ""
-    return f"{near} {answer}" if near else answer
+def unknown_attribute(node: ast.Attribute, known: Sequence[str]) -> CompileError:
+    """For `x.name`, where `known` are the attributes that arrays have."""
+    name, value = node.name, node.value.span.text
+    error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", _last_name(node.span, name))
+    if name == "at" and (edit := update(node.span)) is not None:
+        return error.correct(edit)
+    if answer := foreign.attribute(name):
+        written = substituted(answer.row.instead, {"x": value})
+        help = answer.sentence(False, written)
+        return error.write(node.span, written, help) if written else _helped(error, help)
+    if name in function_names():
+        return error.write(node.span, f"{node.span.text}()", f"call it: `.{name}()`")
+    if guess := suggest(name, known):
+        return _guessed(error, error.span or node.span, guess)
+    return _helped(error, f"arrays have {listed([f'.{a}' for a in known])}")
+
+
+def _helped(error: CompileError, help: str) -> CompileError:
+    error.help = printable(help)
+    return error
+
+
+def _guessed(error: CompileError, span: Span, guess: str) -> CompileError:
+    """`did you mean `sqrt`?`: the first name is the correction."""
+    return error.write(span, guess.split("`")[1], guess)
+
+
+def _beside(name: str, own: Iterable[str]) -> str:
+    """A name of the program that is much like the unknown one."""
+    near = suggest(name, own)
+    return f"{near} " if near else ""
+
+
+def called_name(call: ast.Call) -> Span:
+    """Where the name of the function is: `f` of `f(x)`, `.f` apart from x of `x.f()`."""
+    source, start = call.span.source, call.span.start
+    if call.args and call.args[0].span.start == start:
+        start = source.text.index(call.function, call.args[0].span.end)
+    return Span(source, start, start + len(call.function))
+
+
+def _last_name(span: Span, name: str) -> Span:
+    return Span(span.source, span.end - len(name), span.end)
+
+
+def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
+    """The text in parentheses if it could not stand in the node's place without them."""
+    if not text or node is root or is_operand(text):
+        return text
+    above = next((n for n in ast.postorder(root) if any(c is node for c in ast.children(n))), None)
+    tears = isinstance(above, (ast.Binary, ast.Unary, ast.Compare, ast.Attribute, ast.Subscript))
+    return f"({text})" if tears else text
 
 
 class _Path:
@@ -96,17 +174,42 @@ class _Path:
         self.call = above if isinstance(above, ast.Call) and _is_receiver(here, above) else None
         if self.call is not None:
             names.append(self.call.function)
+        self.whole, self.root = self.call or here, root
         *self.path, self.member = names if len(names) > 1 else [*names, ""]
 
-    def answer(self, known: Iterable[str]) -> str:
-        count = None if self.call is None else len(self.call.args) - 1
-        keywords = [] if self.call is None else [k for k, _ in self.call.keywords]
-        answer = foreign.prefixed(self.path, self.member, count, keywords)
-        if answer or self.member in known:
-            return answer or f"`{self.member}` is there without a prefix"
-        return suggest(self.member, known) or "the functions are there without a prefix: `exp(x)`"
+    def explained(self, error: CompileError, known: Iterable[str]) -> CompileError:
+        """The error with what to write for the call or the name, and its place."""
+        args = self.call.args[1:] if self.call else ()
+        keywords = {k: v.span.text for k, v in self.call.keywords} if self.call else {}
+        count = None if self.call is None else len(args)
+        answer = foreign.prefixed(self.path, self.member, count, list(keywords))
+        prefix, error.span = self._spans()
+        if answer is None:
+            guess = "" if self.member in known else suggest(self.member, known)
+            here = self.member in known or bool(guess)
+            plain = self.whole.span.text[prefix.end - prefix.start :]
+            help = guess or f"write `{plain[:LONGEST]}`: `{self.member}` is there without a prefix"
+            text = guess.split("`")[1] if guess else self.member
+            return error.write(error.span, text, help) if here else _helped(error, "functions need no prefix: `exp(x)`")
+        row = answer.row
+        written = rewritten_call(row, [a.span.text for a in args], keywords) if self.call else ""
+        if self.call is None and not row.arguments:
+            written = row.instead
+        help = answer.sentence(self.call is not None, written)
+        if not written:
+            return _helped(error, help)
+        if row.here and row.name == self.member:
+            return error.write(prefix, "", help)
+        return error.write(self.whole.span, fitted(written, self.whole, self.root), help)
+
+    def _spans(self) -> tuple[Span, Span]:
+        """Where the prefix is, `np.linalg.`, and where it is with its member."""
+        source, start = self.whole.span.source, self.whole.span.start
+        found = re.compile(rf"\(*(?:\w+[\s)]*\.\s*)+(?={self.member}\b)").match(source.text, start)
+        middle = found.end() if found else start
+        return Span(source, start, middle), Span(source, start, middle + len(self.member))
 
 
 def _is_receiver(node: ast.Expr, call: ast.Call) -> bool:
-    """Whether the call is a method of the node: `x.f()`, not `f(x)`."""
+    """Whether the call is a method call on the node: `x.f()`, not `f(x)`."""
     return bool(call.args) and call.args[0] is node and node.span.start == call.span.start

@@ -1,8 +1,8 @@
-"""Text → graph: the inverse of graph/text.py.
+"""Reads the text of a graph. It is the inverse of graph/text.py.
 
-In: a text as `format_graph` writes it, perhaps edited. Out: a Graph whose spans point into that text.
-Each node is made by the interner and held against the typing rules at its own line, so a mistake is
-reported where it stands. `format_graph(parse_graph(s)) == s` for every s that `format_graph` wrote.
+In: a text that `format_graph` wrote, and that a user may have edited. Out: a Graph whose spans point into that text.
+Each line is checked by the typing rules when it is read, so an error points at its line.
+`format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from minitri.base.types import DType, f64
 from minitri.graph import verify
 from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
 from minitri.graph.text import LINES
-from minitri.graph.typer import reduce_type
+from minitri.graph.typing_rules import reduce_type
+from minitri.text_io.name_resolution import Names, read_attributes, read_dtype, read_identifier, read_list, read_text
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Param, Require
 from minitri.text_io.reader import read, reading
 from minitri.text_io.templates import LineReader
-from minitri.text_io.vocabulary import Names, read_attributes, read_dtype, read_identifier, read_list, read_text
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
-    """The graph that a text says; CompileError MT05xx with its place if it is none."""
+    """The graph of a text. Raises CompileError MT05xx with a span if the text is not a valid graph."""
     source = Source(name, text)
     with reading(source):
         return _Reader(source, read(source, "graph")).graph()
@@ -35,7 +35,7 @@ def read_conditions(requires: Sequence[Require], names: Names, source: Source) -
 
 
 def _condition(r: Require, names: Names, source: Source) -> Condition:
-    """Without a code of its own a condition is one about sizes (MT0304)."""
+    """The condition of a `require` line. The default error code is MT0304."""
     more = read_attributes(r, ("label", "help"))
     code = r.code.name if r.code else "MT0304"
     if code not in CODES or r.relation == "<":
@@ -48,7 +48,7 @@ def _condition(r: Require, names: Names, source: Source) -> Condition:
 
 
 def read_input_type(p: Param, names: Names) -> tuple[DType, Shape, bool]:
-    """(dtype, shape, whether it is a scalar); the names in the shape become dimensions."""
+    """The dtype and shape of an input, and whether it is a scalar. Declares the names in the shape as dimensions."""
     if p.type.dims is None:
         if p.type.name.name != "float":
             raise Mistake(p.type, "a parameter is an array, as in f32[M, N], or a float")
@@ -107,7 +107,7 @@ class _Reader(LineReader[Node]):
         self.spans[node] = (*self.spans.get(node, ()), *self.span(line))
 
     def _node(self, cls: type[Node], found: dict[str, Any], dtype: DType, shape: Shape) -> Node:
-        """The interned node; its type follows from its operands where they say enough."""
+        """The node of a line. Its type comes from its operands where possible, else from the line."""
         match cls.__name__.lower():
             case "const":
                 return self.nodes.const(found["value"], dtype)

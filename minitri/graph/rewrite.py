@@ -1,20 +1,20 @@
-"""graph → graph: rebuilding bottom up, and what a graph goes through before it becomes kernels, optimised or not.
+"""Rewrites graphs: a general function that rebuilds a graph, and two passes that every program needs.
 
     %0: f32[M, N] = …                         with M = 1000: f32[1000, N]
     %1: f32[N] = scan.sum x {axis = 0}        x: f32[1]: the scan is x
     %1: f32[M, 1] = contract x, w             a column of a product: multiply and sum
 
-`rebuild` takes a graph and a function that makes a new node from an old one and its new operands. It gives a new graph
-over a fresh interner, so common subexpressions meet. Each new node has the source spans of the node that it came from.
-What a node became that nothing needs any longer (a view inside a view, a constant that was folded) is part of what its
-users became: they take its spans. Never mutates.
+`rebuild` takes a graph and a function that makes a new node from an old node and its new operands. It returns a new
+graph with a new interner, so equal subexpressions become one node. The old graph is not changed. Each new node has the
+source spans of the old node. If the new graph does not need a new node, such as a folded constant, the nodes that used
+it get its spans.
 
-`specialise` replaces the symbols of known sizes by numbers. A size of 1 that was a symbol may have been broadcast
-against as if it were not 1: index maps stay right, since an axis of extent 1 only takes the value 0.
+`specialise` replaces the symbols of known sizes by numbers. A symbolic size that turns out to be 1 may have an axis in
+an index map. The map stays correct, because an axis of extent 1 only has the value 0.
 
-`legalise` rewrites what kernels cannot compute. A kernel has no axis of extent 1, so nothing reduces or scans such an
-axis. A product needs at least two rows, two columns and two terms. minitri/optimize/simplify.py applies these rules
-too, among its own.
+`legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so no node may reduce or scan
+one. A matrix product needs at least two rows, two columns and two terms. minitri/optimize/simplify.py applies these
+rules together with its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from minitri.base.dims import ONE, ZERO, Dim, DimLike, Pair, Quotient, Remainder, Symbol
+from minitri.base.dims import ONE, ZERO, Dim, DimLike, Quotient, Remainder, Symbol
 from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS
 from minitri.base.spans import Span
-from minitri.base.types import DType, i64
+from minitri.base.types import i64
 from minitri.graph import ir
 from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, axis, operands
 
@@ -38,6 +38,10 @@ Sizes = Mapping[Symbol, DimLike]
 
 
 def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
+    """A new graph, in which `make(interner, old node, new operands)` makes each node.
+
+    `conditions` replaces the conditions of the graph, if it is not None.
+    """
     interner = Interner(graph.conditions)
     new: dict[Node, Node] = {}
     spans: dict[Node, tuple[Span, ...]] = {}
@@ -56,20 +60,20 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
-    """The node after all rules, each applied until none fires. A rule returns None where it does not fit."""
+    """Applies rules to a node until none of them changes it. A rule returns None if it does not apply."""
     while True:
         for rule in rules:
-            better = rule(interner, node)
-            if better is not None and better is not node:
-                fired(rule, node, better, interner.place)
-                node = better
+            replacement = rule(interner, node)
+            if replacement is not None and replacement is not node:
+                fired(rule, node, replacement, interner.place)
+                node = replacement
                 break
         else:
             return node
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """Spans of nodes that came to nothing go to their users."""
+    """Adds the spans of nodes that the new graph does not need to the nodes that used them."""
     for node in graph.nodes():
         for operand in operands(node):
             gone = new[operand]
@@ -78,7 +82,7 @@ def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: d
 
 
 def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:
-    """The places of both; a node that thousands of places share keeps the first few."""
+    """The spans of two nodes without duplicates, at most `MAX_SPANS`."""
     return a if len(a) >= MAX_SPANS else tuple(dict.fromkeys((*a, *b)))[:MAX_SPANS]
 
 
@@ -88,7 +92,7 @@ def _input(node: Node) -> Input:
 
 
 def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:
-    """The same node over new operands, with sizes substituted."""
+    """The same node with new operands, where `sizes` replaces symbols of sizes."""
     if isinstance(node, ir.Const):
         return interner.const(node.value, node.dtype)
     new = iter(args)
@@ -103,15 +107,13 @@ def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = 
     parts = {f.name: of(getattr(node, f.name)) for f in fields(node)}
     if isinstance(node, (ir.View, ir.Gather, ir.Concat, ir.Scan)):
         parts["dtype"] = args[0].dtype
-    if isinstance(node, (ir.View, ir.Gather)):  # no element is read where an index would divide by a size of 0
+    if isinstance(node, (ir.View, ir.Gather)):  # an index that divides by a size of 0 belongs to an empty array
         parts["index"] = tuple(ZERO if _divides_by_zero(d) else d for d in parts["index"])
     return interner.node(type(node), *parts.values())
 
 
 def _divides_by_zero(d: Dim) -> bool:
-    pairs = [a for a in d.atoms() if isinstance(a, Pair)]
-    divided = any(isinstance(p, (Quotient, Remainder)) and p.b == 0 for p in pairs)
-    return divided or any(_divides_by_zero(part) for p in pairs for part in (p.a, p.b))
+    return any(isinstance(p, (Quotient, Remainder)) and p.b == 0 for p in d.pairs())
 
 
 # ---- known sizes; axes of extent 1 --------------------------------------------------------------
@@ -134,12 +136,15 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
 
 def legalise(graph: Graph) -> Graph:
-    """The graph with no axis of extent 1 in reductions and scans, and no side of 1 in products."""
+    """The graph without reductions and scans over axes of extent 1, and without products that have a side of 1."""
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 
 
 def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """Reducing or scanning an axis of extent 1 only drops or keeps it."""
+    """Removes a scan over an axis of extent 1, and the axes of extent 1 of a reduction.
+
+    Returns None if the node has no axis of extent 1 to remove.
+    """
     if isinstance(node, ir.Scan) and node.shape[node.axis] == 1:
         return node.x
     if not isinstance(node, ir.Reduce) or not any(node.x.shape[k] == 1 for k in node.axes):
@@ -155,26 +160,21 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """A matrix product with a side of 1 reads more than it computes: multiply and sum."""
+    """Replaces a matrix product with one row, one column or one term by a multiplication and a sum."""
     if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
         return None
     rank = node.rank
     batch = tuple(axis(k) for k in range(rank - 2))
     m, n, k = axis(rank - 2), axis(rank - 1), axis(rank)
     shape = (*node.shape, node.a.shape[-1])
-    a = view(i, converted(i, node.a, node.dtype), shape, (*batch, m, k))
-    b = view(i, converted(i, node.b, node.dtype), shape, (*batch, k, n))
+    a = view(i, i.cast(node.a, node.dtype), shape, (*batch, m, k))
+    b = view(i, i.cast(node.b, node.dtype), shape, (*batch, k, n))
     product = i.apply("multiply", node.dtype, shape, (a, b))
     return i.reduce("sum", node.dtype, node.shape, product, (rank,))
 
 
-def converted(i: Interner, x: Node, dtype: DType) -> Node:
-    """x in another dtype; x itself if it has this one."""
-    return x if x.dtype == dtype else i.apply("cast", dtype, x.shape, (x,))
-
-
 def spread(i: Interner, constant: Node, shape: Shape) -> Node:
-    """The constant as an array of this shape."""
+    """A constant as an array of this shape, whose elements are all equal."""
     return constant if shape == () else i.view(constant, shape, ())
 
 

@@ -1,11 +1,12 @@
-"""The graph seen one element at a time: the operand of a reduction as an expression, without views.
+"""Scalar form: the operand of a reduction as an expression for one element, without views.
 
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-In: a reduction. Out: its expression for minitri/optimize/online_reductions/transport.py, and the reductions of the same
-elements that it depends on. Each element of the expression is a node and an index. Such an expression can also be
-turned back into nodes, over other axes or with other values in it.
+In: a reduction. Out: the expression of its operand, and the other reductions in it that reduce the same elements. The
+search for online reductions uses them (minitri/optimize/online_reductions/transport.py). Each part of an expression is
+an `Element`: a node and an index. `build` turns an expression into nodes again. It can replace axes by other indices,
+and elements by other nodes.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
 from minitri.graph import ir
-from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, const_value
+from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, const_value, postorder
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Shift, above, transport
 
 Axes = Mapping[Symbol, Dim]
 
 
 class Element(NamedTuple):
+    """One element of a node, at an index expression for each of its axes."""
+
     node: Node
     at: tuple[Dim, ...]
 
 
 def element(node: Node, index: tuple[Dim, ...]) -> Element:
-    """An element of what a node is a view of."""
+    """The element of a node at an index. If the node is a view, it is the element that the view reads."""
     while isinstance(node, View):
         env: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
         node, index = node.x, tuple(d.substitute(env) for d in node.index)
@@ -35,9 +38,12 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 
 
 class GraphTerms:
-    """The expression `x` that is reduced along `axes`, at its own axes. `cut`: nodes that are what a
-    reduction comes to, made in another way; `permuted`: reductions of the same elements may have their
-    axes in another order, and more or fewer of extent 1."""
+    """The scalar form of `x`, which is reduced along `axes`.
+
+    cut       nodes that already compute the value of a reduction in another way, each with that reduction
+    permuted  whether other reductions of the same elements may have their axes in another order, or other
+              axes of extent 1
+    """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
         self.x, self.axes, self.cut, self.permuted = x, axes, cut, permuted
@@ -47,6 +53,7 @@ class GraphTerms:
         self.count = product([x.shape[k] for k in axes])
 
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
+        """The name of an element's operation, and its operands. The name is "" for a reduction of the same elements."""
         node = e.node
         match node:
             case ir.Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
@@ -59,7 +66,7 @@ class GraphTerms:
                 return "" if self.same_elements(e) else type(node).__name__.lower(), ()
 
     def below(self, root: Element) -> Iterator[Element]:
-        """The elements that one depends on, and itself."""
+        """All elements that an element depends on, and the element itself."""
         stack, seen = [root], {root}
         while stack:
             e = stack.pop()
@@ -69,6 +76,7 @@ class GraphTerms:
             stack += fresh
 
     def varies(self, e: Element) -> bool:
+        """Whether an element depends on the position along the reduced axes."""
         indexed = (p for p in self.below(e) if isinstance(p.node, ir.Gather) or not self.look(p)[1])
         return any(s in self.reduced for p in indexed for d in p.at for s in d.symbols())
 
@@ -76,6 +84,7 @@ class GraphTerms:
         return isinstance(e.node, ir.Const) and e.node.value == value
 
     def is_count(self, e: Element) -> bool:
+        """Whether an element is the number of elements that are reduced."""
         node = e.node
         if isinstance(node, ir.Const):
             return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
@@ -84,20 +93,19 @@ class GraphTerms:
         return isinstance(node, ir.Index) and node.expr == self.count
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
-        """The reductions of the same elements that the expression, or a part of it, depends on."""
-        found: dict[Element, Reduced[Element]] = {}
-        for e in self.below(root or self.root):
-            y, at = self.cut.get(e.node, e.node), self.places(e)
-            if at is not None and isinstance(y, Reduce):
-                found[e] = Reduced(e, y.op, element(y.x, at))
-        return list(found.values())
+        """The reductions of the same elements on which the expression (or the part `root` of it) depends."""
+        found = [(e, self.cut.get(e.node, e.node), self.places(e)) for e in self.below(root or self.root)]
+        return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def same_elements(self, e: Element) -> bool:
-        """Whether it is a reduction of the elements that are reduced here, along the same axes."""
+        """Whether an element is the result of a reduction along the same axes of an operand of the same shape."""
         return self.places(e) is not None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """Where the axes of what such a reduction is of are among ours."""
+        """The index at which a reduction of the same elements reads its operand, as expressions over the axes of x.
+
+        Returns None if the element is not such a reduction.
+        """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
             return None
@@ -112,7 +120,10 @@ class GraphTerms:
 
 
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
-    """The sums from whose means the factors deviate, if this is a sum of products of two deviations."""
+    """The two sums whose means occur in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
+
+    Returns None for any other reduction.
+    """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):
         return None
@@ -130,25 +141,24 @@ def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
 def build(
     i: Interner, terms: GraphTerms, root: Element, shape: Shape, axes: Axes, given: Mapping[Element, Node]
 ) -> Node:
-    """The expression as a node of this shape, each axis of the operand at an index of it, with `given`
-    nodes of this shape in the place of some elements."""
+    """A node of this shape that computes the expression `root`.
+
+    `axes` maps each axis of the expression to an index of the new node. `given` has nodes that replace some elements.
+    """
     depending = above(terms, root, given)
     made: dict[Element, Node] = dict(given)
-    stack = [root]
-    while stack:
-        e = stack[-1]
-        operands = terms.look(e)[1] if e in depending and e not in given else ()
-        open_ = [o for o in operands if o not in made]
-        stack += open_
-        if open_:
-            continue
-        stack.pop()
+
+    def operands(e: Element) -> tuple[Element, ...]:
+        return terms.look(e)[1] if e in depending and e not in given else ()
+
+    for e in postorder([root], operands):
         if e not in made:
-            made[e] = _one(i, e, shape, axes, tuple(made[o] for o in operands))
+            made[e] = _one(i, e, shape, axes, tuple(made[o] for o in operands(e)))
     return made[root]
 
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
+    """The node for one element, given the nodes of its operands."""
     index = tuple(d.substitute(axes) for d in e.at)
     if args and isinstance(e.node, ir.Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}

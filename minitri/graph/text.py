@@ -1,4 +1,4 @@
-"""The graph as text: SSA, a type on every result, attributes in braces, stable numbering.
+"""Prints a graph as text: in SSA form, with a type for every result and attributes in braces.
 
     graph main(x: f32[M, N]) {
       %0: f32[M] = reduce.max x {axes = [1]}
@@ -6,13 +6,14 @@
       return %1
     }
 
-Nodes are numbered in the order in which they are printed; inputs and sizes keep their names. In an index map, a size
-with the name of an axis is written `$d0`. A condition of the call names the error that it causes:
+Nodes are numbered in the order in which they are printed. Inputs and sizes keep their names. If a size has the name of
+an axis, such as d0, an index map writes the size as `$d0`. A condition on sizes has the error that a call raises if the
+condition does not hold:
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
-`graph/parse.py` reads it back. The text has everything that later passes need, except source positions. Strings are
-JSON.
+graph/parse.py reads the text. The text has everything that later passes need, except source spans. Strings are written
+as in JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def format_graph(graph: Graph) -> str:
 
 
 def graph_lines(graph: Graph) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """The lines of `format_graph`, each with the nodes it is about: one, or the inputs, or the outputs."""
+    """The lines of a graph's text, each with the nodes that it shows: one node, the inputs, or the outputs."""
     names: dict[Node, str] = {i: i.name for i in graph.inputs}
     yield f"graph {graph.name}({join(map(format_input, graph.inputs))}) {{", graph.inputs
     for c in graph.conditions:
@@ -79,11 +80,11 @@ def format_node(node: Node, names: Mapping[Node, str]) -> str:
 
 
 class Writer:
-    """The fields of nodes and ops as text: a method for each kind of field that is not written as it is.
+    """Writes the fields of nodes and operations. It has a method for each kind of field (text_io/templates.py).
 
-    names   of the values that stand above
-    axis    what the name of an axis looks like
-    values  what a picked value is called in an index
+    names   the names of the values on the lines above
+    axis    the pattern of the names of axes
+    values  replacements for symbols in index expressions, such as the symbol of a gathered index
     """
 
     def __init__(self, names: Mapping[Any, str], axis: re.Pattern[str], values: Mapping[Symbol, Dim] = {}) -> None:
@@ -96,7 +97,7 @@ class Writer:
         return format_number(value)
 
     def named(self, d: Dim) -> Dim:
-        """An index expression over axes, sizes and values under the names that they have in the text."""
+        """An index expression whose symbols have the names that the text uses."""
         return marked(d, self.axis_name).substitute(self.values)
 
     def dim(self, d: Dim) -> str:
@@ -107,21 +108,21 @@ class Writer:
 
 
 def format_number(value: int | float | bool) -> str:
-    """A number that reads back the same: inf, -inf, nan, or Python's repr."""
+    """A number as text that reads back as the same number: inf, -inf, nan, true, false or Python's repr."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def quoted(text: str) -> str:
-    """A text on one line, in double quotes."""
+    """A text as a JSON string: on one line, in double quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
-    """An expression over axes and sizes, with `$` before the name of a size that could be an axis."""
-    alike = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
-    return d.substitute({s: dims.size(f"${s.name}") for s in alike})
+    """An expression with `$` before the names of sizes that look like the name of an axis."""
+    ambiguous = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
+    return d.substitute({s: dims.size(f"${s.name}") for s in ambiguous})
 
 
 def join(items: Iterable[object]) -> str:

@@ -1,5 +1,8 @@
-"""Checks a graph: acyclic by construction, so what is left is that every node is well typed
-and every input is declared. Run by the pipeline before the first pass and after each one."""
+"""Verifies a graph: every node must be well typed, and every input must be declared.
+
+In: a graph. Out: nothing, or a ValueError. The pipeline runs it after each pass that makes a graph. Graphs cannot have
+cycles, because nodes are immutable. So no check for cycles is needed.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
 from minitri.graph.functions.joining import concat_shape
 from minitri.graph.ir import Graph, Input
-from minitri.graph.typer import contract_type, reduce_type, require
+from minitri.graph.typing_rules import contract_type, reduce_type, require
 
 
 def verify(graph: Graph) -> None:
-    """Raises ValueError naming the first node that breaks a typing rule."""
+    """Raises ValueError with the first node that breaks a typing rule."""
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
         try:
@@ -29,7 +32,7 @@ def verify(graph: Graph) -> None:
 
 
 def check(node: ir.Node) -> None:
-    """Raises ValueError if a node's dtype or shape is not what the rules give."""
+    """Raises ValueError if the dtype or shape of a node breaks its typing rule."""
     match node:
         case ir.Input():
             require(not node.scalar or node.shape == (), "a scalar has no axes")
@@ -66,6 +69,7 @@ def check(node: ir.Node) -> None:
 
 
 def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:
+    """Raises ValueError if an index map uses an axis or a pick that the node does not have."""
     legal = {f"d{k}" for k in range(len(shape))} | {f"@{k}" for k in range(picks)}
     for expr in index:
         names = {s.name for s in expr.symbols() if s.kind != "size"}
@@ -73,7 +77,10 @@ def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:
 
 
 def apply_type(op: str, dtype: DType, args: Sequence[ir.Node]) -> DType:
-    """The result dtype of an operator; `dtype` is what the operands have been converted to."""
+    """The dtype of an operator's result, where `dtype` is that of its last operand.
+
+    Raises ValueError if the operands break the typing rule.
+    """
     row = OPERATORS[op]
     require(len(args) == row.arity, f"{op} takes {row.arity} operands")
     expected = [row.operand_dtype(dtype)] * row.arity

@@ -1,19 +1,19 @@
 """How many bytes a program moves and how many operations it computes, predicted at three stages.
 
-In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known.
-Out: `Work` (bytes and operations) for each of the three.
+In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: `Work` (bytes
+and operations) for each of the three.
 
     graph     reads each needed input once, writes each output once, computes each node once
     kernels   adds the temporaries between kernels (kernels/memory_traffic.py)
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-The step from graph to kernels shows what fusion missed. The step from kernels to tiles shows what
-blocks cost; a cache serves most bytes that tiles read again.
+The step from graph to kernels shows the cost of values that fusion could not keep in registers. The step from
+kernels to tiles shows the cost of the block sizes; a cache serves most bytes that tiles read again.
 
-An operator on floats counts as one operation; "special" operators are also counted separately. A
-matrix product counts two operations for each multiplication. Selections, conversions, comparisons
-and integer arithmetic count as none.
+An operator on floats counts as one operation; "special" operators are also counted separately. A matrix product
+counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic count as
+none.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ SAMPLES = 32
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`operations` by the unit that does them: "f16" "tf32" (products of matrices), "f32", "f64", and
-    "special", which are among those of f32 and f64 too."""
+    """Bytes that are read and written, and operations by the unit that computes them.
+
+    The units are "f16" and "tf32" (products of matrices), "f32", "f64" and "special". Special operations are
+    counted a second time, as operations of f32 or f64.
+    """
 
     read: int
     written: int
@@ -52,12 +55,12 @@ class Work:
 
     @property
     def total(self) -> int:
-        """All operations, each once."""
+        """The number of all operations, each counted once."""
         return sum(n for unit, n in self.operations.items() if unit != "special")
 
     @property
     def intensity(self) -> float:
-        """Operations a byte."""
+        """Operations for each byte."""
         return self.total / self.bytes if self.bytes else 0.0
 
 
@@ -74,14 +77,14 @@ def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def unit(dtype: DType, precision: str = "ieee") -> str:
-    """What multiplies matrices of a dtype."""
+    """The unit that multiplies matrices of a dtype."""
     if dtype.is_float and dtype.bits == 16:
         return "f16"
     return "tf32" if dtype.name == "f32" and precision != "ieee" else dtype.name
 
 
 def _products(factors: DType, precision: str, count: int) -> dict[str, int]:
-    """The operations of some multiplications and additions; three products of rounded factors make one of tf32x3."""
+    """The operations of `count` multiplications and additions. A product of tf32x3 takes three products of TF32."""
     return {unit(factors, precision): 2 * count * (3 if precision == "tf32x3" else 1)}
 
 
@@ -105,7 +108,9 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
-    """How many elements of each node its users need: of what is sliced or gathered from, not all."""
+    """How many elements of each node its users need. A slice or a gather, for example, needs only a part of its
+    operand.
+    """
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
     for node in reversed(list(needed)):
@@ -130,7 +135,9 @@ def _node(node: Node, count: int, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _narrow(node: Node) -> DType:
-    """The dtype of the factors: a product of f16 matrices has them widened first."""
+    """The dtype that the factors have before they are widened: the product of f16 matrices has f32 factors in the
+    graph.
+    """
     while isinstance(node, graph_ir.View) or (isinstance(node, graph_ir.Apply) and node.op == "cast"):
         if isinstance(node, graph_ir.Apply) and node.dtype.bits == 16:
             return node.dtype
@@ -146,7 +153,7 @@ def _count(shape: Iterable[Dim], sizes: Sizes) -> int:
 
 
 def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
-    """By the names of the kernels."""
+    """The work of each kernel, by its name."""
     moved = {t.kernel: t for t in traffic(plan, sizes)}
     return {k.name: Work(moved[k.name].read, moved[k.name].written, _kernel(k, sizes)) for k in plan.kernels}
 
@@ -154,7 +161,7 @@ def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
 def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
     if any(extents[a.name] == 0 for a in kernel.parallel):
-        return {}  # no program runs, and none computes what has no axes
+        return {}  # no program runs, so values without axes are not computed either
     return _added(_op(op, math.prod(extents[a] for a in _computed(op))) for op in kernel.body)
 
 
@@ -185,7 +192,7 @@ def _op(op: Op, count: int) -> Mapping[str, int]:
 
 
 def tile_work(program: Program, sizes: Sizes) -> Work:
-    """What all programs of a grid ask memory for and compute."""
+    """The bytes that all programs of a grid load and store, and the operations that they compute."""
     tiles = {a.name: a.tiles.evaluate(sizes) for a in program.axes}
     extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
     lanes = {a.name: tiles[a.name] * a.lanes for a in program.axes}
@@ -194,19 +201,20 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
     moved: Counter[type] = Counter()
     operations: Counter[str] = Counter()
     for stmt in program.body:
-        inside, share = (stmt.body, walked(program, stmt, sizes)) if isinstance(stmt, Loop) else ((stmt,), 1.0)
-        again = {a.name for a in program.grid} | (set(stmt.axes) if isinstance(stmt, Loop) else set())
+        inside, share = (stmt.body, share_of_blocks(program, stmt, sizes)) if isinstance(stmt, Loop) else ((stmt,), 1.0)
+        repeated = {a.name for a in program.grid} | (set(stmt.axes) if isinstance(stmt, Loop) else set())
         for op in inside:
             if isinstance(op, (Load, Store)):
-                moved[type(op)] += round(share * _times(_along(op), extents, again, tiles)) * op.dtype.bytes
-            operations.update(_op(op, round(share * _times(_computed(op), lanes, again, tiles))))
+                moved[type(op)] += round(share * _repetitions(_along(op), extents, repeated, tiles)) * op.dtype.bytes
+            operations.update(_op(op, round(share * _repetitions(_computed(op), lanes, repeated, tiles))))
     return Work(moved[Load], moved[Store], dict(operations))
 
 
-def walked(program: Program, loop: Loop, sizes: Sizes) -> float:
-    """The share of a loop's blocks that run, from 0 to 1, in the mean over the tiles of the grid.
+def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
+    """The share of a loop's blocks that run, from 0 to 1, on average over the tiles of the grid.
 
-    Causal attention has 0.5 or a little more. At most `SAMPLES` tiles along each axis are asked.
+    Causal attention has a share of 0.5 or a little more. The average is over at most `SAMPLES` tiles along each
+    axis.
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     if not bounds:
@@ -235,9 +243,13 @@ def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
     return max(0, -(-(last - first) // block))
 
 
-def _times(own: set[str], counts: Sizes, again: set[str], tiles: Sizes) -> int:
-    """Indices along an op's own axes, once for each block of the others that it is run in."""
-    return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in again - own)
+def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
+    """How often all programs together run an op.
+
+    It is the product of the counts of the op's own axes, times the numbers of tiles of the other axes in
+    `repeated`.
+    """
+    return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 
 
 def _along(op: Load | Store) -> set[str]:

@@ -2,19 +2,19 @@
 
     print(roofline(low.compilation))
 
-In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. It
-holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). It also
-holds the time that they take at the chip's peak rates: the slowest of memory and arithmetic units
-decides (Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
-Architectures", 2009). No kernel reaches peak rates. So a predicted time of each kernel stands beside it:
+In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. It holds the bytes
+and operations of the graph, the kernels and the tiles (predicted_work.py). It also holds the time that they take at
+the chip's peak rates: the time of the slowest unit, which is memory or an arithmetic unit. No kernel reaches peak
+rates. So each kernel also has a predicted time:
 
     launch + waves * max(bytes / bandwidth, operations / rate of each unit)
 
-Memory and arithmetic overlap, so the slower of both counts. `REACHED` holds the shares of the rates that the fastest
-kernels of docs/log/benchmarks.json reach on an H200. `waves` says what a last, partly filled wave of programs costs:
-133 programs on 132 multiprocessors take as long as 264.
+Memory and arithmetic overlap, so the slower of both counts. `REACHED` holds the shares of the peak rates that the
+fastest kernels of docs/log/benchmarks.json reach on an H200. `waves` is the cost of a last, partly filled wave of
+programs: 133 programs on 132 multiprocessors take as long as 264.
 
-Left out: caches, the order of accesses, latency, and blocks that a loop skips.
+Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
+Architectures", 2009. Left out: caches, the order of accesses, latency, and blocks that a loop skips.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections import UserDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from minitri.base.tables import byte_size, table
+from minitri.base.text_tables import byte_size, table
 from minitri.hardware.chips import Chip, Peak, chip_of, peak
 from minitri.hardware.predicted_work import Work, graph_work, kernel_work, tile_work, together
 from minitri.hardware.targets import INTERPRETER, Target
@@ -39,15 +39,15 @@ HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at l
 
 @dataclass(eq=False)
 class Measured(UserDict[str, float]):
-    """Seconds by the name of the kernel, and what they are of: kernels, which a target ran for some sizes."""
+    """Measured seconds by the name of the kernel, with the kernels, the target and the sizes that they belong to."""
 
     data: dict[str, float]
     target: Target
     sizes: Mapping[str, int]
     kernels: Mapping[str, EmittedKernel]
 
-    def unlike(self, compiled: Compilation) -> str:
-        """Why they say nothing of a compilation; "" if they do."""
+    def mismatch(self, compiled: Compilation) -> str:
+        """Why the times do not belong to a compilation; "" if they do."""
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
@@ -62,14 +62,18 @@ class Measured(UserDict[str, float]):
 
 
 def _launched(kernel: EmittedKernel) -> tuple[str, str, int, int, int]:
-    """What makes two kernels the same."""
+    """What determines the time of a kernel: two kernels with the same values are the same."""
     return kernel.source, str(kernel.tiles), kernel.warps, kernel.stages, kernel.registers
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A kernel, or the program as a whole. `needed`: what there is no way around; `asked`: what its
-    tiles ask for and compute; `measured` and `predicted`: seconds."""
+    """A kernel, or the program as a whole.
+
+    needed                bytes and operations that no implementation can avoid
+    asked                 bytes and operations of its tiles
+    measured, predicted   seconds
+    """
 
     name: str
     needed: Work
@@ -78,7 +82,9 @@ class Row:
     predicted: float | None = None
 
     def floor(self, chip: Peak) -> tuple[str, float]:
-        """What bounds it, "memory" or a unit ("" if there is nothing to do), and the least time in seconds."""
+        """What limits it, "memory" or an arithmetic unit ("" if there is nothing to do), and the least time in
+        seconds.
+        """
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         times = {"memory": self.needed.bytes / chip.bandwidth, **units}
         bound = max(times, key=lambda u: times[u])
@@ -90,7 +96,7 @@ class Roofline:
     graph: Row
     kernels: tuple[Row, ...]
     chip: Peak | None
-    unlike: str = ""  # why measured times are left out
+    mismatch: str = ""  # why measured times are left out
 
     @property
     def total(self) -> Row:
@@ -102,25 +108,26 @@ class Roofline:
         rows = [self.graph, *self.kernels, *[self.total] * (len(self.kernels) > 1)]
         measured = any(r.measured is not None for r in rows)
         head = (*HEAD, *(("measured", "reached") if measured else ()))
-        left_out = f"measured times are left out: {self.unlike}\n" if self.unlike else ""
+        left_out = f"measured times are left out: {self.mismatch}\n" if self.mismatch else ""
         return f"{_title(self.chip)}\n{table([head, *(_cells(r, self.chip, measured) for r in rows)])}\n{left_out}"
 
 
 def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None) -> Roofline | None:
-    """The roofline of a compilation.
+    """The roofline of a compilation. None if a size is unknown, or if the program begins at a stage without
+    kernels.
 
-    `measured`: seconds by the name of the kernel. A time that is known to be `Measured` of something else
-    is left out. None if a size is unknown, or if the program begins at a stage without kernels.
+    `measured` has the seconds of kernels by name. If it is a `Measured` that belongs to another compilation, it is
+    ignored.
     """
     programs, sizes = compiled.value("tile.target"), compiled.context.sizes
     plan = programs.plan
     buffers = (*plan.inputs, *plan.outputs, *plan.temporaries)
     if not plan.kernels or any(s.name not in sizes for b in buffers for e in b.shape for s in e.symbols()):
         return None
-    unlike = measured.unlike(compiled) if isinstance(measured, Measured) else ""
-    needed, times = kernel_work(plan, sizes), {} if unlike else measured or {}
+    mismatch = measured.mismatch(compiled) if isinstance(measured, Measured) else ""
+    needed, times = kernel_work(plan, sizes), {} if mismatch else measured or {}
     rows = [_row(p, needed[p.name], times.get(p.name), compiled.context) for p in programs]
-    return Roofline(_graph(compiled, rows), tuple(rows), peak(compiled.context.target), unlike)
+    return Roofline(_graph(compiled, rows), tuple(rows), peak(compiled.context.target), mismatch)
 
 
 def _row(program: Program, needed: Work, measured: float | None, context: Context) -> Row:
@@ -131,12 +138,11 @@ def _row(program: Program, needed: Work, measured: float | None, context: Contex
 
 
 def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> float | None:
-    """The predicted time of one kernel.
+    """The predicted time of one kernel, or None for a chip whose peak rates are not known.
 
-    needed     bytes that the kernel must move; a cache serves what its tiles ask for again
+    needed     bytes that the kernel must move; a cache serves bytes that its tiles load again
     asked      operations that its tiles compute, elements past the end of an axis included
     programs   how many programs run
-    None for a chip whose peak rates are not known.
     """
     if chip.peak is None:
         return None
@@ -147,24 +153,24 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """How much longer programs take than on multiprocessors that are all busy to the end.
+    """How much longer programs take than if all multiprocessors were busy until the end.
 
     Example: 132 programs on 132 multiprocessors give 1, 33 programs give 4.
     """
     if programs == 0:
         return 0.0
-    rounds = -(-programs // chip.multiprocessors)
-    return rounds * chip.multiprocessors / programs
+    whole_waves = -(-programs // chip.multiprocessors)
+    return whole_waves * chip.multiprocessors / programs
 
 
 def _sum(times: Sequence[float | None]) -> float | None:
-    """The sum of times that are all known."""
+    """The sum of the times, or None if a time is unknown."""
     known = [t for t in times if t is not None]
     return sum(known) if len(known) == len(times) else None
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
-    """The graph as it is computed; of a program that begins at kernels, these."""
+    """The row of the whole graph. For a program that begins at kernels, it is the sum of its kernels."""
     start = compiled.context.start
     if start is not None and not start.stage.startswith("graph"):
         return Row("all", together(r.needed for r in rows))
@@ -181,20 +187,16 @@ def _title(chip: Peak | None) -> str:
 def _cells(row: Row, chip: Peak | None, measured: bool) -> tuple[str, ...]:
     bound, floor = row.floor(chip) if chip else ("", 0.0)
     asked = (byte_size(row.asked.bytes), _count(row.asked.total)) if row.asked else ("", "")
-    cells = (
+    reached = (_time(row.measured), f"{floor / row.measured:.0%}" if chip and row.measured else "")
+    return (
         row.name, byte_size(row.needed.bytes), asked[0], _count(row.needed.total), asked[1],
-        f"{row.needed.intensity:,.{0 if row.needed.intensity >= 100 else 2}f}", bound, _time(floor) if chip else "",
-        _time(row.predicted) if row.predicted is not None else "",
+        f"{row.needed.intensity:,.{0 if row.needed.intensity >= 100 else 2}f}", bound, _time(floor if chip else None),
+        _time(row.predicted), *(reached if measured else ()),
     )  # fmt: skip
-    if not measured:
-        return cells
-    if row.measured is None:
-        return (*cells, "", "")
-    return (*cells, _time(row.measured), f"{floor / row.measured:.0%}" if chip and row.measured else "")
 
 
 def _count(number: float) -> str:
-    """1.5 M, 2.1 G."""
+    """A number with three digits and a prefix: 1.5 M, 2.1 G."""
     for unit in ("", " k", " M", " G"):
         if number < 1000:
             return f"{number:.3g}{unit}"
@@ -202,5 +204,7 @@ def _count(number: float) -> str:
     return f"{number:.3g} T"
 
 
-def _time(seconds: float) -> str:
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
     return f"{seconds * 1e6:.2f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"

@@ -1,22 +1,25 @@
 """The targets that programs are compiled for, and the stages that each target has.
 
-In: a text such as `cuda:90`, or the name of a GPU, `a100`. Out: a `Target`, which can describe itself to Triton.
-A stage that a machine or a target cannot make raises `StageUnavailable`.
+In: a text such as `cuda:90`, or the name of a GPU, `a100` (chips.toml has the names). Capital letters are the same.
+Out: a `Target`, which can describe itself to Triton. A stage that a machine or a target cannot make raises
+`StageUnavailable`.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.diagnostics import CompileError, listed, suggest
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
 ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples of this
 ARCHITECTURES = tomllib.loads(Path(__file__).with_name("architectures.toml").read_text(encoding="utf-8"))
-GPUS: dict[str, str] = ARCHITECTURES.pop("gpus")  # by name: the target, `cuda:80`
+CHIPS = tomllib.loads(Path(__file__).with_name("chips.toml").read_text(encoding="utf-8"))
+GPUS: dict[str, str] = {name: row["architecture"] for name, row in CHIPS["chips"].items()}  # `a100`: `cuda:80`
 CUDA_ARCHS, HIP_ARCHS = tuple(ARCHITECTURES["cuda"]), tuple(ARCHITECTURES["hip"])
 TARGETS = (*(f"{kind}:{arch}" for kind, rows in ARCHITECTURES.items() for arch in rows), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
@@ -53,12 +56,12 @@ class Target:
     @staticmethod
     def parse(text: str) -> Target:
         """The target that a text names; CompileError MT0402 if there is none."""
-        known = (*TARGETS, *GPUS)
-        if text not in known:
-            help = f"{suggest(str(text), known)} targets are {', '.join(known)}".strip()
-            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=help)
-        kind, _, arch = GPUS.get(text, text).partition(":")
-        return Target(kind, arch, text if text in GPUS else "")
+        name = str(text).lower()
+        if name not in (*GPUS, *TARGETS):
+            help = f"{_suggested(name)} GPUs are {', '.join(GPUS)}; other targets are {', '.join(TARGETS)}"
+            raise CompileError("MT0402", f"there is no target `{str(text)[:40]}`", help=help.strip())
+        kind, _, arch = GPUS.get(name, name).partition(":")
+        return Target(kind, arch, name if name in GPUS else "")
 
     def __str__(self) -> str:
         return self.gpu or (f"{self.kind}:{self.arch}" if self.arch else self.kind)
@@ -99,6 +102,25 @@ class Target:
         if self.kind == "cuda":
             options |= {"enable_reflect_ftz": False, "maxnreg": kernel.registers or None, "launch_pdl": kernel.follows}
         return options
+
+
+def _suggested(name: str) -> str:
+    """`did you mean ...?` with the targets that a name is like, or "".
+
+    `a10` and `A100-80GB` are like a100, `4090` is like rtx4090, `sm_90` like cuda:90, `gfx942` like hip:gfx942.
+    """
+    known = {re.sub(r"\W", "", target): target for target in (*GPUS, *TARGETS)}
+    wanted = re.sub(r"[\W_]", "", name.replace("sm", "cuda"))[:40]
+    near = [t for word, t in known.items() if len(wanted) > 2 and _begins_or_ends(word, wanted)]
+    if len(near) > 3:  # for `cuda`
+        return ""
+    return f"did you mean {listed([f'`{t}`' for t in near], 'or')}?" if near else suggest(name, known.values())
+
+
+def _begins_or_ends(a: str, b: str) -> bool:
+    """Whether one of two names begins or ends with the other."""
+    short, long = sorted((a, b), key=len)
+    return long.startswith(short) or long.endswith(short)
 
 
 INTERPRETER = Target("interpreter", "")

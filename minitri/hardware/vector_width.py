@@ -6,19 +6,19 @@
 
 In: a program for its target. Out: a `Width` for each load and store, with the reason why it is not wider.
 
-The one idea: a thread moves up to 16 bytes at once under three conditions. Neighbouring indices
-along one axis are neighbours in memory. Each group of neighbours begins at a multiple of its size.
-One bounds check decides for the whole group.
+The one idea: a thread moves up to 16 bytes at once under three conditions. Indices that are neighbours along one
+axis are neighbours in memory. Each group of neighbours begins at a multiple of its size. One bounds check decides
+for the whole group.
 
-Triton follows three powers of two through the arithmetic of an offset (its
-lib/Analysis/AxisInfo.cpp). This module follows them through the `Dim` of the offset:
+Triton follows three powers of two through the arithmetic of an offset (its lib/Analysis/AxisInfo.cpp). This module
+follows them through the `Dim` of the offset:
 
     contiguity     how many neighbours increase by one
     divisibility   a power of two that divides the first neighbour
     constancy      how many neighbours are equal
 
-Whether 16 divides a size that is an argument can differ from call to call. Left out: a tile whose
-accesses want different layouts.
+If a size is an argument, it may be a multiple of 16 in one call and not in another. Left out: a tile whose accesses
+need different layouts.
 """
 
 from __future__ import annotations
@@ -36,12 +36,17 @@ from minitri.kernels.text import comparison
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, index_ranges, isolated
 
 ALONE = "a program has one element of it"
-ANY = 1 << 30  # of neighbours: all there are; of what divides a number: everything does, it is 0
+ANY = 1 << 30  # more than any tile: all neighbours, or a power of two that divides 0
 
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """`bytes`: None for blocks through a tensor descriptor. `given`: what 16 has to divide in a call for that."""
+    """The width of one access.
+
+    bytes   bytes of one instruction; None if the access uses a tensor descriptor
+    why     why it is not wider
+    given   expressions that must be multiples of 16 in a call to get this width
+    """
 
     bytes: int | None
     why: str = ""
@@ -50,7 +55,7 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Of values along one axis. Powers of two."""
+    """What is known about the values of an expression along one axis. All three numbers are powers of two."""
 
     contiguity: int = 1
     divisibility: int = 1
@@ -58,7 +63,7 @@ class Info:
 
 
 def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
-    """`warp`: how many threads one has."""
+    """The width of each load and store. `warp` is the number of threads in a warp."""
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store))]
     return {
         op: Width(None) if program.hint(op).descriptor else _width(program, op, warp * program.warps) for op in accesses
@@ -66,8 +71,10 @@ def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
 
 
 def _width(program: Program, op: Access, threads: int) -> Width:
-    """Along the axis with most neighbours, in calls where 16 divides all arguments; if it is less in others, these
-    are named."""
+    """The width along the axis with the most contiguous elements, if all arguments are multiples of 16.
+
+    If the width is smaller without that assumption, `given` names the arguments.
+    """
     moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
     lanes = [a for a in reversed(program.axes) if a.name in moved and a.block > 1]
     if not lanes:
@@ -79,30 +86,31 @@ def _width(program: Program, op: Access, threads: int) -> Width:
 
 
 class _Along:
-    """An access along one axis. `round`: whether arguments are multiples of 16."""
+    """An access along one axis. `aligned` is true if arguments are assumed to be multiples of 16."""
 
-    def __init__(self, program: Program, op: Access, axis: TileAxis, round: bool) -> None:
-        self.program, self.op, self.axis, self.round = program, op, axis, round
+    def __init__(self, program: Program, op: Access, axis: TileAxis, aligned: bool) -> None:
+        self.program, self.op, self.axis, self.aligned = program, op, axis, aligned
         self.picks = {s: v for s, v in op.picks} if isinstance(op, Load) else {}
         self.ranges = index_ranges(program)
         loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
         self.firsts = {name: loop.first for loop in loops for name in loop.axes if loop.first is not None}
-        self.asked: dict[Dim, None] = {}  # arguments
+        self.assumed: dict[Dim, None] = {}  # arguments whose divisibility was used
         self.offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), ZERO)
         self.whole = self._sum(self.offset)
 
     def width(self, count: int, threads: int) -> Width:
-        """The least that a part of the access allows, and the first part that allows no more. `count`: elements of
-        the tile."""
+        """The smallest width that a part of the access allows, and the reason. `count` is the number of elements of
+        the tile.
+        """
         size = self.op.buffer.dtype.bytes
         limits = [(max(1, ALIGNMENT // size), ""), *self._limits(size)]
         limits.append((max(1, count // threads), f"{threads} threads share {count} elements"))
         least = min(n for n, _ in limits)
-        return Width(least * size, next(why for n, why in limits if n == least), tuple(self.asked))
+        return Width(least * size, next(why for n, why in limits if n == least), tuple(self.assumed))
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
-        """How many elements at a time each part of the access allows."""
-        moving = [(m, c) for m, c in self.offset.terms if any(map(self._moves, m))]
+        """How many elements at a time each part of the access allows, with the reason."""
+        moving = [(m, c) for m, c in self.offset.terms if any(map(self._varies, m))]
         for monomial, c in moving:
             if any(a in self.picks for a in monomial):
                 yield 1, "elements are picked one by one"
@@ -124,14 +132,14 @@ class _Along:
 
     # ---- what is known of values along the axis --------------------------------------
 
-    def _moves(self, atom: Atom) -> bool:
-        """Whether a value differs from neighbour to neighbour."""
+    def _varies(self, atom: Atom) -> bool:
+        """Whether a value differs between neighbours along the axis."""
         symbols = Dim({(atom,): 1}).symbols()
         picked = {a for s in symbols if s in self.picks for a in self.picks[s].axes}
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """Terms of sizes alone are one argument."""
+        """A sum of products. All terms that depend on sizes only count as one argument."""
         host = _of_sizes(d)
         parts = [self._product(m, c) for m, c in d.terms if not _is_host(m)]
         parts += [self._argument(host)] if host.terms or not parts else []
@@ -145,13 +153,13 @@ class _Along:
         return found if c > 0 else Info(1, found.divisibility, found.constancy)
 
     def _argument(self, d: Dim) -> Info:
-        """Of sizes alone: a literal, or an integer that a launch looks at."""
+        """What is known about an expression of sizes only: it is a literal, or an integer argument of the kernel."""
         if d.constant is not None:
             return Info(1, _power(d.constant), ANY)
         if all(c % ALIGNMENT == 0 for _, c in d.terms):
             return Info(1, ALIGNMENT, ANY)
-        self.asked[d] = None
-        return Info(1, ALIGNMENT if self.round else 1, ANY)
+        self.assumed[d] = None
+        return Info(1, ALIGNMENT if self.aligned else 1, ANY)
 
     def _atom(self, atom: Atom) -> Info:
         if isinstance(atom, Symbol):
@@ -160,7 +168,7 @@ class _Along:
         steps = min(x.contiguity, x.divisibility, y.divisibility) if y.constancy == ANY else 1
         constancy = min(x.constancy, y.constancy)
         if isinstance(atom, (Quotient, Remainder)) and not is_natural(atom.a, self.ranges):
-            return Info(1, 1, ANY if constancy == ANY else 1)  # several operations: what rounds down
+            return Info(1, 1, ANY if constancy == ANY else 1)  # rounding down takes several operations
         match atom:
             case Quotient():
                 return Info(1, 1, max(constancy, steps))
@@ -172,27 +180,28 @@ class _Along:
     def _symbol(self, s: Symbol) -> Info:
         """An index is the start of its block plus a position in the block; a loaded value can be any number."""
         if s.kind == "value":
-            return Info(1, 1, 1 if self._moves(s) else ANY)
+            return Info(1, 1, 1 if self._varies(s) else ANY)
         axes = {a.name: a for a in self.program.axes}
         if s.name not in axes and s.name.removesuffix("_start") in axes:
-            return Info(1, self._begin(axes[s.name.removesuffix("_start")]), ANY)
+            return Info(1, self._block_divisor(axes[s.name.removesuffix("_start")]), ANY)
         a = axes[s.name.removesuffix("_lane")]
         if a is not self.axis:
-            return Info(1, 1 if a.block > 1 else self._begin(a), ANY)
-        return Info(a.lanes, ANY if s.name != a.name else self._begin(a), 1)
+            return Info(1, 1 if a.block > 1 else self._block_divisor(a), ANY)
+        return Info(a.lanes, ANY if s.name != a.name else self._block_divisor(a), 1)
 
-    def _begin(self, a: TileAxis) -> int:
-        """What divides the first index of a block."""
+    def _block_divisor(self, a: TileAxis) -> int:
+        """The largest power of two that is known to divide the first index of a block."""
         if a.role == "whole":
             return ANY
         first = self._sum(self.firsts[a.name]).divisibility if a.name in self.firsts else ANY
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """How many neighbours a test is the same for."""
+        """For how many neighbours a test has the same result."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
-        left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])  # as it is printed
-        if not any(map(self._moves, left.atoms())):
+        # The form in which the test is printed.
+        left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])
+        if not any(map(self._varies, left.atoms())):
             return ANY
         x = self._sum(left)
         return max(x.constancy, min(x.contiguity, x.divisibility, self._sum(bound).divisibility))
@@ -204,7 +213,7 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """What divides the first of neighbours that count up divides no other."""
+    """The product of x and y. Where neighbours increase, a divisor of the first one need not divide the others."""
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))
 
@@ -214,12 +223,12 @@ def _of_sizes(d: Dim) -> Dim:
 
 
 def _is_host(monomial: Monomial) -> bool:
-    """Whether a product depends on sizes alone, so that the host computes it."""
+    """Whether a product depends on sizes only, so that the host computes it."""
     return all(s.kind == "size" for a in monomial for s in Dim({(a,): 1}).symbols())
 
 
 def _power(n: int) -> int:
-    """The largest power of two that divides a number."""
+    """The largest power of two that divides n."""
     return n & -n if n else ANY
 
 

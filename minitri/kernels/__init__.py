@@ -1,1 +1,1 @@
-"""The graph partitioned into kernels: index notation on named axes, and which values are fused."""
+"""The partition of the graph into kernels, and each kernel in index notation on named axes."""

@@ -1,7 +1,7 @@
-"""The demands of a part → a kernel in index notation.
+"""Builds a kernel in index notation from an `Indexing`.
 
-In: an `Indexing` (which element of which node is needed where). Out: ops, operands before
-users, one for each demand of a node that computes, reads or chooses.
+In: an `Indexing`, which says which elements of which nodes a part of the graph needs. Out: a kernel. The ops of the
+kernel come after their operands. Each element that the part computes, loads or selects gets one op.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim
-from minitri.base.limits import check_time
 from minitri.base.operators import fill_value
+from minitri.base.resource_limits import check_time
 from minitri.base.types import DType, bool_
 from minitri.graph import ir as graph_ir
 from minitri.graph.ir import MAX_SPANS, Node, postorder
@@ -25,7 +25,7 @@ Spans = Mapping[Node, tuple[Span, ...]]
 
 
 class _Builder:
-    """Ops for the demands of a part, operands before users."""
+    """Makes the ops of one kernel, operands before users."""
 
     def __init__(self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Spans) -> None:
         self.part, self.buffer_of, self.spans = part, buffer_of, spans
@@ -33,12 +33,14 @@ class _Builder:
         self.value: dict[Key, Op] = {}
         self._pure: dict[object, Op] = {}
         keys = self._order()
-        self.moved = self._movements(keys)
+        self.moved = self._spans_of_views(keys)
         for node, demand in keys:
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """Every demand, after the demands it pulls and the picked values in its index."""
+        """All demands of the part in topological order: a demand comes after the operands and picked indices that it
+        uses.
+        """
 
         def below(key: Key) -> list[Key]:
             exprs = (*key[1].index, *key[1].guards)
@@ -47,8 +49,11 @@ class _Builder:
 
         return postorder(self.part.stores, below)
 
-    def _movements(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """The places of nodes that move a value: views leave only the index of a load."""
+    def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
+        """The source spans of views, gathers and concats for each op that they move.
+
+        Views, gathers and concats have no op of their own: a view only changes the index of a load.
+        """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
             if isinstance(node, (graph_ir.View, graph_ir.Gather, graph_ir.Concat)) and not self.part.is_leaf(node):
@@ -70,7 +75,7 @@ class _Builder:
         return op
 
     def _once(self, key: object, op: Op) -> Op:
-        """Ops without operands that several nodes share: constants, positions, predicates."""
+        """Adds an op without operands, unless the kernel has an equal one: a constant, a position or a bounds check."""
         if key not in self._pure:
             self._pure[key] = self._add(op)
         return self._pure[key]
@@ -85,7 +90,7 @@ class _Builder:
         return tuple(a for a in self.part.axes if a in names)
 
     def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
-        """The axes and picked values that index expressions use."""
+        """The fields `axes` and `picks` of an op whose index expressions are `exprs`."""
         used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
         picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
         return {"axes": self._axes(*exprs, ops=[op for _, op in picks]), "picks": picks}
@@ -108,9 +113,9 @@ class _Builder:
             case graph_ir.View():
                 return below[0]
             case graph_ir.Gather():
-                return self._filled(node, demand, below[-1], spans)
+                return self._gather(node, demand, below[-1], spans)
             case graph_ir.Concat():
-                return self._chosen(node, demand, spans)
+                return self._concat(node, demand, spans)
             case graph_ir.Reduce():
                 over = self.part.over[node, demand]
                 x = self._spread(below[0], over)
@@ -126,13 +131,15 @@ class _Builder:
                 row, column = plain_axis(demand.index[-2]), self.part.column_axis(demand.index[-1])
                 assert row is not None and column is not None
                 a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
-                told = {"axes": self._axes(*demand.index), "tile": (row, column), "precision": node.precision}
-                return self._add(ir.Dot(**same, **told, a=a, b=b, over=over))
+                product_fields = {"axes": self._axes(*demand.index), "tile": (row, column), "precision": node.precision}
+                return self._add(ir.Dot(**same, **product_fields, a=a, b=b, over=over))
             case _:
                 raise AssertionError(type(node).__name__)
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
-        """x with all of these axes: a reduction must see every element, repeated ones too."""
+        """The value `x` broadcast along the axes `axes`. A reduction must count repeated elements too, so its operand
+        needs the reduced axes.
+        """
         if set(axes) <= set(x.axes):
             return x
         wide = tuple(a for a in self.part.axes if a in x.axes or a in axes)
@@ -153,8 +160,8 @@ class _Builder:
         inside = ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions))
         return self._once(("inside", conditions), inside)
 
-    def _filled(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
-        """What was gathered, with the fill where an index was out of range."""
+    def _gather(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
+        """The value of a gather: the element that was read, or the fill value if a picked index is out of range."""
         _, outside = self.part.gathered(node, demand)
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
@@ -165,13 +172,16 @@ class _Builder:
         args = (condition, a, b)
         return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
 
-    def _chosen(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        """The part an index lies in: where(in part 0, part 0, where(in part 1, part 1, …))."""
+    def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
+        """The value of a concat, which selects the part that the index lies in.
+
+        where(in part 0, part 0, where(in part 1, part 1, …))
+        """
         pieces = self.part.pieces(node, demand)
         *values, result = [self.value[key] for key in self.part.pull(node, demand)]
         for (_, below), value in reversed(list(zip(pieces[:-1], values))):
             own = tuple(g for g in below.guards if g not in demand.guards)
-            if not own or _is_filled(value, own, result):
+            if not own or _covers_rest(value, own, result):
                 result = value
             else:
                 result = self._where(self._inside(own, spans), value, result, spans)
@@ -179,12 +189,14 @@ class _Builder:
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """Of a constant there is one op, wherever it is needed."""
+    """The key of the op that computes an element. A constant has one op for all indices."""
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
-def _is_filled(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Whether a guarded load already gives the value of `rest` outside of its guard. (A converted zero does.)"""
+def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
+    """Whether a guarded load already gives the value of `rest` where its guard fails. `value` may be a load or casts
+    of a load.
+    """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
         load = load.args[0]
@@ -198,7 +210,13 @@ def build(
     name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
     spans: Spans,
 ) -> ir.Kernel:  # fmt: skip
-    """The kernel of a part."""
+    """The kernel that computes a part and stores its roots.
+
+    name       the name of the kernel, such as "k0"
+    buffer_of  gives the buffer that holds a node computed elsewhere
+    outputs    gives the buffers that a root of the part is stored in
+    spans      the source spans of each node
+    """
     part.axes = {a: part.axes[a] for a in part.axis_order()}
     builder = _Builder(part, buffer_of, spans)
     for node, demand in part.stores:

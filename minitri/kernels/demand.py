@@ -1,17 +1,18 @@
-"""Finds which element of which node a part of the graph needs.
+"""Finds which elements of which nodes a part of the graph needs.
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-In: the nodes of one part, and its roots (nodes that must be stored). The part computes its own nodes and reads all
-others from memory. Out: an `Indexing`, its named axes and its demands. minitri/kernels/builder.py turns them into ops.
-minitri/optimize/fusion/one_kernel.py says whether the part can be one kernel.
+In: the nodes of one part, and its roots. Roots are the nodes that the part stores. The part computes its own nodes and
+reads all others from memory. Out: an `Indexing`, which has the part's named axes and its demands. A demand is the
+index of one needed element of one node. minitri/kernels/builder.py turns demands into ops.
+minitri/optimize/fusion/one_kernel.py decides whether a part can be one kernel.
 
-The one idea: an index travels from the results to the operands. A root is demanded at fresh axes `[i, j]`. A View
-demands its operand at its index map of those axes. A Reduce demands its operand with one more axis. A Gather demands
-its operand with an index that is a value.
+The one idea: an index is passed from the results to the operands. Each root is needed at new axes `[i, j]`. A View
+needs its operand at the view's index map of these axes. A Reduce needs its operand at one more axis. A Gather needs
+its operand at an index that is itself a computed value.
 
-A part of one operation has fresh axes. minitri/optimize/fusion/fused_indexing.py says how the operations of a larger
-part share axes.
+In a part with one operation, the result and the reduction get new axes. minitri/optimize/fusion/fused_indexing.py
+decides how several operations share axes.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from dataclasses import dataclass
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol
-from minitri.base.limits import check_time
 from minitri.base.piecewise import Allows, where_present
+from minitri.base.resource_limits import check_time
 from minitri.graph import ir
 from minitri.graph.ir import Node, axis_symbol, operands, postorder
 
-MAX_DEMANDS = 8  # how often one node may be computed at different indices
-MAX_VIEWS = 32  # the same for one that is only moved, not computed
-MAX_GUARDS = 16  # conditions under which one element is read; each of them is tested for each element
+MAX_DEMANDS = 8  # indices at which one node may be computed
+MAX_VIEWS = 32  # indices at which one view, gather or concat may be needed
+MAX_GUARDS = 16  # guards of one demand; each guard is tested for every element
 COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Why a part cannot be one kernel; `nodes` are the values to store so that it can."""
+    """Raised if a part cannot be one kernel. `reason` says why; storing `nodes` in memory would make it possible."""
 
     def __init__(self, reason: str, *nodes: Node) -> None:
         super().__init__(reason)
@@ -42,21 +43,24 @@ class NotOneKernel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The element of a node that is needed: its index, and guards under which it is needed."""
+    """One needed element of a node: its index, and the guards under which it is needed.
+
+    A guard is an integer expression. The element is needed only where every guard is >= 0.
+    """
 
     index: tuple[Dim, ...]
     guards: tuple[Dim, ...] = ()
 
 
 class AxisRanges:
-    """What follows about an index from the ranges of its axes: 0 <= i < M.
+    """Simplifies indices and guards with the ranges of the axes: 0 <= i < M.
 
         simplify((4*i + 1) // 4)                i
-        open_guards([i, i - 2])                 [i - 2]: i is never negative
-        narrowed([i - 2], [1 - i])              None: no i is both at least 2 and at most 1
+        open_guards([i, i - 2])                 [i - 2], because i is never negative
+        narrowed([i - 2], [1 - i])              None, because no i is both at least 2 and at most 1
 
-    A guard is an expression that is not negative where an element is needed. `axes` may get more axes later;
-    `allows` says which numbers the sizes can be.
+    A guard is an integer expression that must be >= 0. `axes` maps each axis to its extent; the caller may add axes
+    later. `allows(symbol, n)` says whether the size `symbol` can be `n`.
     """
 
     def __init__(self, axes: Mapping[str, Dim], allows: Allows) -> None:
@@ -70,11 +74,13 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """Sizes that are at least 1 wherever any program runs."""
+        """The symbolic sizes that are extents of axes. These sizes are at least 1 whenever a program runs, because no
+        axis is empty then.
+        """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """The same for the same index from the first time on, though axes that come later might allow more."""
+        """An equal but simpler expression. The first result for an expression is kept, even if axes are added later."""
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
         if d not in self._simple:
@@ -83,14 +89,16 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The conditions that are not always true."""
+        """The conditions that can be negative for some index."""
         for c in conditions:
             if c not in self._closed:
                 self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """The guards with those of the conditions that do not follow from one of them; None if nothing meets them all."""
+        """The guards together with the conditions that they do not imply. The result is None if no index meets all
+        guards and conditions.
+        """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
             sums = [total for g in guards if (total := (c + g).constant) is not None]
@@ -102,22 +110,28 @@ class AxisRanges:
 
 
 def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
-    """Both, each expression once."""
+    """The expressions of `a` and `b`, each expression once."""
     return tuple(dict.fromkeys((*a, *b)))
 
 
 class Indexing:
-    """The demands of one part; made once, read by builder.py. NotOneKernel if a value is needed at too many indices."""
+    """The axes and demands of one part of the graph. minitri/kernels/builder.py makes a kernel from an `Indexing`.
+
+    Raises NotOneKernel if a value is needed at too many indices.
+    """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
-        """`allows`: which numbers the sizes can be."""
+        """Finds all demands of the nodes `inside`, which compute and store `roots`.
+
+        `allows(symbol, n)` says whether the size `symbol` can be `n`.
+        """
         self.inside, self.roots = inside, roots
         self.axes: dict[str, Dim] = {}
         self.ranges = AxisRanges(self.axes, allows)
         self.reduced: set[str] = set()
         self.demands: dict[Node, list[Demand]] = {}
         self.stores: list[tuple[Node, Demand]] = []
-        self.over: dict[tuple[Node, Demand], tuple[str, ...]] = {}  # axes a reduction runs over
+        self.over: dict[tuple[Node, Demand], tuple[str, ...]] = {}  # the axes of a reduction
         self.picked: dict[Symbol, tuple[Node, Demand]] = {}
         self._pick_names: dict[tuple[Node, Demand], str] = {}
         self._too_often: list[Node] = []
@@ -129,7 +143,7 @@ class Indexing:
             reason = f"one value would be computed more than {MAX_DEMANDS} times, or under {MAX_GUARDS} conditions"
             raise NotOneKernel(reason, *self._too_often)
 
-    # ---- walking ---------------------------------------------------------------------
+    # ---- visiting nodes --------------------------------------------------------------
 
     def is_leaf(self, node: Node) -> bool:
         return isinstance(node, ir.Input) or (isinstance(node, COMPUTE) and node not in self.inside)
@@ -164,8 +178,11 @@ class Indexing:
             known.append(demand)
 
     def _limit(self, node: Node) -> None:
-        """A value that is needed at too many indices, or under too many conditions, is better stored. From here on it
-        counts as needed at one index, without conditions."""
+        """Marks a value to be stored if it is needed at too many indices, or under too many guards.
+
+        After that, the value counts as needed at one index without guards, so that its operands do not get too many
+        demands.
+        """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, [])
         guarded = isinstance(node, (*COMPUTE, ir.Gather, ir.Concat)) and any(len(d.guards) > MAX_GUARDS for d in known)
@@ -186,11 +203,13 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """A root is needed at fresh axes, and at 0 along an axis of extent 1."""
+        """The demand for a root: a new axis for each dimension, and the index 0 for a dimension of size 1."""
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """The axes that a reduction runs over."""
+        """The axes that a reduction or product sums over for one demand. Two calls for the same demand return the same
+        axes.
+        """
         key = (node, demand)
         if key not in self.over:
             self.over[key] = self._axes_over(node, demand, extents)
@@ -201,21 +220,28 @@ class Indexing:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
-        """The axis of the columns of a product, by the last index of the element that is needed."""
+        """The axis of the columns of a product whose last index is `d`. The result is None if the index `d` is more
+        than a single axis.
+        """
         return plain_axis(d)
 
-    # ---- how each node passes an index on --------------------------------------------
+    # ---- the index of each operand ---------------------------------------------------
 
     def pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
-        """The demands that one demand of a node makes on its operands; found once."""
+        """The demands that one demand of a node makes on its operands. A second call with the same demand returns the
+        cached result.
+        """
         key = node, demand
         if key not in self._pulled:
             self._pulled[key] = [(n, self._unguarded(n, below)) for n, below in self._pull(node, demand)]
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Without the guards along axes that it lacks: there it is needed for some index anyway, and it
-        lies in its array for all of them."""
+        """The demand without guards on axes that its index lacks.
+
+        Along an axis that its index lacks, the element is the same for all indices. Some index needs the element in
+        any case, so a guard on this axis has no effect.
+        """
         if not demand.guards or not self._plain(node, demand):
             return demand
         own = {s for d in demand.index for s in d.symbols()}
@@ -252,25 +278,30 @@ class Indexing:
                 return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Expressions of the axes of a result, at an index of the result."""
+        """Index expressions with the index of a result in place of its axes.
+
+        `picks` gives the expressions for symbols of picked values.
+        """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
 
     def gathered(self, node: ir.Gather, demand: Demand) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
-        """The index that a gather reads, and the guards under which it lies in the array."""
+        """The index that a gather reads, and the guards that keep this index inside the array."""
         picks = {Symbol(f"@{k}", "value"): dims.value(self._pick_name(p, demand)) for k, p in enumerate(node.picks)}
         where = self.mapped(node.index, demand.index, picks)
         inside = self.ranges.open_guards(gather_guards(node, where))
         return where, inside
 
     def _pick_name(self, p: Node, demand: Demand) -> str:
-        """A symbol of its own for each value that is picked by."""
+        """The name of the symbol for a computed index. Each computed index has its own symbol."""
         name = self._pick_names.setdefault((p, demand), f"p{len(self.picked)}")
         self.picked[Symbol(name, "value")] = (p, demand)
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Each part of a concat at its own index, guarded by being in that part; no part that the index is never in."""
+        """The parts of a concat that the index can lie in. Each part of the concat has its own index, and guards that
+        test whether the index is inside the part.
+        """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
         for part in node.parts:
@@ -281,16 +312,17 @@ class Indexing:
             if guards is not None:
                 out.append((part, Demand(index, guards)))
             offset = offset + extent
-        return out or [(node.parts[-1], Demand(demand.index, demand.guards))]  # of nothing
+        return out or [(node.parts[-1], Demand(demand.index, demand.guards))]  # all parts are empty
 
     @property
     def parallel(self) -> list[str]:
         return [a for a in self.axes if a not in self.reduced]
 
     def axis_order(self) -> list[str]:
-        """Parallel axes, then reduced ones. The axis that a product contracts stands between its row and its column.
+        """The names of the axes: parallel axes first, then reduced axes.
 
-        So the tiles of both operands come out as tl.dot wants them: [row, k] and [k, column].
+        In a kernel with a product, the reduced axes are between the row axis and the column axis. The tiles of both
+        factors then have the layout that `tl.dot` needs: [row, k] and [k, column].
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):
@@ -300,19 +332,19 @@ class Indexing:
 
 
 def plain_axis(d: Dim) -> str | None:
-    """The name of the axis this index is, if it is no more than that."""
+    """The name of the axis if an index is a single axis and nothing else; otherwise None."""
     atom = d.atom
     return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The guards that name an axis or a value of this index. A factor of a product needs no others."""
+    """The guards that depend on an axis or a picked value in `index`. A factor of a product needs no other guards."""
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})
 
 
 def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
-    """A picked index must lie in its axis."""
+    """The guards of a gather: every picked index must lie inside its dimension of the array."""
     out: list[Dim] = []
     for d, extent in zip(where, node.x.shape):
         if any(s.kind == "value" for s in d.symbols()):
@@ -321,7 +353,10 @@ def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
 
 
 def with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:
-    """The index of a reduction's operand: the result's, with the reduced axes put back."""
+    """The index of a reduction's operand: the index of the result with the reduced axes inserted.
+
+    with_axes((i, j), [1], ["r"])      (i, r, j)
+    """
     rest = iter(index)
     placed = dict(zip(axes, names))
     rank = len(index) + len(axes)

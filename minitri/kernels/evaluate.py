@@ -1,14 +1,16 @@
-"""The numpy evaluator of kernels, which defines them: index notation over all axes at once.
+"""The numpy evaluator of kernels, which defines what a kernel means.
 
-In: a plan, an array for each input, the sizes. Out: a tuple of arrays. The one idea: an axis is all of its indices at
-once, so a kernel is its ops in order. A value is a numpy array with a dimension for each axis of the kernel. The
-dimension is 1 if the value does not depend on the axis, so numpy broadcasts by name.
+In: a plan, an array for each input, the sizes. Out: a tuple of arrays. The one idea: the evaluator computes all
+indices of all axes at once, one op after the other. A value is a numpy array with one dimension for each axis of the
+kernel. A dimension has size 1 if the value does not depend on that axis. So numpy broadcasting matches the axes of two
+values by their names.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
 
-Memory is flat: a buffer is a shape and strides over it. `Values` has the value of one op. Kernels and tile programs
-(minitri/tiles/evaluate.py) share it. Its subclasses define the range of an axis, the allowed accesses, and loops.
+Memory is flat: a buffer is a shape and strides over a one-dimensional array. The class `Values` computes the value of
+one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.py) extend `Values`. These subclasses
+define the range of an axis, the conditions of an access, and loops.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from minitri.kernels.ir import Buffer, Op, Plan
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The elements of one array; `first` is where the element with index 0 lies."""
+    """The memory of one array. `first` is the position in `flat` of the element with index 0."""
 
     flat: Any
     first: int = 0
@@ -39,7 +41,10 @@ class Memory:
 
 
 def allocate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Memory]:
-    """The inputs laid out as the plan says, and the rest filled with garbage, not zeros."""
+    """The memory of each buffer of a plan, by name. Inputs have the strides that the plan says.
+
+    Temporaries and outputs start with the value 77 or -77, not 0, so that an element that no kernel writes is noticed.
+    """
     memory = {b.name: _laid_out(b, np.asarray(inputs[b.name], b.dtype.numpy), sizes) for b in plan.inputs}
     for b in (*plan.temporaries, *plan.outputs):
         fill = -77 if b.dtype.kind in "if" else 77
@@ -61,14 +66,14 @@ def _laid_out(b: Buffer, array: Any, sizes: Mapping[str, int]) -> Memory:
 
 
 def result(memory: Memory, buffer: Buffer, sizes: Mapping[str, int]) -> Any:
-    """An output as an array."""
+    """The contents of an output buffer as a numpy array."""
     return memory.flat.reshape([e.evaluate(sizes) for e in buffer.shape])
 
 
 class Values:
-    """The values of ops, one after another. `names` are the axes, in order.
+    """Computes ops one after another. `names` are the axes of the kernel, in order.
 
-    A subclass has the method `count`, and `carry` if it has loops.
+    A subclass must have a method `count`, and a method `carry` if its programs have loops.
     """
 
     def __init__(self, names: Sequence[str], memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
@@ -77,11 +82,11 @@ class Values:
         self.values: dict[Op, Any] = {}
 
     def along(self, name: str, line: Any) -> Any:
-        """One number for each index of an axis, as a value has them."""
+        """A one-dimensional array as a value that varies along one axis only."""
         return line.reshape([-1 if n == name else 1 for n in self.names])
 
     def width(self, name: str) -> int:
-        """How many indices an axis has here."""
+        """The number of indices that the evaluator computes along an axis at once."""
         return int(self.env[Symbol(name, "axis")].size)
 
     def run(self, op: Op) -> None:
@@ -91,7 +96,9 @@ class Values:
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
     def position(self, expr: Dim, op: Op) -> Any:
-        """An index expression, with the values that the op picks by."""
+        """The value of an index expression. Symbols of picked values in the expression get the values that the op
+        loaded.
+        """
         picks = getattr(op, "picks", ())
         return numpy_semantics.index(expr, {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env)
 
@@ -131,7 +138,7 @@ class Values:
         return np.expand_dims(numpy_semantics.reduce(op.op, self.values[op.x], places), places)
 
     def dot(self, op: ir.Dot) -> Any:
-        """A matrix product over the axes that it has, all others side by side."""
+        """A matrix product over the row, column and summed axis; all other axes are batch axes."""
         a, b = self.values[op.a], self.values[op.b]
         k = self.names.index(op.over)
         row, column = (self.names.index(n) for n in op.tile)
@@ -139,36 +146,35 @@ class Values:
         a = a.transpose([*order, column, row, k])[..., 0, :, :]
         b = b.transpose([*order, row, k, column])[..., 0, :, :]
         with np.errstate(all="ignore"):
-            product = np.expand_dims(numpy_semantics.contract(a, b, op.dtype, op.precision), -1).transpose(
-                np.argsort([*order, row, column, k])
-            )
+            product = np.expand_dims(numpy_semantics.contract(a, b, op.dtype, op.precision), -1)
+            product = product.transpose(np.argsort([*order, row, column, k]))
             return product if op.acc is None else self.values[op.acc] + product
 
     # ---- accesses --------------------------------------------------------------------
 
     def access(self, op: ir.Access) -> tuple[Any, Any]:
-        """(place in memory, whether the access happens) for each element."""
+        """The position in flat memory, and whether the access happens, both for each element."""
         inside = self.holds(self.tests(op), op)
         index = [np.asarray(self.position(d, op)) for d in op.index]
         self.check(op, index, inside)
         place: Any = self.memory[op.buffer.name].first
-        with np.errstate(over="ignore"):  # a gathered index may be any number; guards keep it from being read
+        with np.errstate(over="ignore"):  # a picked index can be any number; guards prevent a wrong access
             for i, stride in zip(index, op.buffer.strides):
                 place = place + i * stride.evaluate(self.sizes)
         return np.asarray(place), inside
 
     def tests(self, op: ir.Access) -> Sequence[Dim]:
-        """The conditions under which an access happens."""
+        """The conditions that must be >= 0 for an access to happen."""
         return op.guards if isinstance(op, ir.Load) else ()
 
     def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
-        """What a subclass does before an access, which it may refuse."""
+        """A hook before each access. A subclass may raise an error for a wrong access."""
 
     def note(self, op: ir.Access, offset: Any, inside: Any) -> None:
-        """What a subclass does about the places that an access reads, or that it writes."""
+        """A hook that gets the memory positions of each load and store."""
 
     def load(self, op: ir.Load) -> Any:
-        """The elements that are read, `other` where the access does not happen."""
+        """The loaded elements. An element that is not loaded, because a guard fails, has the value `other`."""
         offset, inside = self.access(op)
         self.note(op, offset, inside)
         source, other = self.memory[op.buffer.name].flat, np.asarray(op.other, op.dtype.numpy)
@@ -191,7 +197,7 @@ class Values:
 
 
 def evaluate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    """The outputs as numpy arrays; temporaries and outputs start as garbage, not zeros."""
+    """The outputs of a plan as numpy arrays. Temporaries and outputs start with garbage, not zeros."""
     memory = allocate(plan, inputs, sizes)
     for kernel in plan.kernels:
         run = _Run(kernel, memory, sizes)

@@ -1,26 +1,26 @@
-"""Kernels: the graph partitioned, each part as index notation on named axes.
+"""The kernel IR: the graph is split into kernels, and each kernel is index notation on named axes.
 
-    plan   = Plan(kernels, temporaries, ledger, …)      what runs, in which order
+    plan   = Plan(kernels, temporaries, ledger, …)      the kernels of a program in launch order
     kernel = Kernel(name, axes, buffers, body)
     axis   = Axis(name, extent, role)                   "parallel" or "reduced"
     buffer = Buffer(name, dtype, shape, strides, role)  "input" "output" "temporary" "scalar"
     op     = Load(buffer, index, picks, guards, other)  buffer[index(axes)]
            | Constant(value) | Scalar(buffer)
-           | Position(expr, picks)                      an integer expression of the axes
+           | Position(expr, picks)                      the value of an integer expression over the axes
            | Inside(conditions, picks)                  whether every condition is >= 0
-           | Compute(op, args)                          elementwise; "cast" too
-           | Spread(x)                                  x repeated over axes it does not have
+           | Compute(op, args)                          an elementwise operator, or "cast"
+           | Spread(x)                                  x broadcast along axes that it lacks
            | Reduce(op, x, over, rescale, shift) | Scan(op, x, along) | Dot(a, b, over, rescale)
-           | Count(over)                                how many elements of these axes are reduced
-           | Old(x)                                     a reduction or count before the latest block
+           | Count(over)                                the number of elements along the axes `over`
+           | Old(x)                                     the value that x had before the current block of a loop
            | Store(buffer, index, value)
 
-Every op has a dtype and the axes that index its value, in the kernel's order:
-`%3: f32[i, r]`. Broadcasting is a missing axis, a transpose a permuted index, a slice an
-offset, a reshape a quotient and a remainder, a gather an index that is itself a value
-(`picks` bind its symbol). The order of computation over the axes is still open.
+Every op has a dtype and the axes that index its value, in the order of the kernel's axes: `%3: f32[i, r]`.
+Broadcasting is a missing axis. A transpose is a permuted index. A slice is an offset in the index. A reshape is a
+quotient and a remainder in the index. A gather is an index that contains a computed value; `picks` binds a symbol of
+the index to this value. A kernel does not say in which order it computes the elements along its axes.
 
-Ops refer to each other by identity; each knows the source spans it came from.
+Two ops are equal only if they are the same object. Each op keeps the source spans of the expressions that it computes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory a kernel reads or writes; strides in elements."""
+    """An array in memory that a kernel reads or writes. `strides` are in elements."""
 
     name: str
     dtype: DType
@@ -61,7 +61,9 @@ class Buffer:
     role: str
 
     def __str__(self) -> str:
-        """`x: f32[M, N] {strides = [1, M]}`; strides of a contiguous buffer are left out."""
+        """The buffer as text: `x: f32[M, N] {strides = [1, M]}`. The text leaves out the strides of a contiguous
+        buffer.
+        """
         if self.role == "scalar":
             return f"{self.name}: {self.dtype}"
         strides = f" {{strides = [{', '.join(map(str, self.strides))}]}}"
@@ -77,10 +79,10 @@ class _Op:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What the masking pass found for one access: conditions to test, and why no others.
+    """The result of the masking pass for one load or store: the conditions to test, and the reasons for them.
 
-    `conditions` are Dims that must be >= 0; `reasons` says for each axis why it is tested or
-    why it need not be.
+    `conditions` are integer expressions that must be >= 0. `reasons` has one line for each axis of the access. Each
+    reason says why an axis needs a bounds check, or why it needs none.
     """
 
     conditions: tuple[Dim, ...]
@@ -92,7 +94,7 @@ Picks = tuple[tuple[Symbol, "Op"], ...]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class _Access(_Op):
-    """A load or a store."""
+    """The fields that a load and a store have in common."""
 
     buffer: Buffer
     index: tuple[Dim, ...]
@@ -100,18 +102,18 @@ class _Access(_Op):
 
     @property
     def offset(self) -> Dim:
-        """How many elements after the first one of the buffer it is."""
+        """The distance of the accessed element from the buffer's first element, in elements."""
         return sum((d * s for d, s in zip(self.index, self.buffer.strides)), ZERO)
 
     @property
     def indexed_by(self) -> set[str]:
-        """The axes that its index names."""
+        """The names of the axes in the index of the access."""
         return {s.name for d in self.index for s in d.symbols() if s.kind == "axis"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Load(_Access):
-    """Where a guard (a Dim that must be >= 0) fails nothing is read and the value is `other`."""
+    """A read of one element. If a guard is negative, the load reads nothing and its value is `other`."""
 
     picks: Picks = ()
     guards: tuple[Dim, ...] = ()
@@ -153,9 +155,15 @@ class Spread(_Op):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reduce(_Op):
-    """`index`: for argmax and argmin the position of each element, once tiles give it. `rescale`, `shift`:
-    what the sum so far is multiplied by, and what is added to it, before a block is added; of all
-    elements at once they are 1 and 0 (minitri/optimize/online_reductions/kernels.py)."""
+    """A reduction of `x` over the axes `over`.
+
+    index    for argmax and argmin in tile programs: the index of each element of `x`; else None
+    rescale  a loop multiplies the partial sum by this value before it adds a block; None means 1
+    shift    a loop adds this value to the partial sum before it adds a block; None means 0
+
+    `rescale` and `shift` have no effect on a reduction without a loop, because it has no partial sum.
+    minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
+    """
 
     op: str
     x: Op
@@ -167,16 +175,22 @@ class Reduce(_Op):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Count(_Op):
-    """How many elements of these axes there are; in a loop over them (kernels only) those up to the
-    latest block."""
+    """The number of elements along the axes `over`. In a loop over these axes, the count includes the elements up to
+    the current block.
+
+    A tile program has no `Count`: lowering replaces it by a number.
+    """
 
     over: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Old(_Op):
-    """What a reduction or count came to before the latest block (kernels only); of all elements at
-    once: itself."""
+    """The partial result of a reduction or count before the current block of a loop.
+
+    Without a loop it equals the result of the reduction. A tile program has no `Old`: lowering replaces it by a
+    carried value.
+    """
 
     x: Op
 
@@ -190,8 +204,11 @@ class Scan(_Op):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Dot(_Op):
-    """Sum over one axis of a * b, where a lacks the second of `tile` and b the first. `rescale`: as of a
-    sum."""
+    """The sum of `a * b` over one axis: a matrix product.
+
+    `tile` names the axis of the rows of `a` and the axis of the columns of `b`. `a` has no column axis, and `b` has no
+    row axis. A loop multiplies the partial sum by `rescale` before it adds a block, as in `Reduce`.
+    """
 
     a: Op
     b: Op
@@ -203,7 +220,7 @@ class Dot(_Op):
 
     @property
     def on_tensor_cores(self) -> bool:
-        """Whether tensor cores multiply: factors of at most 16 bits, or f32 factors rounded to fewer (tf32)."""
+        """Whether tensor cores compute the product: its factors have at most 16 bits, or are f32 rounded to tf32."""
         return self.precision != "ieee" or self.a.dtype.bits <= 16
 
 
@@ -214,7 +231,10 @@ class Store(_Access):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Carry(_Op):
-    """A value that a loop carries (tile IR only): `initial` before, the last one after."""
+    """A value that a loop passes from one iteration to the next. `initial` is its value before the first iteration.
+
+    Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
+    """
 
     initial: Op
 
@@ -225,7 +245,11 @@ Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Co
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """`relaxed`: its f32 arithmetic is only needed to 16 bits (minitri/optimize/fast_math/relax.py)."""
+    """One kernel: its axes, its buffers, and its ops in order. `relaxed` allows fast math with the precision of 16-bit
+    results.
+
+    minitri/optimize/fast_math/relax.py decides `relaxed`.
+    """
 
     name: str
     axes: tuple[Axis, ...]
@@ -247,16 +271,19 @@ class Kernel:
 
     @property
     def shared_loop(self) -> str | None:
-        """The axis that products and other reductions loop over together, as in attention; None: there is none."""
+        """The axis that matrix products and other reductions both run over, as in attention. The property is None if
+        the kernel has no shared loop.
+        """
         reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
         shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}
         return next(iter(shared)) if len(shared) == 1 else None
 
     @property
     def held(self) -> set[str]:
-        """The axes that one program has whole: all axes of products in a shared loop, except their rows and the loop.
+        """The axes that one program computes completely if the kernel has a shared loop.
 
-        So a result that lacks such an axis is computed and stored once.
+        They are the axes of all products, without the row axes and without the axis of the loop. A result that lacks a
+        held axis is then computed and stored by one program only.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -265,8 +292,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One line of the ledger: an edge of the graph, whether it was fused, and why. `again`: in one
-    kernel, but in a loop of its own that reads memory again. `spans`: those of the value."""
+    """One line of the ledger: a value that one node passes to another, whether both are in one kernel, and why.
+
+    `again` is true if the consumer is in the same kernel but in a later loop, which loads its inputs from memory
+    again. `bytes` is the memory traffic that fusion saves or costs. `spans` are the source spans of the value.
+    """
 
     value: str
     producer: str
@@ -293,7 +323,7 @@ class Plan:
     conditions: tuple[Condition, ...]
 
 
-# The fields that hold one operand each, some of which may be None.
+# The fields of each op that hold an operand. Some of these fields may be None.
 OPERANDS: Mapping[type[Op], tuple[str, ...]] = {
     Spread: ("x",), Scan: ("x",), Old: ("x",), Store: ("value",), Carry: ("initial",),
     Reduce: ("x", "index", "rescale", "shift"), Dot: ("a", "b", "acc", "rescale"),
@@ -312,7 +342,7 @@ def op_operands(op: Op) -> tuple[Op, ...]:
 
 
 def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
-    """The same op over other operands."""
+    """A copy of the op in which `new(operand)` replaces each operand."""
     match op:
         case Load() | Inside() | Position():
             return replace(op, picks=tuple((s, new(v)) for s, v in op.picks)) if op.picks else op
@@ -323,8 +353,20 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
             return replace(op, **{name: o and new(o) for name, o in held.items()}) if held else op
 
 
+def index_expressions(op: Op) -> tuple[Dim, ...]:
+    """The index expressions of an op: its index, guards and tested conditions. Most ops have none."""
+    match op:
+        case Load() | Store():
+            guards = op.guards if isinstance(op, Load) else ()
+            return (*op.index, *guards, *(op.mask.conditions if op.mask else ()))
+        case Position():
+            return (op.expr,)
+        case _:
+            return op.conditions if isinstance(op, Inside) else ()
+
+
 def needed(root: Op) -> set[Op]:
-    """An op and everything that it is made of."""
+    """An op and all ops that its value depends on."""
     stack, seen = [root], set[Op]()
     while stack:
         op = stack.pop()
@@ -335,18 +377,18 @@ def needed(root: Op) -> set[Op]:
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:
-    """The axes that a reduction or a product runs over."""
+    """The axes that a reduction or a product sums over. The result is empty for all other ops."""
     return op.over if isinstance(op, Reduce) else (op.over,) if isinstance(op, Dot) else ()
 
 
 def reads_bytes(dot: Dot) -> bool:
-    """Whether the second factor is made of an array of 8 bits that has both its axes."""
+    """Whether the second factor of a product is computed from an 8-bit array that has both axes of the factor."""
     loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
     return any(op.dtype.bits == 8 for op in loads)
 
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
-    """The ops that `results` or some store needs, in their order."""
+    """Dead code elimination: the ops that a store or one of `results` depends on, in their order in `body`."""
     kept = {*results}
     ops = list(body)
     for op in reversed(ops):

@@ -1,9 +1,8 @@
-"""Text → plan of kernels: the inverse of kernels/text.py. `Body` reads the lines that kernels and tile
-programs share.
+"""Parses the text of kernels: the inverse of minitri/kernels/text.py.
 
-In: a text as `format_plan` writes it, perhaps edited. Out: a Plan whose spans point into that text.
-What each line may be is decided here (names, attributes, numbers); whether the lines fit together is
-the verifier's business, which is asked before anything goes on.
+In: a text that `format_plan` wrote; a user may have edited it. Out: a Plan whose spans point into that text. The
+parser only checks single lines: names, attributes and numbers. The verifier (minitri/kernels/verify.py) then checks
+whether the lines fit together. `Body` parses the lines that kernels and tile programs have in common.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from minitri.graph.parse import read_conditions, read_input_type
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, usual_tile
+from minitri.text_io.name_resolution import Names, read_dtype, read_identifier, read_list, read_text
 from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole
 from minitri.text_io.reader import read, reading
 from minitri.text_io.templates import LineReader
-from minitri.text_io.vocabulary import Names, read_dtype, read_identifier, read_list, read_text
 
 _LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+) -> (\w+): (.+) \((saves|costs) (.+) bytes\)")
 
 
 def parse_plan(text: str, name: str = "<kernels>") -> Plan:
-    """The plan that a text says; CompileError MT05xx with its place if it is none."""
+    """The plan that a text describes. CompileError MT05xx with the place of the mistake if the text is not valid."""
     source = Source(name, text)
     with reading(source):
         whole: Whole = read(source, "kernels")
@@ -46,7 +45,7 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 
 def read_head(head: Head, source: Source) -> tuple[Plan, Names]:
-    """A plan without kernels, and what the names of its dimensions are."""
+    """The plan without its kernels, and a table of the names that its sizes have."""
     names, taken = Names(), list[str]()
     for p in (*head.inputs, *head.outputs, *head.temporaries):
         taken.append(read_identifier(p.name, taken))
@@ -60,7 +59,7 @@ def read_head(head: Head, source: Source) -> tuple[Plan, Names]:
 def _input(p: Param, names: Names) -> Buffer:
     dtype, shape, scalar = read_input_type(p, names)
     for k, e in enumerate(p.strides or ()):
-        if e.name == (name := f"{p.name.name}.stride{k}"):  # the call binds it
+        if e.name == (name := f"{p.name.name}.stride{k}"):  # each call gives this stride
             names.sizes[name] = Dim({(Symbol(name),): 1})
     return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), "scalar" if scalar else "input")
 
@@ -80,11 +79,13 @@ def read_buffer(p: Param, role: str, names: Names) -> Buffer:
     return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), role)
 
 
-Buffers = dict[tuple[str, int], Buffer]  # by name and rank: one array may be seen in two ways
+Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be used with and without merged axes
 
 
 def read_buffers(block: Block, plan: Plan, names: Names) -> Buffers:
-    """The buffers of a kernel or program: those of the plan, seen as they are or with axes merged."""
+    """The buffers of a kernel or a program, by name and rank. Each of them must be a buffer of the plan, perhaps with
+    merged axes.
+    """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
     for p in block.params:
@@ -96,25 +97,27 @@ def read_buffers(block: Block, plan: Plan, names: Names) -> Buffers:
         b, seen = whole[name], read_buffer(p, p.role, names)
         if (b.dtype, b.role) != (seen.dtype, seen.role):
             raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
-        if not _seen_as(b, seen):
+        if not _same_memory(b, seen):
             raise Mistake(p, f"this is not how `{name}` lies in memory", "its neighbouring axes may be merged, no more")
         found[name, rank] = seen
     return found
 
 
-def _seen_as(whole: Buffer, seen: Buffer) -> bool:
-    """Whether `seen` is `whole` with some neighbouring axes merged, where memory cannot tell them apart."""
+def _same_memory(whole: Buffer, seen: Buffer) -> bool:
+    """Whether `seen` describes the same memory as `whole`. `seen` may merge neighbouring axes that are contiguous."""
     if 0 in whole.shape:
         return 0 in seen.shape and len(seen.shape) <= len(whole.shape)
-    return _merges(list(zip(whole.shape, whole.strides)), list(zip(seen.shape, seen.strides)))
+    return _is_merged(list(zip(whole.shape, whole.strides)), list(zip(seen.shape, seen.strides)))
 
 
-def _merges(whole: list[tuple[Dim, Dim]], seen: list[tuple[Dim, Dim]]) -> bool:
-    """(extent, stride) pairs: the first of `seen` is the product of the first few of `whole`."""
+def _is_merged(whole: list[tuple[Dim, Dim]], seen: list[tuple[Dim, Dim]]) -> bool:
+    """Whether merging neighbours in `whole` gives `seen`. `whole` and `seen` are lists with an (extent, stride) pair
+    for each axis.
+    """
     if not whole or not seen:
         return whole == seen
     (size, step), rest = whole[0], whole[1:]
-    while not ((size, step) == seen[0] and _merges(rest, seen[1:])):
+    while not ((size, step) == seen[0] and _is_merged(rest, seen[1:])):
         if not rest or step != rest[0][0] * rest[0][1]:
             return False
         size, step, rest = size * rest[0][0], rest[0][1], rest[1:]
@@ -123,7 +126,7 @@ def _merges(whole: list[tuple[Dim, Dim]], seen: list[tuple[Dim, Dim]]) -> bool:
 
 def _kernel(block: Block, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:
     name = read_kernel_name(block.name, taken)
-    axes = tuple(Axis(*read_axis(p, names), p.role) for p in unlike(block.places))
+    axes = tuple(Axis(*read_axis(p, names), p.role) for p in distinct(block.places))
     buffers = read_buffers(block, plan, names)
     hints = read_hints(block, {"relaxed": None})
     body = Body(source, names, [a.name for a in axes], buffers, "kernels")
@@ -132,7 +135,7 @@ def _kernel(block: Block, plan: Plan, names: Names, source: Source, taken: Seque
 
 
 def read_kernel_name(e: Expr, taken: Sequence[str]) -> str:
-    """Kernels are k0, k1, …: their names are names in the generated source."""
+    """The name of a kernel: k0, k1, …. A kernel's name is used in the generated source, so no other names are allowed."""
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")
     return e.name
@@ -145,7 +148,7 @@ def read_axis(p: Place, names: Names) -> tuple[str, Dim]:
     return p.name.name, names.shape([p.extent])[0]
 
 
-def unlike(places: Iterable[Place]) -> list[Place]:
+def distinct(places: Iterable[Place]) -> list[Place]:
     found: dict[str, Place] = {}
     for p in places:
         if p.name.name in found:
@@ -155,7 +158,11 @@ def unlike(places: Iterable[Place]) -> list[Place]:
 
 
 def read_hints(block: Block, known: Mapping[str, range | None]) -> dict[str, Any]:
-    """How a block is compiled: names, most of them with a number (None: a name alone)."""
+    """The compile options of a block, by name.
+
+    `known` maps each allowed option to the range of its number, or to None for an option without a number. An option
+    without a number has the value True.
+    """
     found: dict[str, int] = {}
     for word, number in block.hints:
         if word.name not in known or word.name in found:
@@ -180,7 +187,7 @@ def _decision(e: Expr, names: Names) -> Decision:
     return Decision(value, producer, consumer, verdict != "apart", rule, size, verdict == "again")
 
 
-# The ops and fields that a stage does not have.
+# The names of ops and fields that each stage does not have.
 ABSENT = {
     "kernels": frozenset({"carry", "index", "acc", "tested", "reasons"}),
     "tile": frozenset({"count", "old", "rescale", "shift", "tested", "reasons"}),
@@ -189,7 +196,7 @@ ABSENT = {
 
 
 class Body(LineReader[Op]):
-    """The lines of a kernel or a program, read one after another. `stage` says what they may hold."""
+    """Parses the lines of a kernel or a tile program, in order. `stage` decides which ops and fields are allowed."""
 
     templates = LINES
     one_operand = {
@@ -202,7 +209,7 @@ class Body(LineReader[Op]):
         super().__init__(source)
         self.axes, self.buffers, self.stage = axes, buffers, stage
         self.known = {a: axis_dim(a) for a in axes}
-        self.picks: dict[Symbol, Op] = {}  # those of the line that is being read
+        self.picks: dict[Symbol, Op] = {}  # the picked values in the current line
         self.names = Names(names.sizes, self.known, self._pick)
 
     def line(self, line: Line) -> Op:
@@ -214,19 +221,22 @@ class Body(LineReader[Op]):
         cls, found = self.fields(line, self._absent(line.op.name))
         if cls is ir.Store:
             self.dtype, axes = found["value"].dtype, found["value"].axes
-        op = cls(dtype=self.dtype, axes=axes, spans=self.span(line), **self._told(line, cls, found))
+        op = cls(dtype=self.dtype, axes=axes, spans=self.span(line), **self._op_fields(line, cls, found))
         if line.result is not None:
             self.values[line.result.name] = op
         return op
 
     def _absent(self, word: str) -> frozenset[str]:
-        """Sums and products are rescaled, sums are shifted; argmax and argmin of a tile take positions."""
+        """The fields that an op of this name does not have at this stage.
+
+        Only sums and products have `rescale`, only sums have `shift`, and only argmax and argmin have `index`.
+        """
         absent = ABSENT[self.stage]
         absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()
         return absent | ({"index"} if word.removeprefix("reduce.") not in POSITIONS else frozenset())
 
-    def _told(self, line: Line, cls: type[Op], found: dict[str, Any]) -> dict[str, Any]:
-        """The fields of an op, by those of its line."""
+    def _op_fields(self, line: Line, cls: type[Op], found: dict[str, Any]) -> dict[str, Any]:
+        """The fields of an op, from the fields of its line."""
         if self.picks and cls is ir.Store:
             raise Mistake(line, "the place of a store depends on axes alone")
         if self.picks:
@@ -247,7 +257,8 @@ class Body(LineReader[Op]):
             return None
         if not op.dtype.is_integer:
             raise Mistake(e, f"`{e.name}` is {op.dtype}: only integers can be in an index")
-        symbol = Symbol(f"p{int(e.name[1:]):04}", "value")  # terms have the order that they have in kernels/demand.py
+        # With four digits, terms sort in the same order as in kernels/demand.py.
+        symbol = Symbol(f"p{int(e.name[1:]):04}", "value")
         self.picks[symbol] = op
         return Dim({(symbol,): 1})
 

@@ -7,16 +7,16 @@
       store out[i, j] %5
     }
 
-A plan has a head and a ledger. The head has inputs, outputs, the conditions of a call and the temporaries. The ledger
-says what was fused and what was not, by which rule.
+A plan also has a head and a ledger. The head lists the inputs, the outputs, the conditions of a call and the
+temporaries. The ledger lists the fusion decisions, each with the rule that made it.
 
     plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
       require C >= 1 else MT0209 "max over an axis that may be empty"
       temporary t0: f32[N]
     }
 
-In an index, a size with the name of an axis is written `$i`. Defaults are not printed: row-major strides, or the axes
-of a product's tile if only one pair fits. `kernels/parse.py` reads the text back.
+In an index, `$i` is a size whose name is also the name of an axis. Default values are left out: row-major strides, and
+the axes of a product's tile if only one pair is possible. minitri/kernels/parse.py parses the text.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def format_plan(plan: Plan) -> str:
 
 
 def plan_lines(plan: Plan) -> Iterator[PlanLine]:
-    """The lines of `format_plan`, each with what it is about."""
+    """The lines of `format_plan`, each with the op, buffer, kernel or decision that it shows."""
     yield from head_lines(plan)
     for kernel in plan.kernels:
         yield "", None
@@ -82,7 +82,7 @@ def format_decision(d: Decision) -> str:
 
 
 def head_lines(plan: Plan) -> Iterator[PlanLine]:
-    """What a plan is without its kernels: inputs in the order of the call, outputs, conditions, memory."""
+    """The first lines of a plan: its inputs in the order of the call, outputs, conditions and temporaries."""
     inputs = join(f"{b.name}: float" if b.role == "scalar" else str(b) for b in plan.inputs)
     lines: list[PlanLine] = [(f"  {format_condition(c)}", None) for c in plan.conditions]
     lines += [(f"  temporary {t}", t) for t in plan.temporaries]
@@ -101,7 +101,7 @@ def kernel_lines(kernel: Kernel) -> Iterator[PlanLine]:
 
 
 def format_op(op: Op, names: dict[Op, str]) -> str:
-    """One op; adds its name to `names`."""
+    """The line of one op. Adds the name of its value to `names`."""
     text = describe(op, names)
     if isinstance(op, Store):
         return text
@@ -111,11 +111,11 @@ def format_op(op: Op, names: dict[Op, str]) -> str:
 
 def describe(op: Op, names: Mapping[Op, str]) -> str:
     picked = {symbol: dims.value(names[value]) for symbol, value in getattr(op, "picks", ())}
-    return LINES[type(op)].write(_shown(op), _Writer(names, AXIS, picked))
+    return LINES[type(op)].write(_template_fields(op), _Writer(names, AXIS, picked))
 
 
-def _shown(op: Op) -> dict[str, Any]:
-    """The fields of an op under the names that its template has for them; None and () where a line has nothing."""
+def _template_fields(op: Op) -> dict[str, Any]:
+    """The fields of an op, under the names of its template. Fields that the line leaves out are None or ()."""
     found = {f.name: getattr(op, f.name) for f in fields(op)}
     if isinstance(op, (Load, Store)):
         mask = op.mask or Mask(())
@@ -146,13 +146,13 @@ class _Writer(Writer):
 
 
 def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
-    """The axes of the rows of `a` and the columns of `b`, if each has one axis that the other lacks."""
+    """The axes of the rows of `a` and the columns of `b`, if each factor has exactly one axis that the other lacks."""
     rows, columns = ([n for n in x.axes if n not in y.axes and n != over] for x, y in ((a, b), (b, a)))
     return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None
 
 
 def comparison(d: Dim) -> str:
-    """d >= 0 as one would write it: `i < 777` for 776 - i >= 0."""
+    """The condition `d >= 0` as a comparison with one axis: `i < 777` for 776 - i >= 0."""
     for symbol in sorted(d.symbols(), key=str):
         split = d.coefficient(symbol) if symbol.kind != "size" else None
         if split is None or any(s.kind != "size" for s in split[1].symbols()):

@@ -1,23 +1,25 @@
-"""Checks a plan: kernels in an order that their buffers allow, ops after their operands, axes
-and dtypes that follow from them, reductions over all that is not parallel. Run after each pass over it,
-and on what is read from a text. What holds for an op of a kernel and of a tile program alike is `verify_op`."""
+"""Checks the rules that every plan of kernels must obey.
+
+Each buffer is written before it is read. Each op comes after its operands. Dtypes and axes follow from the operands. A
+reduction runs over reduced axes only. The pipeline runs these checks after each pass over a plan, and on each plan
+that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from minitri.base.diagnostics import BrokenRule
-from minitri.base.dims import Dim
 from minitri.base.operators import OPERATORS, POSITIONS, reduction, running
 from minitri.base.types import DType, bool_, f32, f64, i32, i64
 from minitri.graph.ir import PRECISIONS
-from minitri.graph.typer import require
+from minitri.graph.typing_rules import require
 from minitri.kernels import ir
-from minitri.kernels.ir import Kernel, Op, Picks, Plan, needed, op_operands
+from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands
 
 
 def verify(plan: Plan) -> None:
-    """Raises ValueError naming the first kernel and op that break a rule."""
+    """Raises ValueError, which names the first kernel and op that break a rule."""
     names = [b.name for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
@@ -33,7 +35,10 @@ def verify(plan: Plan) -> None:
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
-    """What is read has been written by a kernel before; each output and temporary is written by one."""
+    """Checks that each buffer is written before a later kernel reads it, and that one kernel alone writes it.
+
+    `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a kernel breaks a rule.
+    """
     ready = {b.name for b in plan.inputs}
     for name, body in bodies:
         written: set[str] = set()
@@ -60,29 +65,28 @@ def _verify(op: Op, kernel: Kernel, known: set[Op]) -> None:
 def verify_op(op: Op) -> None:
     """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
 
-    It holds for kernels and tile programs alike. Operators have their dtypes from the operator table.
+    Kernels and tile programs share this check. The operator table gives the dtypes of operators.
     """
+    if not isinstance(op, ir.Store):
+        _verify_index(op)
     match op:
-        case ir.Load():
-            _expect(op, op.buffer.dtype)
-            _indexed(op, (*op.index, *op.guards, *(op.mask.conditions if op.mask else ())), op.picks)
-        case ir.Scalar():
+        case ir.Load() | ir.Scalar():
             _expect(op, op.buffer.dtype)
         case ir.Store() if op.value.dtype != op.buffer.dtype:
             raise ValueError(f"{op.value.dtype} is stored in {op.buffer.name}, which holds {op.buffer.dtype}")
-        case ir.Compute() if op.op != "cast":
+        case ir.Compute():
+            require(set(op.axes) == {a for x in op.args for a in x.axes}, f"{op.op} has the axes {op.axes}")
             _verify_operands(op)
         case ir.Position():
-            require(op.dtype in (i64, i32, f32), f"a position of {op.dtype}")  # the target may narrow it
-            _indexed(op, (op.expr,), op.picks)
+            require(op.dtype in (i64, i32, f32), f"a position of {op.dtype}")  # a later pass may narrow an i64 position
         case ir.Inside():
             _expect(op, bool_)
-            _indexed(op, op.conditions, op.picks)
         case ir.Reduce():
             _expect(op, i64 if op.op in POSITIONS else op.x.dtype)
             require(op.x.dtype.kind in reduction(op.op).accepts, f"{op.op} of {op.x.dtype}")
             require(op.index is None or op.index.dtype == i64, "positions are i64")
             require(set(op.over) <= set(op.x.axes) and len(set(op.over)) == len(op.over), f"reduction over {op.over}")
+            require(set(op.axes) == set(op.x.axes) - set(op.over), f"a reduction over {op.over} has the axes {op.axes}")
             require(op.index is None or set(op.index.axes) <= set(op.x.axes), "positions of other axes")
             require(op.op not in POSITIONS or len(op.over) == 1, f"{op.op} over one axis")
         case ir.Count():
@@ -93,17 +97,16 @@ def verify_op(op: Op) -> None:
             _expect(op, op.x.dtype)
             require(op.dtype.kind in running(op.op).accepts, f"a running {op.op} of {op.dtype}")
             require(set(op.axes) == set(op.x.axes) and op.along in op.x.axes, f"scan along {op.along}")
-        case ir.Spread():
-            _expect(op, op.x.dtype)
-            require(set(op.x.axes) <= set(op.axes), "a spread value loses axes")
-        case ir.Carry():
-            _expect(op, op.initial.dtype)
-            require(set(op.initial.axes) <= set(op.axes), "a carried value loses axes")
+        case ir.Spread(x=x) | ir.Carry(initial=x):
+            _expect(op, x.dtype)
+            require(set(x.axes) <= set(op.axes), f"{type(op).__name__} loses axes of its operand")
         case ir.Dot():
             _verify_dot(op)
 
 
 def _verify_operands(op: ir.Compute) -> None:
+    if op.op == "cast":
+        return
     row, operand = OPERATORS[op.op], op.args[-1].dtype
     wanted = [bool_ if row.operands == "where" else operand, *[operand] * (row.arity - 1)]
     legal = row.operand_dtype(operand) == operand and operand.kind in row.accepts
@@ -124,25 +127,23 @@ def _verify_dot(op: ir.Dot) -> None:
     require(op.precision in PRECISIONS, f"precision {op.precision}")
 
 
-def _indexed(op: Op, exprs: Iterable[Dim], picks: Picks) -> None:
-    names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
-    used = {n.removesuffix("_lane") for n in names if not n.endswith("_start")}  # one number for all lanes
-    used |= {a for _, v in picks for a in v.axes}
+def _verify_index(op: Op) -> None:
+    names = {s.name for d in ir.index_expressions(op) for s in d.symbols() if s.kind == "axis"}
+    used = {n.removesuffix("_lane") for n in names if not n.endswith("_start")}  # a block start is one number
+    used |= {a for _, v in getattr(op, "picks", ()) for a in v.axes}
     require(used <= set(op.axes), f"{type(op).__name__} has the axes {op.axes} and uses {sorted(used)}")
 
 
 def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
     reduced = {a.name for a in kernel.reduced}
     match op:
-        case ir.Compute() if set(op.axes) != {a for x in op.args for a in x.axes}:
-            raise ValueError(f"{op.op} has the axes {op.axes}")
-        case ir.Reduce() if not set(op.over) <= reduced or set(op.axes) != set(op.x.axes) - set(op.over):
-            raise ValueError(f"reduce.{op.op} over {op.over} has the axes {op.axes}")
-        case ir.Reduce() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
+        case ir.Reduce() if not set(op.over) <= reduced:
+            raise ValueError(f"reduce.{op.op} over {op.over}")
+        case ir.Reduce() if op.rescale is not None and not _is_transport(op, op.rescale, "max", 1):
             raise ValueError(f"reduce.{op.op} is not rescaled by what one running maximum over its axes was and is")
-        case ir.Reduce() if op.shift is not None and (op.rescale or not _follows(op, op.shift, "sum", 2)):
+        case ir.Reduce() if op.shift is not None and (op.rescale or not _is_transport(op, op.shift, "sum", 2)):
             raise ValueError(f"reduce.{op.op} is not shifted by what running means over its axes were and are")
-        case ir.Dot() if op.rescale is not None and not _follows(op, op.rescale, "max", 1):
+        case ir.Dot() if op.rescale is not None and not _is_transport(op, op.rescale, "max", 1):
             raise ValueError("a product is not rescaled by what one running maximum over its axis was and is")
         case ir.Count() if op.axes or not op.over or not set(op.over) <= reduced or len(set(op.over)) < len(op.over):
             raise ValueError(f"a count over {op.over}")
@@ -160,23 +161,20 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
             raise ValueError(f"{op.buffer.name} has one place for several values")
 
 
-def _follows(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Whether a transport uses only the old values of at most `most` reductions of this kind, each once.
+def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
+    """Whether `transport`, the factor or summand of an online reduction, depends on old values as it must.
 
-    The reductions run over the same axes. If they are sums, the transport may also use one count of their elements.
+    `transport` must use the old values of 1 to `most` reductions of the given kind over the same axes, each once. If
+    `kind` is "sum", `transport` must also use one count of the elements.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = op.over if isinstance(op, ir.Reduce) else (op.over,)
     followed = {o for o in olds if isinstance(o, ir.Reduce) and o.op == kind and o.over == over}
     counts = {o for o in olds if isinstance(o, ir.Count) and o.over == over}
-    plain = (
-        (isinstance(op, ir.Dot) or op.op == "sum")
-        and transport.dtype == op.dtype
-        and set(transport.axes) <= set(op.axes)
-    )
-    return (
-        plain and len(olds) == len(followed | counts) and 1 <= len(followed) <= most and len(counts) == (kind == "sum")
-    )
+    is_sum = isinstance(op, ir.Dot) or op.op == "sum"
+    fits = transport.dtype == op.dtype and set(transport.axes) <= set(op.axes)
+    once = len(olds) == len(followed | counts) and 1 <= len(followed) <= most
+    return is_sum and fits and once and len(counts) == (kind == "sum")
 
 
 def _expect(op: Op, dtype: DType) -> None:

@@ -1,1 +1,1 @@
-"""From text, or from a Python function, to the syntax tree; and the reference that evaluates the tree."""
+"""The parser makes a syntax tree of a text or a Python function. The reference evaluates the tree with numpy."""

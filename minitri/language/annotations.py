@@ -1,25 +1,26 @@
 """Type annotations: from a written expression to the type that it means.
 
-In: an annotation parsed as an expression, as in Python. Out: `ArrayType`, `ScalarType`, or a
-tuple of them for several outputs. The one idea: the grammar has no types; a type is an
-expression that reads as one, so each spelling is one `case` here and each mistake gets its
-own sentence. Spellings of one and the same type:
+Four spellings of one type:
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
-Left out: what dimensions mean; they stay expressions.
+In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of them for several outputs.
+The one idea: the grammar has no rules for types. Each spelling is one `case` here, and each mistake gets its own message.
+Left out: the meaning of dimensions. They stay expressions.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from minitri.base.diagnostics import CompileError, ParseError
+from minitri.base.diagnostics import CompileError, Edit, ParseError
 from minitri.base.spans import Span
-from minitri.base.types import dtype
+from minitri.base.types import DTYPES, dtype, from_numpy
 from minitri.language import ast
 from minitri.language import foreign_annotations as foreign
+from minitri.language.foreign import names
 
 Type: TypeAlias = ast.ArrayType | ast.ScalarType
 Reader: TypeAlias = Callable[[Span], ast.Expr]  # parses the text of a string annotation
@@ -28,7 +29,7 @@ _SCALARS = ("float", "int", "bool")
 
 
 def read_type(expr: ast.Expr, parse: Reader) -> Type:
-    """The type that an annotation means; ParseError if it means none."""
+    """The type that an annotation stands for. ParseError if it is not a type."""
     match expr:
         case ast.String():
             return read_type(parse(foreign.string_inside(expr)), parse)
@@ -41,6 +42,9 @@ def read_type(expr: ast.Expr, parse: Reader) -> Type:
                 dims = tuple(_dim(d if isinstance(d, ast.Pack) else parse(d)) for d in foreign.words_of(shape))
                 return ast.ArrayType(expr.span, foreign.JAXTYPING[_word(head)], _one_pack(dims))
             return ast.ArrayType(expr.span, _dtype(head), _one_pack(tuple(map(_dim, _flat(indices)))))
+        case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
+            error = ParseError("MT0004", "the dimensions of a type stand in square brackets", expr.span)
+            raise error.write(expr.span, f"{name}[{args[0].span.to(args[-1].span).text}]")
         case _:
             raise ParseError("MT0004", "this is not a type", expr.span, help=foreign.EXAMPLE)
 
@@ -72,7 +76,11 @@ def _dtype(head: ast.Expr) -> str:
     try:
         return dtype(word).name
     except CompileError as error:
-        raise ParseError(error.code, error.message, head.span, help=error.help) from None
+        answer = names.value(word)  # torch's `half` and `double`
+        help = f"write `{answer.row.instead}`" if answer and answer.row.instead in DTYPES else error.help
+        guess = re.search(r"(?:write|mean) `(\w+)`", help)
+        edit = Edit(head.span, guess[1]) if guess else None
+        raise ParseError(error.code, error.message, head.span).correct(edit, help=help) from None
 
 
 def _flat(indices: tuple[ast.Expr | ast.Slice | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
@@ -90,7 +98,7 @@ def _expression(part: ast.Expr | ast.Pack) -> ast.Expr:
 
 
 def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
-    """A dimension: names, integers and + - * // % of them."""
+    """A dimension: names and integers, combined by + - * // %."""
     for node in () if isinstance(dim, ast.Pack) else ast.postorder(dim):
         match node:
             case ast.Name() | ast.Binary(op="+" | "-" | "*" | "//" | "%"):
@@ -99,18 +107,26 @@ def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
                 pass
             case ast.EllipsisLiteral():
                 help = "write `*B` for any number of axes, with a name of your own"
-                raise ParseError("MT0004", "`...` is not a dimension", node.span, help=help)
+                raise ParseError("MT0004", "`...` is not a dimension", node.span).write(node.span, "*B", help)
             case ast.Slice() | ast.NoneLiteral():
-                help = "give the dimension a name, such as `N`"
-                raise ParseError("MT0004", "a dimension needs a name or a size", node.span, help=help)
+                help = f"give the dimension a name, such as `{_unused(node)}`"
+                error = ParseError("MT0004", "a dimension needs a name or a size", node.span)
+                raise error.write(node.span, _unused(node), help)
             case _:
                 help = "a dimension is a name, an integer, or + - * // % of them"
-                raise ParseError("MT0004", "this is not a dimension", node.span, help=help)
+                error = ParseError("MT0004", "this is not a dimension", node.span)
+                raise error.write(node.span, _unused(node), help)
     return dim
 
 
+def _unused(node: ast.Node) -> str:
+    """A name for a dimension that its source does not use."""
+    used = set(re.findall(r"\w+", node.span.source.text))
+    return next((name for name in ("N", "M", "K", "L", "P", "Q") if name not in used), "N")
+
+
 def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
-    """Of two packs in one type no call could tell where the first ends."""
+    """Refuses two packs in one type: a call could not tell where the first one ends."""
     for second in [d for d in shape if isinstance(d, ast.Pack)][1:]:
         help = "name the axes of one of them: `f32[*B, M, N]`"
         raise ParseError("MT0004", f"`*{second.id}` is a second pack of axes in one type", second.span, help=help)

@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Word(Node):
-    """A token: `type` is a terminal of the grammar, `KEYWORD` or `$END`. The parser makes nodes of tokens."""
+    """A token. `type` is a terminal of the grammar, `KEYWORD` or `$END`."""
 
     type: str
     text: str
@@ -189,7 +189,7 @@ class Module(Node):
 
 
 def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr | Pack, tuple[T, ...]]]:
-    """Each dimension of a type with the sizes of `shape` that it stands for: one, or those of a pack."""
+    """Pairs each dimension of a type with its sizes in `shape`: one size, or several for a pack."""
     start = 0
     for d in declared.dims:
         end = start + (len(shape) - len(declared.dims) + 1 if isinstance(d, Pack) else 1)
@@ -217,8 +217,8 @@ def _nodes(value: object) -> Iterator[Node]:
 def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) -> Iterator[Node]:
     """Every node below and including `root`, children first. Iterative: depth is no limit.
 
-    With `holds`, only the nodes that a value needs. Of `a if c else b` that is c and one of the branches: `holds` says
-    which, once the value of c is known.
+    With `holds`, only the nodes that the value needs. For `a if c else b` these are c and one branch. `holds` chooses
+    the branch when the value of c is known.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

@@ -1,4 +1,4 @@
-"""Annotations of other libraries and inside strings: what `"f32[M, N]"` and jaxtyping's spellings say.
+"""Annotations inside strings, `"f32[M, N]"`, and those of jaxtyping.
 
 Float32[Tensor, "*B M N+1"]     →     f32[*B, M, N+1]
 """
@@ -23,12 +23,13 @@ EXAMPLE = "write for example `f32[M, N]`, `f16[*B, D]` or `float`"
 
 
 def without_shape(word: str, span: Span) -> ParseError:
-    """For the name of a type that says no shape."""
+    """The error for a type without a shape: `Tensor`, `np.ndarray`."""
     if word in JAXTYPING:
         help = f'write `{JAXTYPING[word]}[M, N]`, or `{word}[Tensor, "M N"]`'
-        return ParseError("MT0004", f"`{word}` does not say the shape", span, help=help)
+        error = ParseError("MT0004", f"`{word}` does not say the shape", span)
+        return error.write(span, f"{JAXTYPING[word]}[M, N]", help)
     help = f"{EXAMPLE}, or leave it out: the call then says the type"
-    return ParseError("MT0004", f"`{word}` does not say dtype and shape", span, help=help)
+    return ParseError("MT0004", f"`{word}` does not say dtype and shape", span).write(span, "f32[M, N]", help)
 
 
 def string_inside(string: ast.String) -> Span:
@@ -47,7 +48,7 @@ def jaxtyping_shape(indices: tuple[ast.Expr | ast.Pack, ...]) -> ast.String | No
 
 
 def words_of(shape: ast.String) -> Iterator[ast.Pack | Span]:
-    """The dimensions of `"*B M N+1"`: separated by blanks."""
+    """The dimensions of `"*B M N+1"`, which blanks separate."""
     inside = string_inside(shape)
     for match in re.finditer(r"\S+", inside.text):
         word = Span(inside.source, inside.start + match.start(), inside.start + match.end())

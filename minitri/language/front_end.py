@@ -10,23 +10,28 @@
 `compile` has keywords of its own, such as `entry`. A parameter may have the same name: in
 `compile("2 * entry", entry="f32[N]")` the expression has the name and the value is a type.
 
+An expression without any type gives a function whose parameters have none: `compile("x + y")` becomes
+`main(x, y)`, and a call says the types.
+
 A Python function gives the same `Module` as its text in a `.mt` file, with spans that point into the Python file. It
 never runs, and its annotations are never evaluated. The one grammar parses the text from its `def` to its end, in place.
-Left out: the variables around the function. It sees its parameters and the library only.
+python_source.py finds that text. linking.py adds the functions and constants that the function uses.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import tokenize
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.base.spans import Source, Span
-from minitri.language import ast, parser, parser_tables
+from minitri.base.spans import Span
+from minitri.base.types import DTYPES
+from minitri.language import ast, parser, parser_tables, python_source
+from minitri.language.constant_arithmetic import CONSTANTS
+from minitri.language.foreign.names import PREFIXES
 from minitri.language.parser import is_name, parse_expression, parse_module, parse_module_at, parse_type, whole_text
 
 parser.make_parser = parser_tables.parser  # every front door is in this module
@@ -34,7 +39,7 @@ _PLAIN = "decorate a plain function, written with `def`"
 
 
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
-    """A module as it is, or an expression over `params` (name → type text) as a function `main`."""
+    """The module of a text. An expression over `params` (name → type text) becomes a function `main`."""
     if is_module(text):
         if params:
             help = "write them in the `def`: `def f(x: f32[N]):`"
@@ -75,7 +80,7 @@ def _has_name(text: str, name: str) -> bool:
 
 
 def _is_type(value: Any) -> bool:
-    """Whether a value is a type, or is written like one: `float32[N]` is a mistake in a type, no name."""
+    """Whether a value looks like a type. `float32[N]` counts too: it is a misspelt type, not a name."""
     if not isinstance(value, str):
         return False
     if re.fullmatch(r"\w+\[.*\]", value.strip()):
@@ -88,9 +93,9 @@ def _is_type(value: Any) -> bool:
 
 
 def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:
-    """The types of keywords and of the mapping `types` together.
+    """The types of the keywords and of the mapping `types` together.
 
-    CompileError MT0004 for a value that is no text, MT0104 for a parameter that both name."""
+    CompileError MT0004 for a value that is not a text, MT0104 for a parameter that has two types."""
     if not isinstance(types, Mapping):
         message = f"`types` is a mapping from names to types, not {type(types).__name__}"
         raise CompileError("MT0004", message, help='as in types={"x": "f32[M, N]"}')
@@ -104,15 +109,23 @@ def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:
     return {**{str(name): kind for name, kind in types.items()}, **keywords}
 
 
+def untyped_parameters(text: str, name: str) -> dict[str, None]:
+    """The parameters of an expression that is given no types, in the order in which they first occur.
+
+    `x + pi * y` has x and y. Left out: names of the language, and names of other libraries (`np`), which are mistakes.
+    """
+    known = {*CONSTANTS, *DTYPES, *PREFIXES, "newaxis"}
+    nodes = ast.postorder(parse_expression(text, name))
+    names = [node for node in nodes if isinstance(node, ast.Name) and node.id not in known]
+    return dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.span.start))
+
+
 # ---- Python functions ---------------------------------------------------------------------------
 
 
 def from_function(function: Callable[..., object]) -> ast.Module:
-    """The module that holds this one function."""
-    plain = inspect.unwrap(function)
-    if not isinstance(plain, FunctionType):
-        message = f"a {type(plain).__name__} has no text to compile"
-        raise ParseError("MT0003", message, help=_PLAIN)
+    """The module that holds this one function. Raises ParseError for what is no plain function, or has no text."""
+    plain = plain_function(function)
     if plain.__name__ == "<lambda>":
         raise ParseError("MT0002", "a lambda cannot be compiled", help=_PLAIN)
     if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
@@ -120,28 +133,13 @@ def from_function(function: Callable[..., object]) -> ast.Module:
     if inspect.isgeneratorfunction(plain):
         help = "`return a, b` gives several outputs"
         raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help=help)
-    return parse_module_at(_place(plain))
+    return parse_module_at(python_source.place(plain))
 
 
-def _place(function: FunctionType) -> Span:
-    """Where the function is in its file: from its `def`, past the decorators, to its end."""
-    try:
-        lines, first = inspect.findsource(function)
-        block = inspect.getblock(lines[first:])
-        row, column = _find_def(block)
-    except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):
-        help = "define it in a file or a notebook cell, or give its text to `mt.compile`"
-        message = f"the source text of `{function.__name__}` cannot be found"
-        raise ParseError("MT0003", message, help=help) from None
-    before = "".join(lines[:first])
-    start = len(before) + len("".join(block[: row - 1])) + column
-    source = Source(inspect.getsourcefile(function) or "<python>", "".join(lines))
-    return Span(source, start, len(before) + len("".join(block)))
-
-
-def _find_def(block: list[str]) -> tuple[int, int]:
-    """Row and column of the first `def`. It is reserved, so no decorator can hold one."""
-    for token in tokenize.generate_tokens(iter(block).__next__):
-        if token.type == tokenize.NAME and token.string == "def":
-            return token.start
-    raise OSError("no def")
+def plain_function(function: Callable[..., object]) -> FunctionType:
+    """The function under its decorators."""
+    plain = inspect.unwrap(function)
+    if not isinstance(plain, FunctionType):
+        message = f"a {type(plain).__name__} has no text to compile"
+        raise ParseError("MT0003", message, help=_PLAIN)
+    return plain

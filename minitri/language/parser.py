@@ -1,8 +1,8 @@
 """The text front end: from source text to the syntax tree.
 
-In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py that know their spans; or a ParseError.
-The one idea: one grammar (grammar.lark) with three start symbols, driven token by token. Nodes are made while parsing,
-and nothing recurses:
+In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py with their spans, or a ParseError.
+The one idea: one grammar (grammar.lark) has three start symbols. The parser takes one token at a time and makes nodes
+as it goes. Nothing recurses:
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
@@ -13,9 +13,9 @@ of indentation becomes `_INDENT` or `_DEDENT`, so the grammar knows nothing of w
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-Whatever can be judged without the grammar is judged there: unmatched brackets, uneven indentation, over-long names and
-unknown kinds of strings never reach the grammar. The tables are made or read on first use and shared. A parse keeps its
-state to itself, so threads may parse at the same time. Left out: the meaning of names, which the typer finds.
+`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. The
+grammar never sees them. The parser's tables are made on first use and shared. Each parse has its own state, so threads
+may parse at the same time. Left out: the meaning of names, which the typer finds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 from minitri.base.diagnostics import ParseError
-from minitri.base.limits import current
+from minitri.base.resource_limits import current
 from minitri.base.spans import Source, Span
 from minitri.language import ast
 from minitri.language import syntax_errors as errors
@@ -48,7 +48,7 @@ def parse_expression(text: str, name: str = "<expression>") -> ast.Expr:
 
 
 def parse_type(text: str, name: str = "<type>") -> Type:
-    """The type that `f16[M, K]`, `float`, … mean."""
+    """The type that a text such as `f16[M, K]` or `float` stands for."""
     return read_type(_parse(whole_text(text, name), "type"), _parse_type_expression)
 
 
@@ -58,8 +58,12 @@ def parse_module(text: str, name: str = "<module>") -> ast.Module:
 
 
 def parse_module_at(place: Span) -> ast.Module:
-    """The functions in a part of a source; spans point into the whole of it."""
-    functions: tuple[ast.Function, ...] = _parse(place, "module")
+    """The functions in a part of a source. Their spans point into the whole source."""
+    try:
+        functions: tuple[ast.Function, ...] = _parse(place, "module")
+    except ParseError as error:
+        error.others = tuple(errors.further_mistakes(place, error, partial(_parse, start="module")))
+        raise
     if not functions:
         help = "write `def f(x: f32[N]):` and a body that ends in `return`"
         start = Span(place.source, place.start, place.start)
@@ -78,7 +82,7 @@ def _parse_type_expression(place: Span) -> ast.Expr:
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Drives lark's LALR parser over the tokens of a place."""
+    """Gives the tokens of a place to lark's LALR parser, one after another."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source
@@ -195,7 +199,7 @@ def _indentation(begin: int, word: Word) -> str:
 
 
 def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> Iterator[Word]:
-    """The end of the last line, and what the new line's indentation means."""
+    """Ends the last line, and begins or ends blocks by the indentation of the new one."""
     if not indents:  # the first line: a text that is indented as a whole is welcome
         indents.append(indent)
         return
@@ -220,7 +224,7 @@ def _track(brackets: list[Word], word: Word) -> None:
             raise errors.too_much("nesting", f"more than {limit:,} brackets are open here", word.span)
     elif word.type in ("RPAR", "RSQB"):
         if not brackets:
-            raise ParseError("MT0001", f"this `{word.text}` closes nothing", word.span)
+            raise errors.closes_nothing(word)
         opening = brackets.pop()
         if CLOSES[opening.text] != word.text:
             raise errors.unmatched(opening, word)

@@ -1,8 +1,8 @@
-"""LALR tables, made once for a grammar and kept between processes.
+"""LALR tables of a grammar, kept on the disk between processes.
 
-In: the path of a grammar and lark's options. Out: a lark parser. Making the tables takes about 100 ms, reading them
-back 5. They are JSON (minitri/base/disk_cache.py), in the form of `lark.tools.serialize`. lark's own cache is a pickle
-and is not used. An entry that does not fit, of another lark for example, is made again.
+In: the path of a grammar and lark's options. Out: a lark parser. It takes about 100 ms to make the tables and 5 ms to
+read them. They are JSON (minitri/base/disk_cache.py), in the form of `lark.tools.serialize`. lark's own cache is a
+pickle, so it is not used. Tables that do not fit, from another version of lark for example, are made again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _load(kept: Any, callables: dict[str, Any]) -> Any:
 
 
 def _numbered(value: Any) -> Any:
-    """The value with the numbers that JSON made text of, as keys, numbers again."""
+    """The value with integer keys. JSON has only text as keys."""
     if isinstance(value, dict):
         return {int(k) if k.isdecimal() else k: _numbered(v) for k, v in value.items()}
     return [_numbered(v) for v in value] if isinstance(value, list) else value

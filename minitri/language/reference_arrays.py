@@ -1,11 +1,11 @@
-"""The values of the reference evaluator: arrays of numpy with a dtype of the language.
+"""The values of the reference evaluator: numpy arrays with a dtype of the language.
 
-What is ours and not numpy's is written here once:
+Two rules differ from numpy's:
 
     promotion     an integer with a float takes the float's dtype; numbers and dimensions are weak
     f16, bf16     are held as f32 (`DType.compute`) and rounded by `rounded` alone
 
-Elementwise meaning is in the operator table.
+The operator table defines elementwise functions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """`data` has the dtype `dtype.compute`. `weak`: takes the dtype of what it meets. `wide`: the same value in f64, if
-    it is f32 only because integers met a float number."""
+    """`data` has the dtype `dtype.compute`. A `weak` value takes the dtype of the other operand. `wide` is the same value
+    in f64, if it is f32 only because integers met a float number."""
 
     data: Any
     dtype: DType
@@ -34,7 +34,7 @@ class Array:
     wide: Any = None
 
     def moved(self, move: Callable[[Any], Any]) -> Array:
-        """The array with its data moved, and nothing computed."""
+        """The array with moved data. Nothing is computed."""
         return Array(move(self.data), self.dtype, self.weak, None if self.wide is None else move(self.wide))
 
 
@@ -61,7 +61,7 @@ def array(value: Value) -> Array:
 
 
 def meet(values: Sequence[Value]) -> tuple[DType, bool]:
-    """The dtype that values are brought to, and whether all of them were weak."""
+    """The common dtype of values, and whether all of them were weak."""
     items = [array(v) for v in values]
     dtypes = [a.dtype for a in items if not a.weak]
     weak_float = any(a.weak and a.dtype.is_float for a in items)
@@ -74,7 +74,7 @@ def meet(values: Sequence[Value]) -> tuple[DType, bool]:
 
 
 def settled(*values: Value) -> DType:
-    """The dtype that values meet in where nothing can stay weak: f32 for floats, i64 for integers."""
+    """The common dtype of values, if none may stay weak: f32 for floats, i64 for integers."""
     dtype, weak = meet(values)
     return f32 if weak and dtype == f64 else dtype
 
@@ -89,14 +89,14 @@ def convert(value: Value, dtype: DType) -> Any:
 
 
 def rounded(value: Value, dtype: DType) -> Array:
-    """What `astype` gives: f16 and bf16 lose their extra digits here, and only here."""
+    """What `astype` gives. Only here do f16 and bf16 lose their extra digits."""
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)
     return Array(numpy_semantics.cast(numpy_semantics.cast(data, dtype), dtype.compute), dtype)
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """The data to convert to `dtype`: with all digits, if f64 is to hold them."""
+    """The data to convert to `dtype`. For f64 these are the data with all digits."""
     return value.wide if value.wide is not None and dtype == f64 else value.data
 
 
@@ -129,12 +129,12 @@ def elementwise(name: str, values: Sequence[Value]) -> Array:
 
 
 def view(function: Any) -> Callable[..., Array]:
-    """numpy's function of the same parameters, which moves data; a weak value stays weak."""
+    """Applies a numpy function that moves data. A weak value stays weak."""
     return lambda x, **rest: array(x).moved(lambda data: np.asarray(function(data, **rest)))
 
 
 def join(function: Any) -> Callable[..., Array]:
-    """numpy's function of several arrays, in the dtype in which they meet."""
+    """Applies a numpy function to several arrays, in their common dtype."""
 
     def joined(arrays: Sequence[Value], **rest: Value) -> Array:
         dtype = settled(*arrays)
@@ -144,7 +144,7 @@ def join(function: Any) -> Callable[..., Array]:
 
 
 def product(function: Any, exact: bool = False) -> Callable[..., Array]:
-    """numpy's function of two factors. Unless `exact`, they are rounded to the dtype in which they meet."""
+    """Applies a numpy function to two factors. Unless `exact`, they are rounded to their common dtype."""
 
     def multiplied(x1: Value, x2: Value, **rest: Value) -> Array:
         dtype = settled(x1, x2)

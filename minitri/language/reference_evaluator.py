@@ -1,8 +1,8 @@
 """The reference: a syntax tree evaluated by numpy, node by node. This defines the language.
 
 In: a module, the name of its entry, numpy arrays and numbers for the parameters, and the
-size of each dimension. Out: one numpy array an output. The one idea: there is no typing
-pass, no graph and no shape arithmetic here; values are arrays and plain numbers, so that a
+size of each dimension. Out: one numpy array for each output. The one idea: values are numpy
+arrays and plain numbers. There is no typing pass, no graph and no shape arithmetic. So a
 mistake in the compiler shows as a difference from this file.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
@@ -25,7 +25,7 @@ from minitri.base.dtype_facts import Info
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.base.types import DTYPES, ListValue, from_numpy
 from minitri.language import ast, reference_functions, reference_views
-from minitri.language.arithmetic import BINARY, COMPARE, CONSTANTS, UNARY
+from minitri.language.constant_arithmetic import BINARY, COMPARE, CONSTANTS, UNARY
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
 from minitri.language.reference_functions import subscript
 from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, Memo, bind, library_functions
@@ -43,7 +43,7 @@ def evaluate(
     sizes: Mapping[str, int],
     packs: Mapping[str, tuple[int, ...]] = {},
 ) -> tuple[Any, ...]:
-    """The outputs of a function. `packs` gives the extents that each `*B` stands for."""
+    """The outputs of a function. `packs` gives the sizes that each `*B` stands for."""
     calls = Calls({f.name: f for f in module.functions})
     function = calls.functions[entry]
     scope: Scope = dict(sizes)
@@ -69,16 +69,17 @@ def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapp
     dtype = from_numpy(data.dtype.name)
     if dtype is None or (declared and dtype.name != declared.dtype):
         raise CompileError("MT0303", f"`{param.name}` has the dtype {data.dtype}", param.span)
-    if declared and data.shape != _extents(declared, sizes, packs):
+    if declared and data.shape != extents(declared, sizes, packs):
         raise CompileError("MT0304", f"`{param.name}` has the shape {data.shape}", param.span)
     return Array(numpy_semantics.cast(data, dtype.compute), dtype)
 
 
-def _extents(type: ast.ArrayType, sizes: Mapping[str, int], packs: Mapping[str, Any]) -> tuple[int, ...]:
-    extents: list[int] = []
+def extents(type: ast.ArrayType, sizes: Mapping[str, int], packs: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape of a type, for sizes and the shapes of packs by name."""
+    shape: list[int] = []
     for d in type.dims:
-        extents += packs[d.id] if isinstance(d, ast.Pack) else [_expression(d, dict(sizes), Calls({}))]
-    return tuple(extents)
+        shape += packs[d.id] if isinstance(d, ast.Pack) else [_expression(d, dict(sizes), Calls({}))]
+    return tuple(shape)
 
 
 # ---- functions -------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -
 
 
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
-    """Names that stand only in dimensions such as `2 * N + 1`: a straight line through three points."""
+    """Solves for names that occur only in dimensions such as `2 * N + 1`. It fits a straight line through three points."""
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))
         unknown = {n.id for n in nodes if isinstance(n, ast.Name) and n.id not in sizes}
@@ -145,7 +146,7 @@ def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) 
 
 
 def _expression(root: ast.Node, scope: Scope, calls: Calls) -> Value:
-    """Bottom up. A value is dropped once it is used."""
+    """Evaluates bottom up. Each value is dropped after its use."""
     values: dict[int, Value] = {}
     for node in ast.postorder(root, lambda c: bool(values[id(c.test)])):
         try:
@@ -257,7 +258,7 @@ def _clip(x: Value, low: Value = None, high: Value = None, **bounds: Value) -> V
 
 
 def _operator(name: str, args: Any) -> Value:
-    """A row of the table; of numbers alone it gives a number."""
+    """Applies an operator of the table. Numbers alone give a number."""
     result = elementwise(name, args)
     return result.data.item() if result.weak and not any(isinstance(a, (Array, tuple)) for a in args) else result
 
@@ -267,7 +268,7 @@ def _unary(op: str, x: Value) -> Value:
 
 
 def _binary(op: str, x: Value, y: Value) -> Value:
-    """Python's arithmetic for numbers, and for two tuples; the table's where Python has no (real) answer."""
+    """Python's arithmetic for numbers and for two tuples. The operator table's where Python raises or gives a complex number."""
     if op == "@":
         return FUNCTIONS["matmul"](x, y, "ieee")
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
@@ -294,10 +295,10 @@ def _compare(op: str, x: Value, y: Value) -> Value:
 
 
 class Calls:
-    """The functions that a program can call, and the results of calls so far.
+    """The functions that a program can call, and the results of earlier calls.
 
-    The results of functions that call no other are not kept: they would only take memory. Arrays are the same argument
-    if their contents are, which a digest tells.
+    Results of functions that call no other function are not kept: they would only take memory. Two arrays count as the
+    same argument if their contents are equal. A digest of the contents decides.
     """
 
     def __init__(self, functions: Mapping[str, ast.Function]) -> None:
@@ -306,11 +307,11 @@ class Calls:
         self._outer: dict[ast.Function, bool] = {}
 
     def for_library(self) -> Calls:
-        """For the body of a library function, whose calls do not see the module's functions."""
+        """The calls inside a library function, which does not see the module's functions."""
         return Calls({}) if self.functions else self
 
     def once(self, function: ast.Function, arguments: Mapping[str, Value], make: Callable[[], Value]) -> Value:
-        """The result of a call: the one from before, or what `make` gives now."""
+        """The result of an earlier equal call, or else of `make()`."""
         return self._results.once(function, arguments, make) if self._calls_others(function) else make()
 
     def _calls_others(self, function: ast.Function) -> bool:

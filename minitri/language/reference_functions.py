@@ -1,13 +1,13 @@
-"""The meaning of each function of the language that computes, in numpy: reductions, products, subscripts, new arrays.
+"""What reductions, products, subscripts and new arrays mean, in numpy.
 
-In: values, as the syntax evaluator holds them. Out: values. Elementwise meaning is in the operator table; everything
-else is one line or a few in `FUNCTIONS`, here and in reference_views.py, most of it numpy's own function. What is ours
-and not numpy's is written here once:
+In: values of the reference evaluator. Out: values. The operator table defines elementwise functions. `FUNCTIONS`, here
+and in reference_views.py, defines all others in a few lines each, mostly by numpy's own function. Two rules differ
+from numpy's:
 
     sums          of unsigned integers are u64, of other integers and booleans i64
     x[index]      one out of range reads NaN, 0 or False
 
-Left out: good error messages, which the graph builder has already given.
+Left out: good error messages. The graph builder gives them first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Ar
 
 
 def _reduction(row: Reduction) -> Callable[..., Array]:
-    """What a row of the table of reductions means."""
+    """The meaning of a reduction, from its row of the table."""
 
     def accumulated(x: Value, axis: Value, keepdims: bool, dtype: DType | None) -> Array:
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
@@ -61,7 +61,7 @@ def _reduction(row: Reduction) -> Callable[..., Array]:
 
 
 def _scan(row: Reduction) -> Callable[..., Array]:
-    """What the scan of a row means."""
+    """The meaning of a scan, from its row of the table of reductions."""
 
     def accumulated(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
         axis = 0 if axis is None else axis
@@ -107,12 +107,12 @@ def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
 
 
 def _matmul(a: Value, b: Value, precision: str) -> Array:
-    """numpy's `@`. All precisions are the same here: they say how much of it is computed."""
+    """numpy's `@`. `precision` matters only to kernels."""
     return lifted.product(np.matmul)(a, b)
 
 
 def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
-    """Of two operands as for `@`; of more, each product is rounded to the dtype before the next."""
+    """Two operands are multiplied as by `@`. With more, each product is rounded to the dtype before the next."""
     given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)
     return Array(np.asarray(np.einsum(subscripts, *(rounded(x, dtype).data for x in given))), dtype)
@@ -128,7 +128,7 @@ def _scaled_or_summed(function: Any) -> Callable[..., Array]:
 
 
 def _matrix_power(x: Value, n: int) -> Array:
-    """By squares. numpy's own goes another way for n = 3."""
+    """By repeated squaring. numpy multiplies in another order for n = 3."""
     a = strong(x)
     out = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     first = True
@@ -151,7 +151,7 @@ def _matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
 
 
 def subscript(x: Array, items: tuple[Any, ...]) -> Array:
-    """numpy's indexing; an index array reads past the end of its axis where it is out of range."""
+    """numpy's indexing. An index array that is out of range reads NaN, 0 or False."""
     if not any(isinstance(i, Array) for i in items):
         return x.moved(lambda data: data[items])
     data, axis, found = strong(x).data, 0, list[Any]()
@@ -166,7 +166,7 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """(index, data) with one more element at the end of the axis, which all bad indices read."""
+    """Index and data, with one more element at the end of the axis. All bad indices read it."""
     i = array(index).data
     if i.dtype.kind not in "iu":
         raise CompileError("MT0206", f"an index must be an integer, not {array(index).dtype}")
@@ -215,7 +215,7 @@ def _arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Arra
 
 
 def _integer_range(start: int, stop: int, step: int) -> Array:
-    """numpy counts in i64, and wraps; Python's integers do not."""
+    """numpy counts in i64 and wraps around. Python's integers do not."""
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)
     numbers = range(start, stop, step)
@@ -233,7 +233,7 @@ def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 
 
 def _near(k: int, rows: int, columns: int) -> int:
-    """A diagonal past the corners of a matrix is as good as the one next to the corner."""
+    """Limits a diagonal's number to just past the corners. Every diagonal farther out is empty too."""
     return max(-rows, min(k, columns))
 
 

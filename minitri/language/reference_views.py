@@ -1,6 +1,6 @@
-"""The meaning of functions that move data, or ask about dtypes, in numpy.
+"""What functions mean that move data or ask about dtypes, in numpy.
 
-Most are numpy's own function of the same name, on the data of the arrays.
+Most call numpy's function of the same name on the data of the arrays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _listed(value: Value) -> tuple[Value, ...]:
 
 
 def _reshape(x: Any, shape: Value) -> Any:
-    """Where numpy cannot tell what -1 is (next to a size of 0), equal sizes of the two shapes cancel."""
+    """numpy cannot infer -1 beside a size of 0. Here, equal sizes of the two shapes cancel first."""
     shape = _listed(shape)
     if -1 in shape and 0 in shape:
         rest = list(x.shape)
@@ -51,7 +51,7 @@ def _unstack(x: Value, axis: int) -> tuple[Array, ...]:
 
 
 def _split(x: Value, indices_or_sections: Value, axis: int) -> tuple[Array, ...]:
-    """Without numpy's slices past each other: they begin where the one before ends."""
+    """Each part begins where the last one ends. numpy's parts may overlap."""
     a = array(x)
     return tuple(Array(part, a.dtype, a.weak) for part in np.split(a.data, indices_or_sections, axis))
 
@@ -88,7 +88,7 @@ def _meshgrid(arrays: Value, indexing: Any) -> tuple[Array, ...]:
 
 
 def _diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
-    """In the dtype in which all three meet; numpy promotes as it concatenates."""
+    """In the common dtype of all three. numpy promotes only when it concatenates."""
     dtype = settled(*(v for v in (prepend, x, append) if v is not None))
     ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}
     whole = convert(x, dtype)
@@ -100,7 +100,7 @@ def _diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 
 
 def _nextafter(x1: Value, x2: Value) -> Array:
-    """In the dtype in which both meet, f16 and bf16 as well."""
+    """In the common dtype of both, f16 and bf16 as well."""
     dtype = settled(x1, x2)
     if not dtype.is_float or dtype.bits > 16:
         return elementwise("next_float", [x1, x2])
@@ -110,7 +110,7 @@ def _nextafter(x1: Value, x2: Value) -> Array:
 
 
 def _searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
-    """numpy's, by the same questions in the same order, so that an array that is not sorted gives the same too."""
+    """numpy's binary search, with the same comparisons in the same order. So even unsorted arrays give the same result."""
     a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
     a = a if sorter is None else a[array(sorter).data]
     found = np.zeros(wanted.shape, np.int64)

@@ -1,8 +1,8 @@
-"""The functions of the language that are not elementwise: their parameters, and those written in the language itself.
+"""The parameters of functions that are not elementwise, and the functions that are written in the language itself.
 
-In: signatures.toml, with each function's parameters as Python would write them, and the files of library/. Out: tables
-shared by everything that calls functions (the typer, the numpy evaluator) or lists them (docs, suggestions). `REQUIRED`
-marks a parameter without a default; a leading `*` one that takes all remaining positional arguments as a tuple.
+In: signatures.toml, with parameters as in Python, and the files of library/. Out: tables for everything that calls
+functions (the typer, the numpy evaluator) or lists them (docs, suggestions). `REQUIRED` marks a parameter without a
+default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _signature(text: str) -> Signature:
 
 
 def _form(name: str, form: str) -> Signature:
-    """The signature of a reduction or scan, by its kind."""
+    """The signature of a reduction or scan. Sums and products have one more parameter, `dtype`."""
     return _signature(_TABLES["forms"][f"accumulating_{form}" if REDUCTIONS[name].kind in ("sum", "product") else form])
 
 
@@ -62,7 +62,7 @@ def library_functions() -> dict[str, ast.Function]:
 
 
 def bind(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter name, defaults filled in; CompileError MT0102 if they do not fit."""
+    """Arguments by parameter name, with defaults filled in. CompileError MT0102 if they do not fit."""
     signature = SIGNATURES[name]
     bound: dict[str, Any] = {}
     rest = list(args)
@@ -91,12 +91,12 @@ def bind(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str
 
 def _parameter(name: str, key: str, signature: Signature) -> str:
     plain = [p.lstrip("*") for p in signature]
-    key = key if key in plain else KEYWORD_ALIASES.get(key, key)
-    if key not in plain:
+    parameter = key if key in plain else KEYWORD_ALIASES.get(key, key)
+    if parameter not in plain:
         aliases = [a for a, p in KEYWORD_ALIASES.items() if p in plain]
         help = suggest(key, [*plain, *aliases]) or describe(name)
         raise CompileError("MT0102", f"{name} has no argument `{key[:40]}`", help=help)
-    return key
+    return parameter
 
 
 def describe(name: str) -> str:
@@ -109,13 +109,13 @@ def describe(name: str) -> str:
 
 
 class Memo(Generic[V]):
-    """The results of calls, by function and arguments: a call with the same arguments is made once.
+    """Results of calls, by function and arguments. Equal calls are made once.
 
         def f1(x): return f0(x) + f0(x)        f0(x) is made once, though it is called twice
         def f2(x): return f1(x) + f1(x)        so f2 needs three calls, not seven
 
     Without this the number of calls doubles with each level of functions that call another twice.
-    `key`: what stands for a value that is no number and no tuple.
+    `key` gives the identity of a value that is neither a number nor a tuple.
     """
 
     def __init__(self, key: Callable[[Any], Hashable]) -> None:
@@ -123,14 +123,14 @@ class Memo(Generic[V]):
         self._made: dict[Hashable, V] = {}
 
     def once(self, function: Hashable, arguments: Mapping[str, V], make: Callable[[], V]) -> V:
-        """The result of a call: the one from before, or what `make` gives now."""
+        """The result of an earlier equal call, or else of `make()`."""
         key = function, tuple((name, self._of(value)) for name, value in sorted(arguments.items()))
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
     def _of(self, value: Any) -> Hashable:
-        """Equal for values that no program can tell apart: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+        """Keys are equal if no program can tell the values apart. 1, 1.0 and True differ, and so do 0.0 and -0.0."""
         match value:
             case tuple():
                 return tuple(map(self._of, value))

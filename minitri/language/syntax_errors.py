@@ -1,26 +1,30 @@
 """Error messages for texts that do not parse.
 
-In: the word (or character) the parser stopped at, the word before it and what would have
-been accepted. Out: a ParseError that names the mistake and says what to write instead. The
-one idea: the grammar knows nothing of the Python it leaves out; the first word that does
-not fit tells which construct was meant. MT0002 is for valid Python that the language does
-not have, MT0001 for everything else.
+    y += 1          error[MT0002]: the language has no augmented assignment; help: write `y = y + 1`
+
+In: the token (or character) where the parser stopped, the token before it, and the tokens that would have fitted.
+Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar contains only what
+the language has. The first token that does not fit tells which construct was meant. MT0002 is for valid Python
+that the language does not have, MT0001 for everything else.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from minitri.base.diagnostics import ParseError
-from minitri.base.limits import exceeded
-from minitri.base.spans import Span
+from minitri.base.diagnostics import Edit, ParseError
+from minitri.base.resource_limits import exceeded
+from minitri.base.spans import Source, Span
+from minitri.base.spelling import nearest
 from minitri.language import ast
 from minitri.language.ast import Word
+from minitri.language.python_rewriting import comprehension, expression, statement
 
 CLOSES = {"(": ")", "[": "]"}
 _ONLY_DEFS = "a module holds `def`s only"
@@ -30,6 +34,9 @@ _OPERATORS = {
     "COMPARE", "SHIFT", "DIVIDE", "POWER", "STAR", "AT", "PLUS", "MINUS", "TILDE", "BAR", "CARET", "AMPERSAND",
 }  # fmt: skip
 _LINE_ENDS = {"_NEWLINE", "$END"}
+_LOGIC = {"and", "or", "not", "is", "in"}
+_DOUBLED = (("&&", " and "), ("||", " or "))
+_NOT = (("!=", "\0"), ("!", " not "), ("\0", "!="))
 
 
 @cache
@@ -39,21 +46,41 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 def bad_character(span: Span) -> ParseError:
-    """For a character that begins no word."""
+    """The error for a character that begins no word."""
     character = span.text
     tables = _tables()
     if character in tables["characters"]:
         code, message, help = tables["characters"][character]
-        return ParseError(code, message, span, help=help)
+        return _other_language(ParseError(code, message, span, help=help), span)
     help = "names are made of the letters A-Z and a-z, digits and `_`"
-    if character in tables["lookalikes"]:
-        help = f"write `{tables['lookalikes'][character]}`"
+    instead = tables["lookalikes"].get(character, "")
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
-    return ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
+    error = ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
+    return (
+        error.correct(Edit(span, instead) if "x" not in instead else None, help=f"write `{instead}`")
+        if instead
+        else error
+    )
+
+
+def _other_language(error: ParseError, span: Span) -> ParseError:
+    """`!x`, `c ? a : b` and `a; b` of other languages."""
+    source, start = span.source, span.start
+    if span.text == ";":
+        line = source.line(source.line_column(start)[0])
+        indent = line[: len(line) - len(line.lstrip())]
+        rest = source.text[span.end :]
+        end = span.end + len(rest) - len(rest.lstrip(" "))
+        return error.correct(Edit(Span(source, start, end), f"\n{indent}"), help=error.help)
+    if span.text == "!":
+        return error.correct(expression(span, _NOT))
+    if span.text == "$":
+        return error.write(span, "", error.help)
+    return error
 
 
 def bad_word(word: Word, before: Word | None, expected: set[str]) -> ParseError:
-    """For a word that does not fit after `before`."""
+    """The error for a word that does not fit after `before`."""
     for judge in (_line, _keyword, _top_level, _adjacent, _missing):
         if error := judge(word, before, expected):
             return error
@@ -61,7 +88,7 @@ def bad_word(word: Word, before: Word | None, expected: set[str]) -> ParseError:
 
 
 def bad_word_or_bracket(word: Any, before: Word | None, expected: set[str], rest: Iterator[Word]) -> ParseError:
-    """The mistake at a word; unless a bracket is open that never closes, which then is the cause."""
+    """The mistake at a word. If an open bracket never closes, that bracket is the mistake."""
     error = bad_word(word, before, expected)
     if error.code == "MT0001" or word.type in ("DEF", "RETURN"):
         try:
@@ -75,8 +102,32 @@ def bad_word_or_bracket(word: Any, before: Word | None, expected: set[str], rest
     return error
 
 
+def further_mistakes(place: Span, error: ParseError, parse: Callable[[Span], Any]) -> Iterator[ParseError]:
+    """The mistakes on later lines of a module. Each line that is Python, but not of the language, counts as `_ = 0`."""
+    source, text = place.source, place.source.text
+    while error.code == "MT0002" and error.span is not None:
+        start = text.rfind("\n", 0, error.span.start) + 1
+        end = (text.find("\n", error.span.end) + 1 or len(text) + 1) - 1
+        line = text[start:end]
+        instead = "return 0" if line.lstrip().startswith("return") else "_=0"
+        filled = line[: len(line) - len(line.lstrip())] + instead
+        if len(filled) > len(line) or not line[:1].isspace():
+            return
+        text = text[:start] + filled.ljust(len(line)) + text[end:]
+        try:
+            parse(Span(Source(source.name, text), place.start, place.end))
+            return
+        except ParseError as later:
+            if later.code != "MT0002" or later.span is None or later.span.start < end:
+                return
+            error = later
+            error.span = replace(later.span, source=source)
+            error.edits = tuple(Edit(replace(e.span, source=source), e.text) for e in later.edits)
+            yield error
+
+
 def too_much(limit: str, message: str, span: Span) -> ParseError:
-    """The error of a limit, for a text that does not get as far as a tree."""
+    """The error of a limit, for a text that is refused before it is a tree."""
     error = exceeded(limit, message)
     return ParseError(error.code, message, span, help=error.help)
 
@@ -85,11 +136,11 @@ def too_much(limit: str, message: str, span: Span) -> ParseError:
 
 
 class UnclosedBracket(ParseError):
-    """Found at the end of the text, so a mistake before it may be its consequence."""
+    """An open bracket at the end of the text. It may have caused a mistake that was found earlier."""
 
 
 def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
-    """For a line whose indentation matches that of no line above."""
+    """The error for a line whose indentation matches no line above."""
     if "\t" in indent + indents[-1] and " " in indent + indents[-1]:
         message, help = "tabs and spaces are mixed in the indentation", "indent with four spaces"
     else:
@@ -99,16 +150,26 @@ def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
 
 
 def unmatched(opening: Word, word: Word) -> ParseError:
-    """For a closing bracket of the other kind."""
+    """The error for a closing bracket of the wrong kind."""
     line = opening.span.source.line_column(opening.span.start)[0]
     message = f"`{word.text}` cannot close the `{opening.text}` of line {line}"
-    return ParseError("MT0001", message, word.span, help=f"write `{CLOSES[opening.text]}`, or remove one of the two")
+    help = f"write `{CLOSES[opening.text]}`, or remove one of the two"
+    return ParseError("MT0001", message, word.span).write(word.span, CLOSES[opening.text], help)
+
+
+def closes_nothing(word: Word) -> ParseError:
+    """The error for a closing bracket without an opening one."""
+    return ParseError("MT0001", f"this `{word.text}` closes nothing", word.span).write(word.span, "")
 
 
 def unclosed(opening: Word) -> UnclosedBracket:
-    """For a bracket that is open at the end of the text."""
-    help = f"add the missing `{CLOSES[opening.text]}`"
-    return UnclosedBracket("MT0001", f"this `{opening.text}` is never closed", opening.span, help=help)
+    """The error for a bracket that is never closed."""
+    source, close = opening.span.source, CLOSES[opening.text]
+    end = source.text.find("\n", opening.span.end)
+    line = source.text[opening.span.start : end if end >= 0 else len(source.text)].rstrip(" \t\r:")
+    end = opening.span.start + len(line)
+    error = UnclosedBracket("MT0001", f"this `{opening.text}` is never closed", opening.span)
+    return error.write(Span(source, end, end), close, f"add the missing `{close}`")
 
 
 # ---- words ---------------------------------------------------------------------------------------
@@ -131,9 +192,11 @@ def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | N
     if "_INDENT" in expected:
         if word.type in ("$END", "DEF"):
             return ParseError("MT0001", "this function has no body", before.span if before else word.span)
-        return ParseError("MT0001", "the body of a function is indented", word.span, help="indent by four spaces")
+        error = ParseError("MT0001", "the body of a function is indented", word.span)
+        return error.write(_before(word), "    ", "indent by four spaces")
     if "COLON" in expected and word.type in ("_NEWLINE", "RETURN"):
-        return ParseError("MT0001", "a `:` is missing here", word.span, help="write `def f(x):`")
+        error = ParseError("MT0001", "a `:` is missing here", word.span, help="write `def f(x):`")
+        return error.write(_after(before), ":", "write `:` at the end of the `def`") if before else error
     if before is not None and before.type == "_NEWLINE" and expected == {"$END"}:
         help = "put an expression of several lines in parentheses"
         return ParseError("MT0001", "the expression has ended on the line before", word.span, help=help)
@@ -141,7 +204,7 @@ def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | N
 
 
 def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
-    """Names that are reserved in Python."""
+    """A keyword of Python: a construct that the language lacks, or a name that cannot be used."""
     keywords = _tables()["keywords"]
     if word.text not in keywords and word.type not in ("DEF", "RETURN"):
         return None
@@ -156,15 +219,31 @@ def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError 
     if word.type in ("IF", "ELSE") and before is not None and not expected & {"RETURN", "DEF"}:
         return None  # within an expression: something is missing
     what, help = keywords[word.text]
-    return _lacks(what, word.span, help)
+    rewrite = expression if word.text in _LOGIC else comprehension if _in_brackets(word, expected) else statement
+    return _lacks(what, word.span, help).correct(rewrite(word.span))
+
+
+def _in_brackets(word: Word, expected: set[str]) -> bool:
+    """Whether a `for` stands in an expression."""
+    return word.text == "for" and "RETURN" not in expected
 
 
 def _top_level(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
     if "DEF" not in expected:
         return None
     if word.type == "AT":
-        return _lacks("decorators", word.span, "leave the decorator out")
+        line = word.span.source.line(word.span.source.line_column(word.span.start)[0])
+        whole = Span(word.span.source, word.span.start, word.span.start + len(line.strip()))
+        return _lacks("decorators", word.span, "").write(whole, "", "leave the decorator out")
     return ParseError("MT0002", "only functions stand on the top level", word.span, help=_ONLY_DEFS)
+
+
+def _before(word: Word) -> Span:
+    return Span(word.span.source, word.span.start, word.span.start)
+
+
+def _after(word: Word) -> Span:
+    return Span(word.span.source, word.span.end, word.span.end)
 
 
 def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
@@ -174,19 +253,22 @@ def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError
         for start in (max(word.span.end - len(wrong), 0), word.span.start):
             if source.text.startswith(wrong, start):
                 span = Span(source, start, start + len(wrong))
-                return ParseError("MT0001", f"`{wrong}` is not an operator", span, help=f"write `a {right} b`")
+                error = ParseError("MT0001", f"`{wrong}` is not an operator", span)
+                return error.write(span, right, f"write `a {right} b`")
     if word.type == "EQUAL":
         return _equal(word, before, expected)
     touching = before is not None and before.span.end == word.span.start
     if before is not None and touching and word.text == before.text and word.text in ("&", "|"):
-        help = f"write `a {word.text} b`"
-        return ParseError("MT0001", f"`{word.text * 2}` is not an operator", before.span.to(word.span), help=help)
+        span, help = before.span.to(word.span), f"write `a {word.text} b`"
+        error = ParseError("MT0001", f"`{word.text * 2}` is not an operator", span, help=help)
+        return error.correct(expression(span, _DOUBLED))
     if word.type in ("STAR", "POWER") and (before is None or before.type not in _OPERAND_ENDS | _OPERATORS):
         return _lacks("starred parameters and arguments", word.span, "write each one out")
     if word.type == "COLON" and word.span.source.text.startswith("=", word.span.end):
         return _lacks("`:=`", word.span, "assign on a line of its own")
     if word.type == "COLON" and "_NEWLINE" in expected and "EQUAL" in expected:
-        return _lacks("annotations on assignments", word.span, "annotate the parameters and the result")
+        error = _lacks("annotations on assignments", word.span, "annotate the parameters and the result")
+        return error.correct(statement(word.span))
     if word.type == "STRING" and before is not None and before.type == "STRING":
         return _lacks("strings of several pieces", word.span, "write one string")
     return None
@@ -195,12 +277,12 @@ def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError
 def _equal(word: Word, before: Word | None, expected: set[str]) -> ParseError:
     touching = before is not None and before.span.end == word.span.start
     if before is not None and touching and before.type in _OPERATORS:
-        help = f"write `x = x {before.text} y`"
-        return _lacks("augmented assignment", before.span.to(word.span), help)
+        span, help = before.span.to(word.span), f"write `x = x {before.text} y`"
+        return _lacks("augmented assignment", span, help).correct(statement(span))
     if before is not None and touching and before.type == "COLON":
         return _lacks("`:=`", before.span.to(word.span), "assign on a line of its own")
     if "_NEWLINE" in expected and "$END" not in expected:
-        return _lacks("chained assignment", word.span, "assign one name a line")
+        return _lacks("chained assignment", word.span, "assign one name a line").correct(statement(word.span))
     help = "`==` compares; assignments are lines of a `def`"
     return ParseError("MT0001", "`=` has no meaning here", word.span, help=help)
 
@@ -215,8 +297,12 @@ def _missing(word: Word, before: Word | None, expected: set[str]) -> ParseError 
         help = "write `a if c else b`"
         return ParseError("MT0001", "this conditional has no `else`", word.span, help=help)
     if before.type in _OPERAND_ENDS and word.type in _OPERAND_STARTS and "PLUS" in expected:
+        if word.type == "NAME" and nearest(before.text, ["return"]):
+            error = ParseError("MT0001", f"{_shown(before)} does not fit here", before.span)
+            return error.write(before.span, "return", "did you mean `return`?")
         help = "`*` multiplies; `,` separates arguments"
-        return ParseError("MT0001", f"an operator is missing before {_shown(word)}", word.span, help=help)
+        error = ParseError("MT0001", f"an operator is missing before {_shown(word)}", word.span)
+        return error.write(_before(word), "* ", help)
     if word.type in _LINE_ENDS:
         return ParseError("MT0001", f"something is missing after {_shown(before)}", before.span)
     if word.type in _OPERATORS | {"COMMA", "RPAR", "RSQB", "COLON", "IF", "ELSE"} and "NUMBER" in expected:
@@ -236,26 +322,28 @@ def _nothing(word: Word) -> ParseError:
 
 
 def bad_number(word: Word, is_float: bool) -> ParseError:
-    """For a token that begins like a number. `is_float`: it is a float except for its last letter."""
+    """The error for a token that begins like a number. `is_float`: without its last letter it is a float."""
     text = word.text
     if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
         return ParseError("MT0002", "there are no complex numbers", word.span, help="use two real arrays")
-    help = "an operator may be missing, or a digit"
+    error = ParseError(
+        "MT0001", f"`{text[:40]}` is not a number", word.span, help="an operator may be missing, or a digit"
+    )
     if text.isdigit():
-        help = f"write `{text.lstrip('0')}`"
-    elif match := re.fullmatch(r"([0-9]+)([A-Za-z]\w*)", text):
-        help = f"write `{match[1]} * {match[2]}` for a product"
-    elif match := re.fullmatch(r"([0-9]+)\.([A-Za-z]\w*)", text):
-        help = f"write `({match[1]}).{match[2]}`"
-    return ParseError("MT0001", f"`{text[:40]}` is not a number", word.span, help=help)
+        return error.write(word.span, text.lstrip("0"))
+    if match := re.fullmatch(r"([0-9]+)([A-Za-z]\w*)", text):
+        return error.write(word.span, f"{match[1]} * {match[2]}", f"write `{match[1]} * {match[2]}` for a product")
+    if match := re.fullmatch(r"([0-9]+)\.([A-Za-z]\w*)", text):
+        return error.write(word.span, f"({match[1]}).{match[2]}")
+    return error
 
 
 def bad_target(node: ast.Expr) -> ParseError:
-    """For what is on the left of `=` and no name."""
+    """The error for anything but a name on the left of `=`."""
     match node:
         case ast.Subscript() | ast.Attribute():
             message, help = "arrays are never changed", "build a new one, for example `y = where(mask, a, x)`"
-            return ParseError("MT0002", message, node.span, help=help)
+            return ParseError("MT0002", message, node.span, help=help).correct(statement(node.span))
         case ast.Tuple():
             help = "unpack in two steps"
             return ParseError("MT0002", "targets cannot be nested or empty", node.span, help=help)
@@ -265,7 +353,9 @@ def bad_target(node: ast.Expr) -> ParseError:
 
 
 def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
-    """For `a < b < c`."""
-    a, first, b, second, c = (part.span.text if len(part.span.text) < 20 else "…" for part in parts[:5])
-    help = f"write `({a} {first} {b}) & ({b} {second} {c})`"
-    return ParseError("MT0002", "comparisons cannot be chained", span, help=help)
+    """The error for `a < b < c`."""
+    a, first, b, second, c = (part.span.text for part in parts[:5])
+    text = f"({a} {first} {b}) & ({b} {second} {c})"
+    short = text if len(text) < 100 else f"(a {first} b) & (b {second} c)"
+    error = ParseError("MT0002", "comparisons cannot be chained", span, help=f"write `{short}`")
+    return error if len(parts) > 5 else error.write(span, f"({text})", error.help)

@@ -1,10 +1,9 @@
 """Makes nodes while the parser reduces: one method for each rule of grammar.lark.
 
-In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: there is no parse tree. As soon
-as the parser has the parts of a rule, it calls the method with the rule's name (or alias). So depth costs no recursion,
-and the meaning of a rule is in one place. Below the class, one function for each rule that a grammar cannot say refuses
-what the grammar accepts and the language does not. Code MT0002 is for valid Python that the language does not have,
-MT0001 for what Python refuses too.
+In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: there is no parse tree. When the
+parser has the parts of a rule, it calls the method with the rule's name (or alias). So depth needs no recursion. The
+functions below the class refuse what the grammar accepts but the language does not have. Code MT0002 is for valid
+Python that the language lacks, MT0001 for what Python refuses too.
 
 Left out: names. The typer says whether `relu` exists.
 """
@@ -18,10 +17,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from minitri.base.diagnostics import ParseError
-from minitri.base.limits import current
+from minitri.base.diagnostics import Edit, ParseError
+from minitri.base.resource_limits import current
 from minitri.base.spans import Span
-from minitri.language import ast
+from minitri.language import ast, python_rewriting
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
 from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, too_much
@@ -34,7 +33,7 @@ _FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIG
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effect(ast.Node):
-    """An expression as a statement: a docstring, or a mistake."""
+    """An expression as a statement. It is a docstring or a mistake."""
 
     value: ast.Expr
 
@@ -52,7 +51,7 @@ Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 
 
 def covering(parts: Sequence[ast.Node | None]) -> Span:
-    """The place of all parts; absent ones are None."""
+    """The place of all parts. A part that is absent is None."""
     there = [part for part in parts if part is not None]
     return there[0].span.to(there[-1].span)
 
@@ -69,7 +68,7 @@ class Callbacks:
 
 
 class Builder:
-    """A method for each rule of the grammar. Each takes the parts of the rule; absent ones are None."""
+    """A method for each rule of the grammar. It takes the parts of the rule. A part that is absent is None."""
 
     def __init__(self, parse: Reader) -> None:
         self.parse = parse  # for annotations inside strings
@@ -185,7 +184,7 @@ class Builder:
         return ast.NoneLiteral(word.span)
 
     def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
-        """`(a)` is a, but shown with its parentheses; a tuple already has its own."""
+        """`(a)` is a, but its place includes the parentheses. A tuple's place has them already."""
         return node if isinstance(node, ast.Tuple) else replace(node, span=opening.span.to(closing.span))
 
     def display(self, opening: Word, *parts: Any) -> ast.Tuple:
@@ -200,7 +199,7 @@ class Builder:
 
 
 def checked_value(root: ast.Expr) -> ast.Expr:
-    """An expression, without what only annotations may hold: strings, `x[*B]`, `x[]`."""
+    """The expression. ParseError for what only annotations may contain: strings, `x[*B]`, `x[]`."""
     nodes = list(ast.postorder(root))
     options = {id(option) for node in nodes for option in _options(node)}
     for node in nodes:
@@ -249,7 +248,7 @@ def _finite(word: Word) -> float:
     value = float(word.text.replace("_", ""))
     if math.isinf(value):
         message = f"{word.text[:40]} is past the largest float, 1.7976931348623157e308"
-        raise ParseError("MT0208", message, word.span, help="write `inf` for infinity")
+        raise ParseError("MT0208", message, word.span).write(word.span, "inf", "write `inf` for infinity")
     return value
 
 
@@ -275,7 +274,7 @@ def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
 
 
 def repeated(found: Sequence[Named]) -> Iterator[Named]:
-    """What has the name of one before it."""
+    """The nodes whose name occurred before."""
     seen: set[str] = set()
     for node in found:
         if node.name in seen:
@@ -286,8 +285,11 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
 def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
     """A parameter's default: scalars and options have one, arrays have none."""
     if isinstance(kind, ast.ArrayType) and root is not None:
-        help = "only a parameter without annotation, or a `float`, `int` or `bool`, has a default"
-        raise ParseError("MT0002", f"array parameter `{name.text}` has a default", root.span, help=help)
+        help = "remove it: only a parameter without annotation, or a `float`, `int` or `bool`, has a default"
+        source, end = root.span.source, root.span.end
+        start = len(source.text[: source.text.rindex("=", 0, root.span.start)].rstrip())
+        error = ParseError("MT0002", f"array parameter `{name.text}` has a default", root.span)
+        raise error.write(Span(source, start, end), "", help)
     return root if root is None or isinstance(root, ast.String) else checked_value(root)
 
 
@@ -297,17 +299,40 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
     for statement in found[1:] if _is_docstring(found[0]) else found:
         if isinstance(statement, Effect):
             checked_value(statement.value)
-            help = "assign it to a name, or return it"
-            raise ParseError("MT0002", "this statement does nothing", statement.span, help=help)
+            raise idle(statement, is_last=statement is found[-1])
         statements.append(statement)
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
             help = "a function has one `return`, at its end; several outputs are `return a, b`"
             raise ParseError("MT0002", "this comes after the `return`", after.span, help=help)
     if not statements or not isinstance(statements[-1], ast.Return):
-        help = "end it with `return` and a value"
-        raise ParseError("MT0002", f"function `{name.text}` returns nothing", name.span, help=help)
+        raise no_return(name, statements)
     return tuple(statements)
+
+
+def idle(statement: Effect, is_last: bool) -> ParseError:
+    """The error for an expression as a statement. The last one of a function is meant to be returned."""
+    help = "assign it to a name, or return it"
+    error = ParseError("MT0002", "this statement does nothing", statement.span, help=help)
+    source, start = statement.span.source, statement.span.start
+    return (
+        error.write(Span(source, start, start), "return ", f"write `return {statement.span.text}`")
+        if is_last
+        else error
+    )
+
+
+def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> ParseError:
+    """The error for a function without `return`. The last name that it assigns is its likely result."""
+    help = "end it with `return` and a value"
+    error = ParseError("MT0002", f"function `{name.text}` returns nothing", name.span, help=help)
+    match statements[-1:]:
+        case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:
+            column = span.source.line_column(span.start)[1]
+            text = f"\n{' ' * (column - 1)}return {result}"
+            return error.write(Span(span.source, span.end, span.end), text, f"end it with `return {result}`")
+        case _:
+            return error
 
 
 def _is_docstring(statement: Statement) -> bool:
@@ -327,8 +352,9 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
     """What is called, and the receiver of a method as its first argument."""
     match function:
         case ast.Name(id="print"):
-            help = "return the value as one more output: `return y, x`"
-            raise ParseError("MT0002", "a program cannot print", function.span, help=help)
+            help = "remove it, or return the value as one more output: `return y, x`"
+            error = ParseError("MT0002", "a program cannot print", function.span)
+            raise error.correct(python_rewriting.statement(function.span), help=help)
         case ast.Name(id=id):
             return id, ()
         case ast.Attribute(value=value, name=name):
@@ -345,4 +371,6 @@ def check_arguments(found: Sequence[ast.Node]) -> None:
     for before, argument in pairwise(found):
         if isinstance(before, Keyword) and not isinstance(argument, Keyword):
             help = "write positional arguments first"
-            raise ParseError("MT0102", "this argument follows a named one", argument.span, help=help)
+            error = ParseError("MT0102", "this argument follows a named one", argument.span)
+            swapped = Edit(before.span, argument.span.text), Edit(argument.span, before.span.text)
+            raise error.correct(*swapped, help=help)

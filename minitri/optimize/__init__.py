@@ -1,1 +1,1 @@
-"""The rooms: one optimisation a file or folder. The compiler is complete without them (`-O0`)."""
+"""The rooms: one optimisation a file or folder. The compiler works without them (`-O0`)."""

@@ -1,12 +1,12 @@
-"""Gathers whose index is affine in the axes become views.
+"""Turns a gather into a view if its index is a linear expression of the axes ("affine").
 
     x[arange(N - 2)[:, None] + arange(3)]      x: f32[N]
 becomes
-    view x {index = [d0 + d1]}                 nothing is tested or counted from the end when it runs
+    view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
-In: a gather. Out: the view that it is, or a gather with fewer index arrays. The one idea: sums, differences and products
-of known positions are expressions of axes, whose least and largest values tell whether they stay in the array. An
-index that may leave it stays as it is, since an element out of range is the fill.
+In: a gather. Out: the equivalent view, or a gather with fewer index arrays. Sums, differences and products of known
+positions are expressions of axes. Their least and largest values show whether they stay in the array. An index that may
+leave the array stays as it is, because an element out of range has the fill value.
 
 Left out: quotients, remainders and conversions of positions.
 """
@@ -21,16 +21,16 @@ from minitri.base.piecewise import never_negative
 from minitri.base.types import i64
 from minitri.graph.ir import Apply, Const, Gather, Index, Interner, Node, Shape, View, axis_symbol, pick, ranges
 
-MAX_DEPTH = 6  # operators that are looked through
-MAX_TERMS = 8  # of an operand: a product of longer ones is no simple position
-# Exact modulo 2**64, so a sum that wraps on the way does no harm.
+MAX_DEPTH = 6  # the most nested operators
+MAX_TERMS = 8  # the most terms of an operand, because a product of long expressions is very long
+# Exact modulo 2**64, so an intermediate sum may wrap around.
 RING: Mapping[str, Callable[..., Dim]] = {
     "add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__, "negative": Dim.__neg__,
 }  # fmt: skip
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
-    """A gather at known positions that lie in the array is a view."""
+    """A gather at known positions inside the array becomes a view."""
     if not isinstance(node, Gather):
         return None
     known = {_symbol(k): at for k, p in enumerate(node.picks) if (at := _inside(i, node, k, p)) is not None}
@@ -52,12 +52,12 @@ def _symbol(k: int) -> Symbol:
 
 
 def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
-    """The position that an index array gives, if that is known and lies in every axis that it is used for."""
+    """The position that an index array gives; None if it is unknown, or if it may leave an axis that it indexes."""
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
         return None
     inner, env = index, {}
-    if isinstance(index, View):  # a view of a view has become one before
+    if isinstance(index, View):  # earlier rules have merged a view of a view
         inner, env = index.x, {axis_symbol(k): d for k, d in enumerate(index.index)}
     counted = _from_the_end(inner)
     at = position(inner if counted is None else counted[0])
@@ -72,7 +72,7 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
 
 
 def _from_the_end(index: Node) -> tuple[Node, Dim] | None:
-    """(x, size) of an index array `where(x < 0, x + size, x)`, whose negative entries count from the end."""
+    """(x, size) if the index array is `where(x < 0, x + size, x)`. Negative indices then count from the end."""
     match index:
         case Apply(op="where", args=(Apply(op="less", args=(below, zero)), Apply(op="add", args=(x, size)), same)):
             extent = position(size)
@@ -82,7 +82,7 @@ def _from_the_end(index: Node) -> tuple[Node, Dim] | None:
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
-    """Whether 0 <= at < extent for all elements of this shape."""
+    """Whether 0 <= at < extent for all elements of an array with this shape."""
     found = intervals.bounds(at, ranges(shape))
     if found is None:
         return False
@@ -91,7 +91,7 @@ def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
 
 
 def position(node: Node, depth: int = MAX_DEPTH) -> Dim | None:
-    """The value of an i64 node as an expression of its axes, modulo 2**64; None if it has other parts."""
+    """The value of an i64 node as an expression of its axes, modulo 2**64. None if it depends on anything else."""
     if node.dtype != i64 or not depth:
         return None
     match node:

@@ -1,16 +1,16 @@
-"""tile → tile: computes complete tiles apart from the last one, without masks.
+"""tile → tile: computes complete tiles without masks, separately from the incomplete last tile ("loop peeling").
 
     grid i: 134217426 by 2048                i_tile < 65535: without tests
     store out[i] …               becomes     else: with i < 134217426          warps 4 peeled
 
-In: a program. Out: the same, `peeled` where that pays. A thread loads up to 16 bytes at once, but only if a mask cannot
-differ within them. For bf16[134217426] it loads 4 bytes at once, although only the last 1746 elements need a mask. So
-triton/emit.py prints the statements twice, once without the tests of the last grid axis. On an H200 the sum of two such
-arrays is then as fast as a copy (`python tests/sweep_rows.py add`). Loop peeling is the same idea: it moves the last
-iterations of a loop out of it.
+In: a program. Out: the same program, marked `peeled` if that pays. A thread loads up to 16 bytes at once, but only if
+all of them have the same mask value. For bf16[134217426] it loads 4 bytes at once, although only the last 1746
+elements need a mask. So triton/emit.py prints the statements twice, once without the tests of the last grid axis. On
+an H200 the sum of two such arrays is then as fast as a copy (`python tests/sweep_rows.py add`). Loop peeling in a
+compiler for CPUs is the same idea: it moves the last iterations out of a loop.
 
-Left out: programs with loops, whose tests along the loop stay; arrays of unknown size; and arrays of few tiles, where
-the launch takes most of the time. (The text of any program may say `peeled`: the printed source is right anyway.)
+Left out: programs with loops, because the masks inside a loop remain; arrays of unknown size; and arrays of few tiles,
+where the launch takes most of the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minitri.kernels.ir import Load, Store
 from minitri.tiles.ir import Access, Loop, Program, TileAxis
 
 WARP = 32  # threads
-MANY = 64  # tiles: so many programs should gain from it
+MANY = 64  # the fewest tiles for which peeling pays
 
 
 def peel(program: Program) -> Program:
@@ -37,9 +37,10 @@ def peel(program: Program) -> Program:
 
 
 def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool:
-    """Whether only the test for the end of an axis keeps a thread from loading more neighbours at once.
+    """Whether the mask at the end of an axis is the only reason that a thread loads fewer neighbours at once.
 
-    The neighbours are contiguous, and their places and the threads' shares have a common divisor that the extent lacks.
+    Without the mask a thread loads a group of contiguous elements. The size of a group divides the block size and the
+    number of elements per thread. If it does not divide the extent of the axis, the mask can differ inside a group.
     """
     step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]

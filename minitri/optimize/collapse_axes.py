@@ -1,13 +1,13 @@
-"""kernels → kernels: contiguous axes become one axis.
+"""kernels → kernels: merges axes that are contiguous in memory into one axis.
 
     over i: M, j: N                          over i: M*N
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two axes of one role merge under two conditions. Every op has both or neither. Every access has them side by side,
-`[…, i, j, …]`, in a buffer where the stride of i is the extent of j. Blocks may then cross the ends of rows, so odd row
-lengths cost nothing. A batch of matrices that one matrix multiplies becomes one matrix. Left out: accesses that would
-need a quotient or a remainder afterwards (a bias along j).
+Two parallel axes, or two reduced axes, merge under two conditions. Every op has both axes or neither. Every access has
+them side by side, `[…, i, j, …]`, in a buffer where the stride of i is the extent of j. Blocks may then cross the ends
+of rows, so odd row lengths cost nothing. A batch of matrices that are all multiplied by the same matrix becomes one
+matrix. Left out: accesses that would need a quotient or a remainder afterwards (a bias along j).
 
 Before that, `x[r//8, r%8]` becomes `x[r]` if x has no gaps.
 """
@@ -36,7 +36,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 
 
 def _with_one_less(kernel: Kernel) -> Kernel | None:
-    """The kernel with two of its axes as one, if there are two such."""
+    """The kernel with two of its axes merged; None if no two axes can merge."""
     for a, b in combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b) if a.role == b.role else None
         if merged is not None and not _ambiguous(merged):
@@ -47,12 +47,11 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
-    """The kernel with accesses that split no index only to put it together again."""
+    """The kernel with simpler accesses: an index that is split into quotient and remainder becomes one index again."""
     new: dict[Op, Op] = {}
     for op in kernel.body:
-        new[op] = moved = ir.with_operands(op, new.__getitem__)
-        if isinstance(moved, (Load, Store)):
-            new[op] = _rejoin(moved)
+        moved = ir.with_operands(op, new.__getitem__)
+        new[op] = _rejoin(moved) if isinstance(moved, (Load, Store)) else moved
     changed = _with_body(kernel, kernel.axes, tuple(new[op] for op in kernel.body))
     if changed.buffers == kernel.buffers or _ambiguous(changed):
         return kernel
@@ -63,6 +62,7 @@ def _rejoined(kernel: Kernel) -> Kernel:
 
 
 def _rejoin(op: Load | Store) -> Load | Store:
+    """An access in which pairs of indices `i // n, i % n` become one index `i`, if the strides allow it."""
     for k in range(len(op.index) - 1):
         whole = _whole(op.index[k], op.index[k + 1], op.buffer.shape[k + 1])
         if whole is not None and op.buffer.strides[k] == op.buffer.strides[k + 1] * op.buffer.shape[k + 1]:
@@ -71,7 +71,7 @@ def _rejoin(op: Load | Store) -> Load | Store:
 
 
 def _whole(before: Dim, after: Dim, extent: Dim) -> Dim | None:
-    """`before * extent + after`, if after is the remainder that belongs to a quotient in `before`."""
+    """`before * extent + after` as one index, if `after` is the remainder of a quotient in `before`. Otherwise None."""
     if not isinstance(after.atom, Remainder) or after.atom.b != extent:
         return None
     rest = before - floordiv(after.atom.a, extent)  # (d + q // n) * n + q % n = d * n + q
@@ -79,12 +79,15 @@ def _whole(before: Dim, after: Dim, extent: Dim) -> Dim | None:
 
 
 def _ambiguous(kernel: Kernel) -> bool:
-    """Whether an array is seen in two ways with as many axes, so that `x[i, j]` could be either."""
+    """Whether two buffers of the kernel are the same array with different shapes of equal rank.
+
+    In the text, `x[i, j]` could then mean either buffer.
+    """
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
 
 def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
-    """The kernel with one axis of a.extent * b.extent indices, if every op is the same over it."""
+    """The kernel with one axis of a.extent * b.extent indices in place of a and b; None if an op does not allow it."""
     new: dict[Op, Op] = {}
     for op in kernel.body:
         merged = _merged(op, a, b) if (a.name in op.axes) == (b.name in op.axes) else None
@@ -97,11 +100,11 @@ def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
 
 
 def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
-    """An op with one axis in what it says of them; None if it would be another op."""
+    """An op with `a` in place of both axes; None if the op would change its meaning."""
     match op:
         case Load() | Store():
             guards = op.guards if isinstance(op, Load) else ()
-            return None if _uses(guards, a, b) else _walked_as_one(op, a, b)
+            return None if _uses(guards, a, b) else _indexed_as_one(op, a, b)
         case Position():
             return None if _uses((op.expr,), a, b) else op
         case Inside():
@@ -122,7 +125,7 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
 
 
 def _rows_of_one(op: Dot, a: Axis, b: Axis) -> bool:
-    """Whether a batch and the rows (or columns) after it are multiplied by one matrix: then they are its rows."""
+    """Whether all products of a batch share one factor. The batch axis and the row or column axis can then merge."""
     sides = zip(op.tile, (op.b, op.a))
     return a.name not in (op.over, *op.tile) and any(b.name == n and a.name not in other.axes for n, other in sides)
 
@@ -131,8 +134,8 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
     return any(s in (a.symbol, b.symbol) for d in exprs for s in d.symbols())
 
 
-def _walked_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
-    """An access to an array without gaps along both axes, side by side and plainly, or along none of them."""
+def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
+    """An access with one index in place of two; None if the access is not contiguous along both axes."""
     index, buffer = op.index, op.buffer
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)
     if place is None:
@@ -151,7 +154,7 @@ def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> 
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
-    """An access to the same memory with axes `place` and `place + 1` as one, at this index along it."""
+    """An access to the same memory whose axes `place` and `place + 1` are one axis with the index `index`."""
     (*_, rows, columns), step = op.buffer.shape[: place + 2], op.buffer.strides[place + 1]
 
     def one(both: tuple[Dim, ...], of_both: Dim) -> tuple[Dim, ...]:

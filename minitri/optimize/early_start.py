@@ -1,12 +1,12 @@
-"""tiles → tiles: each kernel but the first starts while the kernel before it ends.
+"""tiles → tiles: lets a kernel start while the previous kernel ends ("programmatic dependent launch", PDL).
 
     program k1(…) warps 4 {         becomes     program k1(…) warps 4 early_start {
 
-NVIDIA calls it programmatic dependent launch (PDL). The launch of a kernel takes microseconds. With an early
-start this time passes while the kernel before is still at work. The kernel itself waits, before it reads anything,
-until what the kernel before wrote can be read.
+The launch of a kernel takes microseconds. With an early start, the launch overlaps with the end of the previous kernel.
+Before the kernel reads anything, it waits until the results of the previous kernel are in memory.
 
-In: the programs of a call, for a target that has early starts. Out: the same, `early_start` from the second on.
+In: the programs of a call, for a target that supports early starts. Out: the same programs, with `early_start` on all
+programs except the first.
 """
 
 from __future__ import annotations

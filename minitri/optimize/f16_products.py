@@ -1,13 +1,15 @@
-"""tile → tile: products of f32 that are rounded to f16 anyway are made in f16.
+"""tile → tile: computes an f32 multiplication in f16 if its result is rounded to f16 anyway.
 
     %5: f32[r, k] = cast w             becomes     %5: f16[r, k] = cast w            i8
     %6: f32[r, k] = multiply %5, %1                %6: f16[r, k] = multiply %5, %1   %1: cast of f16
-    %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           nothing is left to do
+    %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           now f16 to f16, so it does nothing
 
-The product of two f16 is exact in f32, so that rounding it is what a multiplication of f16 does; integers of 8 bits
-are f16 as they are. In: a masked program. Out: the same with other dtypes for such products, and for their factors if
-nothing else asks for those. Left out: programs that multiply no matrices (they wait for memory); sums, in which a
-product would no longer be rounded by itself; bf16, which Triton's interpreter keeps as bits and cannot multiply.
+The bits of the result stay the same. The product of two f16 numbers is exact in f32. A multiplication in f16 rounds
+this exact product once, and so does a multiplication in f32 with a cast to f16. Every 8-bit integer is exact in f16.
+
+In: a masked program. Out: the same program, with f16 for such multiplications and for the operands that only they use.
+Left out: programs without matrix products, because they wait for memory; sums, because a sum of products is rounded
+only once; bf16, because Triton's interpreter cannot multiply it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """The ops of f32 that are computed in f16."""
+    """The f32 ops that can be computed in f16: multiplications, and the casts that only they use."""
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):
         return set()
@@ -41,7 +43,7 @@ def _is_product(op: Op) -> bool:
 
 
 def _is_half(op: Op) -> bool:
-    """Whether f16 has all its values."""
+    """Whether f16 can represent every value of this op: a cast from f16 or from 8-bit integers."""
     if not isinstance(op, Compute) or op.op != "cast":
         return False
     source = op.args[0].dtype

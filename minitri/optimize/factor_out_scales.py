@@ -1,15 +1,16 @@
-"""Multiplies the sums of a product with a scale of its columns, instead of each weight.
+"""Multiplies the sums of a product by a scale of each column, instead of multiplying each weight by it.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
 becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
-with inside 1 and outside s; but a scale so large that weights could overflow stays inside, and so do inf and nan. Then
-weights are not rounded at all. They are numbers of few digits, too, which take a tensor core less power: a chip at its
-limit of power is faster for it.
+Usually `inside` is 1 and `outside` is s. If s is inf, nan, or so large that weights could overflow, then `inside` is s
+and `outside` is 1. Without a scale inside, the weights are whole numbers, which f16 represents without rounding. Tensor
+cores also need less power for small whole numbers. So a chip that runs at its power limit becomes faster.
 
-In: a product. Out: the factor with what stays, and what its sums are multiplied with. In bf16 the sums could overflow
-where those of the program do not: so f16 only. Left out: scales of rows, and of blocks of the depth.
+In: a product. Out: the new second factor, and the scale for its sums. The rule is for f16 only: in bf16 the sums
+without their scale could overflow although the sums of the original program do not. Left out: scales of rows, and
+scales of blocks of the summed axis.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_s
 from minitri.graph.rewrite import copy
 from minitri.graph.scalar_form import GraphTerms, element
 
-LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # of f16: whole numbers up to the latter are exact
+LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest number; up to EXACT all whole numbers exist
 
 
 @dataclass(frozen=True)
 class Scale:
-    """`product` of whole numbers and `by`, which is at `places` for an element of the second factor; `rounded`: its cast
-    to f16. `most`: how large a whole number is."""
+    """The scale of a second factor.
+
+    product   the multiplication of whole numbers and the scale
+    rounded   the cast of `product` to f16
+    by        the scale
+    places    the index of the scale for an element of the second factor
+    most      the largest absolute value of a whole number
+    """
 
     product: Apply
     rounded: Apply
@@ -40,7 +47,7 @@ class Scale:
 
 
 def find(node: Contract) -> Scale | None:
-    """The scale of a second factor."""
+    """The scale of a product's second factor, or None."""
     x, places = element(node.b, tuple(map(axis, range(node.rank))))
     rounded = None
     while isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
@@ -56,34 +63,34 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """The second factor with what stays inside, and what its sums are to be multiplied with, if there is something."""
+    """The second factor with the inner scale, and the outer scale for the sums (None if there is no outer scale)."""
     found = find(node)
     if found is None:
         return node.b, None
     old = found.product
-    inside, _ = _halves(i, found.by, found.most)
+    inside, _ = _inner_and_outer(i, found.by, found.most)
     new = i.apply(old.op, old.dtype, old.shape, tuple(inside if a is found.by else a for a in old.args))
-    first = {axis_symbol(node.rank - 2): Dim.of(0)}  # it is the same wherever it is read along the depth
+    first = {axis_symbol(node.rank - 2): Dim.of(0)}  # the scale is constant along the depth
     by = i.view(found.by, node.shape, tuple(d.substitute(first) for d in found.places))
-    _, outside = _halves(i, by, found.most)
+    _, outside = _inner_and_outer(i, by, found.most)
     return _replaced(i, node.b, old, new), outside
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """With 0 added: a sum of zeros is 0.0, by whatever it is multiplied."""
+    """The sums times the scale, plus 0. The addition turns -0.0 into 0.0, as in a sum of zeros."""
     made = i.apply("multiply", sums.dtype, sums.shape, (sums, scale))
     return i.apply("add", sums.dtype, sums.shape, (made, i.view(i.const(0.0, sums.dtype), sums.shape, ())))
 
 
 def _largest(x: Node) -> int | None:
-    """How large numbers are that are surely whole, and that f16 holds; None if they need not be."""
+    """The largest absolute value of x if it is a whole number that f16 can represent. None if that is not certain."""
     stack, most = [x], 0
     while stack and most <= EXACT:
         match stack.pop():
             case View(x=inner):
                 stack.append(inner)
             case Apply(op="cast", args=(inner,)) if inner.dtype.is_integer and inner.dtype.bits == 8:
-                most += max(map(abs, inner.dtype.limits))  # each time that it is added
+                most += max(map(abs, inner.dtype.limits))  # once for each operand of a sum
             case Apply(op="cast", args=(inner,)) as cast if {cast.dtype, inner.dtype} <= {f16, f32}:
                 stack.append(inner)
             case Apply(op="add" | "subtract", args=args):
@@ -93,8 +100,8 @@ def _largest(x: Node) -> int | None:
     return most if most <= EXACT else None
 
 
-def _halves(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """What stays inside, and what is multiplied with the sums: their product is `by`."""
+def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
+    """The inner and the outer scale. Their product is `by`."""
 
     def number(value: float) -> Node:
         return i.view(i.const(value, by.dtype), by.shape, ())
@@ -106,5 +113,5 @@ def _halves(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """The views and casts of `old`, of `new`."""
+    """The expression x with `new` in place of `old`. The views and casts between them are rebuilt."""
     return new if x is old else copy(i, x, (_replaced(i, operands(x)[0], old, new),))

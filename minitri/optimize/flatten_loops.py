@@ -1,13 +1,13 @@
-"""tile → tile: the two loops of a persistent product become one.
+"""tile → tile: asks Triton to merge the two loops of a persistent matrix product into one ("loop flattening").
 
     for turn in tl.range(…):                     for turn in tl.range(…, flatten=True):
       for r_start in range(…):                     for r_start in range(…):
 
-A persistent kernel has a loop over its tiles, and a product has a loop inside it. Triton's `flatten` makes one
-loop of both. The blocks of the next tile are then on their way while this tile is stored.
+A persistent kernel has a loop over its tiles, and a product has a loop inside it. Triton's `flatten` merges the two.
+The blocks of the next tile are then loaded while this tile is stored.
 
-In: a masked program. Out: the same, `flattened` where its loops carry one product alone. Where more is carried,
-Triton 3.6 reads the sums of attention before they are there.
+In: a masked program. Out: the same program, `flattened` if its loops carry nothing except the sum of one product. If
+the loops carry more values, Triton 3.6 reads the sums of attention before they are computed.
 """
 
 from __future__ import annotations

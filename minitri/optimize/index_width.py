@@ -1,15 +1,14 @@
-"""Whether 32-bit integers hold every index and offset of a kernel.
+"""Checks whether 32-bit integers can hold every index and offset of a kernel.
 
-    softmax(q @ k.mT) @ v        bf16[4, 16, 8192, 64]: 2**32 scores, of which none has a place in memory
+    softmax(q @ k.mT) @ v        bf16[4, 16, 8192, 64]: 2**32 scores, but none of them is stored in memory
 
-In: a kernel of a program that may need 64 bits (graph/index_width.py looks at all of its values). Out: whether this one
-does not: sizes are known, and its axes and all that it computes of them are small. What is fused has no offsets. Where an
-index is read from memory, or a size is not known, the answer is no.
+In: a kernel of a program in which some value may need 64-bit offsets (graph/index_width.py). Out: whether 32 bits are
+enough for this kernel. Values inside a fused kernel are not stored, so they have no offsets. The answer is no if an
+index is read from memory or a size is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 from minitri.base.dims import ONE, ZERO, Dim, Pair
@@ -19,6 +18,7 @@ from minitri.kernels.ir import Count, Inside, Kernel, Load, Op, Position, Store
 
 
 def fits_32_bits(kernel: Kernel) -> bool:
+    """Whether 32 bits are enough for all indices and offsets of a kernel."""
     if any(a.extent.constant is None for a in kernel.axes):
         return False
     extents = {a.name: int(a.extent) for a in kernel.axes}
@@ -30,22 +30,22 @@ def fits_32_bits(kernel: Kernel) -> bool:
 
 
 def _is_small(d: Dim, ranges: Ranges) -> bool:
-    """Whether 32 bits hold an expression, each of its terms and factors, and what it divides."""
+    """Whether 32 bits hold an expression, each of its terms and factors, and the operands of its divisions."""
     parts = [p for atom in d.atoms() if isinstance(atom, Pair) for p in (atom.a, atom.b)]
     numbers = all(abs(c) < LIMIT for _, c in d.terms)
     return numbers and reach(d, ranges, {}) < LIMIT and all(_is_small(p, ranges) for p in parts)
 
 
-def _computed(op: Op) -> Iterator[Dim]:
-    """What an op computes of indices."""
+def _computed(op: Op) -> tuple[Dim, ...]:
+    """The index expressions that an op computes."""
     match op:
-        case Load() | Store():
-            yield from op.index
-            yield from op.guards if isinstance(op, Load) else ()
-            yield op.offset
+        case Load():
+            return (*op.index, *op.guards, op.offset)
+        case Store():
+            return (*op.index, op.offset)
         case Position():
-            yield op.expr
+            return (op.expr,)
         case Inside():
-            yield from op.conditions
+            return op.conditions
         case _:
-            pass
+            return ()

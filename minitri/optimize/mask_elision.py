@@ -1,19 +1,19 @@
-"""tile → tile.masked: masks without the tests that change nothing.
+"""tile → tile.masked: masks loads and stores, but omits needless tests ("bounds-check elimination").
 
     grid i: 7 by 4         load x[i]      x: f32[8]        i < 7 is not tested: i = 7 is inside of x
     grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
     whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
 
-In: a tile program. Out: the same as by minitri/tiles/mask.py, with fewer tests, each one left out with its reason.
-The one idea is bounds-check elimination by range analysis. A test goes if another test implies it, or if no element
-of the last block leaves the array. The second holds on axes of the grid alone: nothing uses what is read past
-their end, because the mask of the store stops it.
+In: a tile program. Out: the same as from minitri/tiles/mask.py, but with fewer tests. The text gives the reason for
+each omitted test. A test is omitted if another test implies it, or if no element of the last block leaves the array.
+The second reason holds on grid axes only: there no result depends on the elements past the end, because the mask of
+the store drops them.
 
-Loads give the neutral element of the reduction that they flow into. What an op makes of it is computed; a `where`
-goes if that is neutral, too.
+Loads return the neutral element of the reduction that reads them. This pass evaluates the ops between the load and the
+reduction for this element. If their result is neutral too, the reduction needs no `where`.
 
-Left out: relations between axes. A proof comes from the range of each axis (minitri/base/intervals.py), or where that
-is no polynomial from facts about blocks (minitri/tiles/index_facts.py).
+Left out: relations between axes. A proof uses the range of each axis (minitri/base/intervals.py). If an index is not a
+polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py).
 Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
 """
 
@@ -22,15 +22,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from minitri.base import numpy_semantics
 from minitri.base.dims import ONE, ZERO, Dim, Symbol
 from minitri.base.inequalities import prove as follows
 from minitri.base.intervals import Range, proves_nonnegative
 from minitri.base.logs import fired
-from minitri.base.operators import OPERATORS, neutral
-from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store
+from minitri.base.numpy_semantics import elementwise
+from minitri.base.operators import neutral
+from minitri.graph.ir import postorder
+from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store, op_operands
 from minitri.kernels.text import comparison
 from minitri.tiles.index_facts import known
 from minitri.tiles.ir import Loop, Program, TileAxis, ends_whole
@@ -40,19 +39,19 @@ WHOLE = "the loop leaves a short last block to the next one"
 
 
 def mask(program: Program) -> Program:
-    """The program with the tests that are needed."""
+    """The program with masks that contain only necessary tests."""
     return MaskElision(program).run()
 
 
 class MaskElision(Masking):
-    """Masking that leaves out every test, and every `where`, that is proven to change nothing."""
+    """Adds masks, but omits every test and every `where` that provably changes nothing."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self.others = _wanted_others(program)
         self.fixed: dict[tuple[Op, str, str], Op] = {}  # (op, axis, value) → the op with that value past the end
-        self.past_end: dict[tuple[Op, str], Any] = {}  # what ops are in lanes past the end of an axis
-        self.whole: set[str] = set()  # axes that the loop at hand walks in whole blocks
+        self.past_end: dict[tuple[Op, str], Any] = {}  # the value of an op past the end of an axis, None if unknown
+        self.whole: set[str] = set()  # axes of which the current loop has only complete blocks
 
     def loop(self, loop: Loop) -> Loop:
         self.fixed, self.whole = {}, {n for n in loop.axes if ends_whole(loop, self.axes[n])}
@@ -73,14 +72,14 @@ class MaskElision(Masking):
             stronger = next((o for o in others if implies(o, c)), None)
             if stronger is not None:
                 found[c] = f"{comparison(stronger)} is tested"
-            elif isinstance(op, Load) and c in tests and self._inside_anyway(op, tests[c], others):
+            elif isinstance(op, Load) and c in tests and self._stays_in_array(op, tests[c], others):
                 found[c] = f"{op.buffer.name} reaches further"
         return found
 
-    def _inside_anyway(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
+    def _stays_in_array(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
         """Whether a load stays in its array for every element of an axis.
 
-        On a grid axis nothing uses the elements past the end, because the mask of the store stops them.
+        On a grid axis no result depends on the elements past the end, because the mask of the store drops them.
         """
         if axis.role != "grid":
             return False
@@ -107,15 +106,10 @@ class MaskElision(Masking):
 
     def _masked_value(self, root: Op, axis: str) -> Any:
         """The value of an op past the end of an axis if it is known, else None."""
-        stack = [root]
-        while stack:
-            op = stack[-1]
-            operands = op.args if isinstance(op, Compute) else (op.x,) if isinstance(op, Spread) else ()
-            open_ = [o for o in operands if (o, axis) not in self.past_end]
-            stack += open_
-            if not open_:
-                self.past_end[op, axis] = self._past_end(op, axis, [self.past_end[o, axis] for o in operands])
-                stack.pop()
+        for op in postorder([root], _elementwise_operands):
+            if (op, axis) not in self.past_end:
+                operands = [self.past_end[o, axis] for o in _elementwise_operands(op)]
+                self.past_end[op, axis] = self._past_end(op, axis, operands)
         return self.past_end[root, axis]
 
     def _past_end(self, op: Op, axis: str, operands: list[Any]) -> Any:
@@ -128,7 +122,9 @@ class MaskElision(Masking):
             case Spread() if axis in op.x.axes:
                 return operands[0]
             case Compute():
-                return None if any(v is None for v in operands) else _apply(op, operands)
+                if all(v is not None for v in operands):
+                    dtypes = (a.dtype for a in op.args)
+                    return elementwise(op.op, op.dtype, list(zip(dtypes, operands))).item()
         return None
 
 
@@ -148,7 +144,10 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 
 
 def implies(stronger: Dim, c: Dim) -> bool:
-    """i < N implies i < N + 2. Only plain comparisons of one index: they are exact in 32 bits too."""
+    """Whether one test implies another: i < N implies i < N + 2.
+
+    Both must be plain comparisons of one index, because these are exact in 32 bits too.
+    """
     (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
     if symbol is None or more:
         return False
@@ -161,34 +160,25 @@ def implies(stronger: Dim, c: Dim) -> bool:
 # ---- values past the end ---------------------------------------------------------------------
 
 
+def _elementwise_operands(op: Op) -> tuple[Op, ...]:
+    return op_operands(op) if isinstance(op, (Compute, Spread)) else ()
+
+
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """For loads that flow straight into a reduction, the value that it ignores."""
+    """For each load that a reduction reads directly, the neutral element of the reduction."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         if isinstance(op, (Reduce, Scan)):
-            _want(op.x, neutral(op.op, op.x.dtype), wanted)
+            _set_wanted_other(op.x, neutral(op.op, op.x.dtype), wanted)
         elif step := accumulated(op):
-            _want(*step, wanted)
+            _set_wanted_other(*step, wanted)
     return wanted
 
 
-def _want(op: Op, value: Number, wanted: dict[Op, Number]) -> None:
+def _set_wanted_other(op: Op, value: Number, wanted: dict[Op, Number]) -> None:
     while isinstance(op, Compute) and op.op == "cast" and op.dtype.kind == op.args[0].dtype.kind:
         op = op.args[0]
-    if isinstance(op, Load) and not op.guards and _fits(value, op):
-        wanted.setdefault(op, value)
-
-
-def _fits(value: Number, op: Load) -> bool:
-    if not op.dtype.is_integer:
-        return True
-    low, high = op.dtype.limits
-    return low <= value <= high
-
-
-def _apply(op: Compute, values: list[Any]) -> Any:
-    operands = [np.asarray(v, a.dtype.numpy) for v, a in zip(values, op.args)]
-    with np.errstate(all="ignore"):
-        return (
-            numpy_semantics.cast(operands[0], op.dtype) if op.op == "cast" else OPERATORS[op.op].numpy(*operands)
-        ).item()
+    if isinstance(op, Load) and not op.guards:
+        low, high = op.dtype.limits if op.dtype.is_integer else (value, value)
+        if low <= value <= high:
+            wanted.setdefault(op, value)

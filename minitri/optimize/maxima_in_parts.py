@@ -1,13 +1,14 @@
-"""tile → tile: maxima of wide rows of a product are made in parts of 16 columns.
+"""tile → tile: computes the maximum of a wide row of a product in parts of 16 columns ("reduction tree").
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
-After a product, each thread of a warp holds many elements of a row. Triton compares them one after another: each
-comparison waits for the one before. In parts there are several chains, which a multiprocessor overlaps.
+After a product, each thread of a warp has many elements of a row. Triton compares them one after another, so each
+comparison waits for the one before. In parts there are several independent chains of comparisons, which a
+multiprocessor overlaps.
 
-In: a masked program. Out: the same with hints, if each warp has complete rows of a product with at least
-COLUMNS columns. Of a product that a loop carries, CARRIED_COLUMNS are enough: with one chain NVIDIA's assembler
-has the tensor cores wait for each instruction.
+In: a masked program. Out: the same program with hints, if each warp has complete rows of a product with at least
+COLUMNS columns. If a loop carries the product, CARRIED_COLUMNS are enough. With one chain of comparisons, NVIDIA's
+assembler makes the tensor cores of such a loop wait for each instruction.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """What a tile is computed from, and whether a loop carries it."""
+    """The op that a tile is computed from by elementwise ops, and whether a loop carries that op."""
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))
     return (op.initial, True) if isinstance(op, Carry) else (op, False)

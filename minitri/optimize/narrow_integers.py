@@ -1,16 +1,16 @@
-"""tile → tile: 64-bit integers that 32 bits hold are computed in 32 bits. A GPU needs several instructions for 64 bits.
+"""tile → tile: computes 64-bit integers in 32 bits if their values fit. A GPU needs several instructions for 64 bits.
 
     %3: i64[i, r] = subtract %1, %2             becomes     %3: i32[i, r] = subtract %1, %2
 
 Positions are i64, as in numpy, but they are rarely large.
 
-In: a masked program. Out: the same with the dtype that holds them for some ops. An op is narrowed if 32 bits hold it
-and all its operands, and if only its value is used: by a comparison, or by a conversion to a float. The dtype is i32.
-It is f32 if a float depends on the op and 24 bits hold it, since f32 is exact there. Then a position is converted, and
-not each element (ALiBi).
+In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
+32 bits hold its value and all its operands. And each of its users is a comparison, a conversion to a float, or another
+narrowed op. The new dtype is usually i32. It is f32 if the op is connected to a conversion to a float and its value
+fits into 24 bits, because f32 is exact there. Then one position per row is converted instead of each element (ALiBi).
 
-Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored,
-carried by a loop, or used as an index.
+Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
+used as an index.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from minitri.tiles.ir import Program, index_ranges
 from minitri.tiles.rewrite import carried, retyped, users
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
-EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # of whole floats, and no -0.0 comes of them
-WHOLE = 1 << 24  # up to here f32 has all whole numbers
+EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # exact for whole floats, and never -0.0
+WHOLE = 1 << 24  # f32 represents all whole numbers up to this one
 
-# What is least and greatest where each operand is at an end of its range.
+# The result is least and greatest if each operand is at an end of its interval.
 AT_ENDS: Mapping[str, Callable[..., Any]] = {
     "add": add, "subtract": sub, "multiply": mul, "negative": neg, "minimum": min, "maximum": max,
 }  # fmt: skip
@@ -46,19 +46,24 @@ def narrow(program: Program) -> Program:
 
 
 def _narrowed(program: Program) -> Mapping[Op, DType]:
-    """The ops that are computed in another dtype."""
+    """The ops to narrow, each with its new dtype."""
     ranges = index_ranges(program)
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
     used_by = users(program)
     whole = _closed({op for op in reach if op.dtype == i64} - carried(program), used_by)
-    exact = {op for op in whole if _is_exact(op) and -WHOLE <= reach[op][0] and reach[op][1] <= WHOLE}
+    small = {op for op in whole if -WHOLE <= reach[op][0] and reach[op][1] <= WHOLE}
+    exact = {op for op in small if not isinstance(op, Compute) or op.op in EXACT}
     floats = _beside_conversions(_closed(exact, used_by), used_by)
     return {op: f32 if op in floats else i32 for op in whole}
 
 
 def _closed(ops: set[Op], users: Users) -> set[Op]:
-    """The largest subset whose ops have only operands and users in it, or users that accept them."""
+    """The largest subset of `ops` that can change their dtype together.
+
+    Each op in it has only operands in the subset or of other dtypes than i64. Each user is in the subset or accepts any
+    integer dtype.
+    """
     kept, todo = set(ops), [*ops]
     while todo:
         op = todo.pop()
@@ -68,12 +73,8 @@ def _closed(ops: set[Op], users: Users) -> set[Op]:
     return kept
 
 
-def _is_exact(op: Op) -> bool:
-    return not isinstance(op, Compute) or op.op in EXACT
-
-
 def _beside_conversions(ops: set[Op], users: Users) -> set[Op]:
-    """The ops that a conversion to a float depends on. Other ops are as fast as integers."""
+    """The ops that are connected to a conversion to a float. For other ops f32 is no faster than i32."""
     found, todo = set[Op](), [op for op in ops if any(_converts(u) for u in users[op])]
     while todo:
         op = todo.pop()
@@ -88,7 +89,7 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 
 def _takes(user: Op, kept: set[Op]) -> bool:
-    """Whether an op asks for a value alone, in whatever bits."""
+    """Whether an op uses only the value of its operands, so that they may have any dtype."""
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False
     return user.op in COMPARISONS or _converts(user) or user.op == "cast" and user.dtype.kind == "b"
@@ -98,11 +99,11 @@ def _converts(user: Op) -> bool:
     return isinstance(user, Compute) and user.op == "cast" and user.dtype.is_float
 
 
-# ---- how far values reach --------------------------------------------------------------------
+# ---- intervals of values --------------------------------------------------------------------
 
 
 def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
-    """The ranges of integer ops that 32 bits hold together with all their operands."""
+    """The intervals of the integer ops whose values and operands all fit into 32 bits."""
     low, high = i32.limits
     found: dict[Op, Interval] = {}
     for op in program.ops():

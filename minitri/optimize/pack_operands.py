@@ -7,21 +7,23 @@ becomes
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
-A block of a factor goes straight to shared memory if two things hold. Its rows begin at multiples of 16 bytes, and
-nothing is computed during the copy. TF32 also needs contiguous elements along the depth ("K-major"). Other factors
-are slow to read, and each tile reads them again. One copy is cheaper if each element is used often enough:
+The hardware can copy a block of a factor directly to shared memory if two things hold. The rows of the factor begin at
+multiples of 16 bytes, and nothing is computed during the copy. TF32 also needs contiguous elements along the depth,
+the axis that is summed over ("K-major"). Other factors are slow to read, and each tile reads them again. One packed
+copy is cheaper if each element is used often enough:
 
   - Rows of the first factor that begin at multiples of 4 bytes still reach shared memory without a copy. They must be
     used more often for a copy to pay.
-  - A computed second factor is copied if more than one tile of rows uses it. The tensor core waits for each block.
-  - Weights of 8 bits are copied only for many rows, and without their scale (factor_out_scales.py). With few rows,
-    tensor cores take them from registers (kernels/builder.py).
+  - A computed second factor is copied if more than one tile of rows uses it. Otherwise the tensor core waits for each
+    block to be computed.
+  - Weights of 8 bits are copied only if there are many rows. The copy leaves out their scale (factor_out_scales.py).
+    With few rows, tensor cores take the weights from registers (kernels/builder.py).
 
-The idea is as old as fast products on processors (Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-In: a graph; the strides of inputs that are not contiguous. Left out: unknown sizes; products of little depth, whose
-factors fit in a program (attention); integers.
+In: a graph; the strides of inputs that are not contiguous. Left out: unknown sizes; integers; products of small
+depth, whose factors fit into one program (attention).
 """
 
 from __future__ import annotations
@@ -40,10 +42,10 @@ from minitri.optimize.split_k import is_read
 from minitri.optimize.split_parts import padded
 
 ALIGNMENT = 16  # bytes that are copied at once
-ASYNC = 4  # bytes that go to shared memory by themselves, at least
-DEPTH = 512  # of a product, at least
-REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # uses of an element, at least
-WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # operations of a product, at least: the former take some ten microseconds
+ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
+DEPTH = 512  # the least depth of a product
+REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
+WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
 
 Layouts = Mapping[str, tuple[Dim, ...]]
 
@@ -60,6 +62,7 @@ def pack(graph: Graph, layouts: Layouts) -> Graph:
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
+    """The product with packed factors, or `node` itself if no copy pays."""
     computed = _places(node.b, layouts) is None
     if not _is_large(node, WORTH_COMPUTED if computed else WORTH) or not (is_read(node.a) and is_read(node.b)):
         return node
@@ -84,28 +87,35 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
 
 
 def _is_large(node: Contract, worth: int) -> bool:
-    """Whether it is a product for tensor cores that is worth a kernel more."""
+    """Whether tensor cores compute this product and it is large enough to pay for one more kernel.
+
+    `worth` is the least number of operations.
+    """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
     return by_tensor_cores and len(sizes) > node.rank and sizes[-1] >= DEPTH and 2 * math.prod(sizes) >= worth
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
-    """Whether blocks of it are read well as they are, if rows may begin at multiples of `alignment` bytes. `depth`:
-    its axis that is summed over."""
+    """Whether tensor cores can read blocks of the factor without a copy.
+
+    `depth` is the axis that the product sums over. Rows may begin at multiples of `alignment` bytes.
+    """
     found = _places(factor, layouts)
     if found is None:
         return False
     start, steps = found
-    row = 2 * factor.rank - 3 - depth  # the other one of its last two axes
+    row = 2 * factor.rank - 3 - depth  # of the last two axes, the one that is not `depth`
     if steps[depth] != 1 and (tf32 or steps[row] != 1):
         return False
     return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
-    """Where in an array the first element lies, and how far apart they are along each axis; None if they are computed,
-    or not evenly apart."""
+    """The offset of the first element in memory and the stride of each axis, in elements.
+
+    None if the factor is computed, or if its elements are not evenly spaced.
+    """
     axes = [axis_symbol(k) for k in range(factor.rank)]
     factor, index = element(factor, tuple(map(axis, range(factor.rank))))
     if not isinstance(factor, Input):
@@ -119,8 +129,9 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
 
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:
-    """A copy with `missing` more zeros along its depth. A factor that a batch repeats is copied once."""
-    repeated = [k for k in range(factor.rank - 2) if _is_repeated(factor, k)]
+    """A copy of a factor, padded with `missing` zeros along its depth. A factor that a batch repeats is copied once."""
+    varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, View) else None
+    repeated = [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]
     if not repeated:
         return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, tf32)
     kept = [k for k in range(factor.rank) if k not in repeated]
@@ -131,12 +142,8 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> 
     return i.view(copied, shape, tuple(map(axis, kept)))
 
 
-def _is_repeated(factor: Node, k: int) -> bool:
-    return isinstance(factor, View) and all(axis_symbol(k) not in d.symbols() for d in factor.index)
-
-
 def _aligned(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:
-    """A copy whose rows begin at multiples of 16 bytes; with its depth last, if that takes it."""
+    """A copy whose rows begin at multiples of 16 bytes. If necessary, the depth becomes the last axis of the copy."""
     last = factor.rank - 1
     if depth == last or not tf32 and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0:
         return i.apply("cast", factor.dtype, factor.shape, (factor,))

@@ -1,23 +1,22 @@
-"""tile → tile: chooses the order in which tiles and blocks are computed.
-
-Programs with much work start before programs with little:
+"""tile → tile: changes the order of tiles and blocks, so that long programs start first ("longest first").
 
     for r {last = i_start + 128}       the larger i_start, the more iterations
     warps 4                            becomes   warps 4 group 8 descending
 
-In: a program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program, its tiles in
-another order. A GPU starts programs by their number. A long program that starts last leaves most of the chip idle, so
-long programs must start first (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time
-first). So the last axis of the grid runs from its end, and the axis before it runs in groups. The longest programs of
-a group start before its shorter ones. A group has about as many programs as run at once, so its reads stay in the L2
-cache.
+In: a program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with another
+order of tiles. A GPU starts programs in the order of their numbers. A long program that starts last leaves most of the
+chip idle, so long programs must start first (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest
+processing time first). So the order begins at the end of the last grid axis. Tiles along the axis before it form
+groups, and within a group the longest programs start first. A group has about as many programs as the GPU runs at once,
+so the data that they load stays in the L2 cache.
 
-A second loop over the same elements starts at their end. The first loop has just read them, and the cache has them:
+A second loop over the same elements starts at their end. The first loop has just read them, so the cache has them:
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: loops that get longer along another axis than the last. Of these, products have a grouped order already.
+Left out: loops whose length depends on a grid axis other than the last one. Matrix products with such loops already
+have a grouped order.
 """
 
 from __future__ import annotations
@@ -28,13 +27,16 @@ from minitri.base.dims import Dim
 from minitri.hardware.chips import Chip
 from minitri.tiles.ir import Loop, Program, TileAxis, block_start
 
-AT_ONCE = 2  # programs that run together on each multiprocessor, about
-USUAL = 8  # tiles of the axis before the last, where nobody knows how many the last has
-FAR = 1024  # tiles of an axis of which nobody knows
+AT_ONCE = 2  # the approximate number of programs that run together on each multiprocessor
+USUAL = 8  # tiles in a group if the extent of the last axis is unknown
+FAR = 1024  # tiles of an axis of unknown extent
 
 
 def order(program: Program, chip: Chip, group: int | None = None) -> Program:
-    """`group`: how many tiles the caller wants side by side; None leaves it to this pass."""
+    """The program with a new order of tiles and blocks.
+
+    `group` is the number of tiles per group that the caller wants. With None this pass chooses it.
+    """
     program = replace(program, returning=True) if _returns(program) else program
     grid = program.grid
     if not grid or not _rises(program, grid[-1]):
@@ -45,23 +47,25 @@ def order(program: Program, chip: Chip, group: int | None = None) -> Program:
 
 
 def _returns(program: Program) -> bool:
-    """Whether a loop without carried values has the axes of the loop before it.
+    """Whether the program has a loop without carried values over the same axes as the loop before it.
 
-    Persistent programs do not count: Triton makes one loop of theirs.
+    Persistent programs do not count, because Triton merges their loops.
     """
     loops = [s for s in program.body if isinstance(s, Loop) and s.first is None and s.last is None]
     return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
 
 
 def _rises(program: Program, axis: TileAxis) -> bool:
-    """Whether loops are longer at the end of an axis of the grid than half way there."""
+    """Whether the loops are longer for the last tile of a grid axis than for its middle tile."""
     last = (axis.tiles.constant or FAR) - 1
     return _length(program, axis, last) > _length(program, axis, last // 2)
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """How many indices a program with this tile loops over where there are bounds; sizes that nobody knows are as
-    long as the axis."""
+    """The number of iterations, counted in indices, of a program with this tile. Only loops with bounds count.
+
+    Along axes of unknown size, FAR blocks are assumed.
+    """
     start, far = block_start(axis.name).atom, FAR * axis.block
 
     def at(bound: Dim) -> int:
@@ -73,6 +77,6 @@ def _length(program: Program, axis: TileAxis, tile: int) -> int:
 
 
 def _group(axis: TileAxis, chip: Chip) -> int:
-    """As many rows of tiles as run at once, a power of two of programs."""
+    """The number of tiles per group, so that a group has about as many programs as the chip runs at once."""
     tiles, at_once = axis.tiles.constant, 1 << (AT_ONCE * chip.multiprocessors).bit_length() - 1
     return USUAL if tiles is None else max(1, at_once // max(1, tiles))

@@ -1,40 +1,39 @@
-"""graph → graph: constants folded, casts cancelled, views composed into index maps.
+"""graph → graph: folds constants, cancels casts, and composes views into one index map.
 
     %0: f32[N, M] = view x {index = [d1, d0]}
     %1: f32[M, N] = view %0 {index = [d1, d0]}      becomes      x
     %2: f16[M, N] = cast (cast x to f32)            becomes      x, if x is f16
 
-Common subexpressions meet because nodes are interned; what no output needs is gone because
-only outputs are rebuilt. Each rule is a plain function `(Interner, Node) -> Node | None` in
-`RULES`, applied until none fires. Left out on purpose: whatever changes a result's bits
-(x + 0.0 is not x for -0.0; x * 0 is not 0 for nan).
+Common subexpressions become one node, because nodes are interned. Dead nodes disappear, because only the nodes that an
+output needs are rebuilt. Each rule is a plain function `(Interner, Node) -> Node | None` in `RULES`. The rules are
+applied until none of them changes anything.
+
+Left out on purpose: rules that change the bits of a result. For example, x + 0.0 is not x if x is -0.0, and x * 0 is
+not 0 if x is nan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+from functools import partial, update_wrapper
 
-import numpy as np
-
-from minitri.base import dims, intervals, numpy_semantics
+from minitri.base import dims, intervals
 from minitri.base.dims import Dim
-from minitri.base.operators import OPERATORS
+from minitri.base.numpy_semantics import elementwise
 from minitri.base.piecewise import never_negative, where_present
 from minitri.base.types import DType, i64
 from minitri.graph import rewrite
 from minitri.graph.ir import Apply, Concat, Const, Gather, Graph, Index, Interner, Node, View, axis, axis_symbol, ranges
-from minitri.graph.rewrite import MakeView, Rule, apply_rules, converted, copy, rebuild, spread
+from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild, spread
 from minitri.optimize.affine_gathers import affine_gather
 
 
 def simplify(graph: Graph) -> Graph:
-    """The graph with no rule left to apply."""
+    """The simplified graph. No rule applies to any of its nodes."""
     return rebuild(graph, lambda i, node, args: _normal(i, copy(i, node, args)))
 
 
 def _normal(i: Interner, node: Node) -> Node:
-    """Each rule makes the node smaller or moves a view outwards once, so this ends."""
+    """Applies rules until none applies. This ends, because a rule makes a node smaller or moves a view outwards."""
     return apply_rules(i, node, RULES)
 
 
@@ -42,38 +41,28 @@ def _normal_view(i: Interner, x: Node, shape: tuple[Dim, ...], index: tuple[Dim,
     return _normal(i, i.view(x, shape, index))
 
 
-def _on_normal_views(rule: Callable[[Interner, Node, MakeView], Node | None]) -> Rule:
-    """A rule of the legaliser whose views are simplified at once."""
-
-    @wraps(rule)
-    def run(i: Interner, node: Node) -> Node | None:
-        return rule(i, node, _normal_view)
-
-    return run
-
-
 def cast_of_same(i: Interner, node: Node) -> Node | None:
-    """cast of x to its own dtype is x."""
+    """A cast of x to its own dtype is x."""
     if isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype:
         return node.args[0]
     return None
 
 
 def cast_of_widening(i: Interner, node: Node) -> Node | None:
-    """A cast undoes or passes through a cast that lost nothing: f16 -> f32 -> f16 is nothing."""
+    """Two casts become one if the first loses nothing: f16 -> f32 -> f16 is no cast at all."""
     match node:
         case Apply(op="cast", args=(Apply(op="cast", args=(x,)) as inner,)) if holds(inner.dtype, x.dtype):
             if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
                 return None  # out of range an integer wraps and a float saturates
-            return converted(i, x, node.dtype)
+            return i.cast(x, node.dtype)
     return None
 
 
 def cast_of_view(i: Interner, node: Node) -> Node | None:
-    """Casts move inside views, so that casts on both sides of a view meet."""
+    """A cast of a view becomes a view of a cast, so that casts on both sides of the view can cancel."""
     match node:
         case Apply(op="cast", args=(View() as v,)):
-            return i.view(_normal(i, converted(i, v.x, node.dtype)), v.shape, v.index)
+            return i.view(_normal(i, i.cast(v.x, node.dtype)), v.shape, v.index)
     return None
 
 
@@ -90,14 +79,11 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """An operator of constants is a constant (seen through their broadcasts)."""
+    """An operator of constants is a constant. Broadcast constants are constants too."""
     if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
-    operands = [np.asarray(v.value, v.dtype.numpy) for v in map(_constant, node.args) if v is not None]
-    with np.errstate(all="ignore"):
-        cast = node.op == "cast"
-        result = numpy_semantics.cast(operands[0], node.dtype) if cast else OPERATORS[node.op].numpy(*operands)
-    return spread(i, i.const(np.asarray(result).astype(node.dtype.numpy).item(), node.dtype), node.shape)
+    result = elementwise(node.op, node.dtype, [(v.dtype, v.value) for v in map(_constant, node.args) if v is not None])
+    return spread(i, i.const(result.astype(node.dtype.numpy).item(), node.dtype), node.shape)
 
 
 def _constant(node: Node) -> Const | None:
@@ -121,15 +107,8 @@ def identity_operand(i: Interner, node: Node) -> Node | None:
     return right if node.op == "multiply" and c is not None and c.value == 1 else None
 
 
-def square_of_power(i: Interner, node: Node) -> Node | None:
-    """x ** 2 is x * x, as in numpy."""
-    if isinstance(node, Apply) and node.op == "power" and (c := _constant(node.args[1])) is not None and c.value == 2:
-        return i.apply("square", node.dtype, node.shape, (node.args[0],))
-    return None
-
-
 def known_index(i: Interner, node: Node) -> Node | None:
-    """An index expression without axes or sizes is a constant."""
+    """An index expression that contains no axis and no size is a constant."""
     if isinstance(node, Index):
         expr = _decided(i, node.expr, node.shape)
         if expr.constant is not None and abs(expr.constant) < 2**63:
@@ -140,13 +119,13 @@ def known_index(i: Interner, node: Node) -> Node | None:
 
 
 def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
-    """The expression with what the extents decide: an axis of extent 1 is 0, (i*N + j) // N is i."""
+    """Simplifies an expression with the known extents: an axis of extent 1 is 0, and (i*N + j) // N is i."""
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
     return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
 
 
 def decided_view(i: Interner, node: Node) -> Node | None:
-    """What the extents decide of an index map: along an axis of extent 1 it is 0, (i*N + j) // N is i."""
+    """Simplifies an index map with the known extents: an axis of extent 1 is 0, and (i*N + j) // N is i."""
     if isinstance(node, View):
         index = tuple(dims.ZERO if e == 1 else _decided(i, x, node.shape) for x, e in zip(node.index, node.x.shape))
         if index != node.index:
@@ -155,7 +134,7 @@ def decided_view(i: Interner, node: Node) -> Node | None:
 
 
 def identity_view(i: Interner, node: Node) -> Node | None:
-    """A view that moves nothing is what it views."""
+    """A view that moves no element is the array itself."""
     if isinstance(node, View) and node.shape == node.x.shape:
         plain = (x == (dims.ZERO if e == 1 else axis(k)) for k, (x, e) in enumerate(zip(node.index, node.shape)))
         return node.x if all(plain) else None
@@ -163,7 +142,7 @@ def identity_view(i: Interner, node: Node) -> Node | None:
 
 
 def compose_views(i: Interner, node: Node) -> Node | None:
-    """A view of a view, of a gather, or of an index is one of those with a substituted map."""
+    """A view of a view, gather or index becomes one view, gather or index with the composed index map."""
     if not isinstance(node, View):
         return None
     inner = node.x
@@ -180,10 +159,10 @@ def compose_views(i: Interner, node: Node) -> Node | None:
 
 
 def gather_of_view(i: Interner, node: Node) -> Node | None:
-    """Gathering from a permuted view gathers from the viewed array.
+    """A gather from a permuted view becomes a gather from the viewed array.
 
-    The rule needs an index map that stays outside of x for indices outside of the view. A slice or a flip would move
-    such an index back into range, and its element would not be the fill.
+    An index outside of the view must also be outside of the array. With a slice or a flip, such an index could lie
+    inside the array, and the gather would return an element instead of the fill value.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v = node.x
@@ -201,7 +180,7 @@ def _permuted(v: View) -> tuple[Dim, ...]:
 
 
 def single_concat(i: Interner, node: Node) -> Node | None:
-    """Empty parts vanish; a concat of one part is the part."""
+    """A concat drops its empty parts. A concat of one part is that part."""
     if isinstance(node, Concat):
         parts = tuple(p for p in node.parts if p.shape[node.axis] != 0) or node.parts[:1]
         if len(parts) == 1:
@@ -212,7 +191,7 @@ def single_concat(i: Interner, node: Node) -> Node | None:
 
 
 def view_of_concat(i: Interner, node: Node) -> Node | None:
-    """A view that lies in one part of a concat is a view of that part: concat((a, b))[:1] reads a alone."""
+    """A view inside one part of a concat is a view of that part: concat((a, b))[:1] reads only a."""
     if not (isinstance(node, View) and isinstance(node.x, Concat)):
         return None
     axis = node.x.axis
@@ -224,7 +203,7 @@ def view_of_concat(i: Interner, node: Node) -> Node | None:
     for part in node.x.parts:
         end = offset + part.shape[axis]
         if not never_negative(first - offset, node.shape, i.allows):
-            return None  # it begins before this part, so in no later part
+            return None  # the view begins before this part, so no later part contains it
         if never_negative(end - 1 - last, node.shape, i.allows):
             index = (*node.index[:axis], node.index[axis] - offset, *node.index[axis + 1 :])
             return i.view(part, node.shape, index)
@@ -240,16 +219,16 @@ def known_where(i: Interner, node: Node) -> Node | None:
 
 
 def gather_of_cast(i: Interner, node: Node) -> Node | None:
-    """Gathering converted floats converts what was gathered: fewer conversions, narrow loads."""
+    """A gather from a cast becomes a cast of a gather: fewer elements are converted, and narrower ones are loaded."""
     match node:
         case Gather(x=Apply(op="cast", args=(x,))) if x.dtype.is_float and node.dtype.is_float:
-            return converted(i, i.gather(x, node.shape, node.index, node.picks), node.dtype)
+            return i.cast(i.gather(x, node.shape, node.index, node.picks), node.dtype)
     return None
 
 
+# The rules of the legaliser come last. The views that they make are simplified at once.
 RULES: tuple[Rule, ...] = (
-    cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand, square_of_power,
+    cast_of_same, cast_of_widening, cast_of_view, fold_constants, identity_operand,
     known_where, known_index, affine_gather, compose_views, view_of_concat, decided_view, identity_view, gather_of_view,
-    gather_of_cast,
-    single_concat, *map(_on_normal_views, rewrite.RULES),
+    gather_of_cast, single_concat, *(update_wrapper(partial(rule, view=_normal_view), rule) for rule in rewrite.RULES),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""tile → tile: computes the first product of an iteration at the end of the iteration before it.
+"""tile → tile: computes the first product of an iteration at the end of the previous iteration ("software pipelining").
 
     for r {                                     %a = dot q, load k[i, r_lane]         for the first iteration
       %s = dot q, load k[i, r]                  %s = carry %a
@@ -10,18 +10,18 @@
                                                   next %s = %b
                                                 }
 
-In: a program. Out: the same, with loops whose iterations do not begin with a wait. Two blocks of an array are in shared
-memory, and one of them is in use. So Triton requests the next block at the end of an iteration. A product at the
-beginning of the next iteration waits for it at once. After this pass the block arrives during the arithmetic of an
-iteration.
+In: a program. Out: the same program, with loops whose iterations do not begin with a wait. Two blocks of an array are
+in shared memory, and one of them is in use. So Triton requests the next block only at the end of an iteration. A
+product at the beginning of the next iteration waits for this block at once. After this pass the block arrives during
+the arithmetic of an iteration.
 
 This is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for VLIW
 machines", 1988), also called rotation scheduling (Chao, LaPaugh and Sha, 1993). It is not the loop rotation that makes
 a do-while loop of a while loop.
 
-The last iteration computes a product that nobody uses. Past the end of the array a tensor descriptor gives zeros, so
-nothing is tested. So only loops with many blocks are changed, whose first product descriptors read. Left out: loops
-that do not start at 0, loops whose last block may be short, and persistent programs.
+The last iteration computes a product that nobody uses. Past the end of the array a tensor descriptor loads zeros, so
+this product needs no mask. The pass therefore changes only loops over many blocks whose first product is loaded by
+descriptors. Left out: loops that do not start at 0, loops whose last block may be short, and persistent programs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from minitri.base.dims import Dim
+from minitri.graph.ir import postorder
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, with_operands
 from minitri.optimize.schedules.products import is_described, may_be_described
 from minitri.tiles.ir import Loop, Program, Stmt, ends_whole, lane_number
 
-ROUNDS = 8  # blocks of the axis, at least (a loop that a mask ends may have fewer)
+MIN_BLOCKS = 8  # the fewest blocks of the axis (a mask may end the loop earlier)
 
 
 def rotate(program: Program) -> Program:
@@ -49,30 +50,33 @@ def rotate(program: Program) -> Program:
 
 
 def _before_later_blocks(body: Sequence[Stmt], loop: Stmt) -> int:
-    """Where a rotated loop goes: ahead of the loops that walk what comes after it, which minitri/optimize/skip_blocks/skip.py has put
-    first. Else what it begins with stands between two loops that carry the same sums, and NVIDIA's assembler has the
-    tensor cores wait for each instruction (C7515)."""
+    """The position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
+
+    minitri/optimize/skip_blocks/skip.py has put such loops first. The first product must not come between two loops
+    that carry the same sums. Otherwise NVIDIA's assembler makes the tensor cores wait for each instruction (C7515).
+    """
     place = len(body)
-    while place and _walks_on(body[place - 1], loop):
+    while place and _has_later_blocks(body[place - 1], loop):
         place -= 1
     return place
 
 
-def _walks_on(before: Stmt, loop: Stmt) -> bool:
+def _has_later_blocks(before: Stmt, loop: Stmt) -> bool:
+    """Whether `before` is a loop over later blocks that carries the same values as `loop`."""
     if not isinstance(before, Loop) or not isinstance(loop, Loop) or before.first is None:
         return False
     return before.axes == loop.axes and {c for c, _ in before.carries} == {c for c, _ in loop.carries}
 
 
 class _Rotation:
-    """One loop."""
+    """The rewriting of one loop."""
 
     def __init__(self, program: Program, loop: Loop) -> None:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """What makes the first product, and the rotated loop; None if it stays as it is."""
-        product = self._product() if self._is_walked_whole() else None
+        """The ops of the first product and the pipelined loop; None if the loop cannot be pipelined."""
+        product = self._product() if self._covers_whole_axis() else None
         if product is None:
             return None
         makes = self._made_of(product)
@@ -83,15 +87,15 @@ class _Rotation:
         carry = Carry(dtype=product.dtype, axes=product.axes, spans=product.spans, initial=first[product])
         return [*first.values(), carry, self._rotated(product, carry, following)]
 
-    def _is_walked_whole(self) -> bool:
+    def _covers_whole_axis(self) -> bool:
         """Whether the loop covers many complete blocks of one axis, from its beginning."""
         loop, axis, extent = self.loop, self.axis, self.axis.extent.constant
-        if extent is None or extent < ROUNDS * axis.block or len(loop.axes) > 1 or loop.first is not None:
+        if extent is None or extent < MIN_BLOCKS * axis.block or len(loop.axes) > 1 or loop.first is not None:
             return False
         return extent % axis.block == 0 or ends_whole(loop, axis)
 
     def _product(self) -> Dot | None:
-        """The one product that needs nothing of the rounds before, if there are others."""
+        """The only product that does not depend on earlier iterations; None if there is none, or no other product."""
         carried: set[Op] = {c for c, _ in self.loop.carries}
         for op in self.loop.body:
             if carried.intersection(op_operands(op)):
@@ -101,18 +105,21 @@ class _Rotation:
         return free[0] if len(free) == 1 < len(dots) and self._is_made_of_blocks(free[0]) else None
 
     def _made_of(self, product: Dot) -> list[Op]:
-        """What the loop makes for it, in order."""
+        """The ops of the loop that a product needs, in order."""
         wanted = needed(product)
         return [op for op in self.loop.body if op in wanted]
 
     def _is_made_of_blocks(self, product: Dot) -> bool:
-        """That descriptors read, and arithmetic on them."""
+        """Whether a product needs only arithmetic and loads that tensor descriptors can do."""
         made = self._made_of(product)
         loads = [op for op in made if isinstance(op, Load)]
         return all(isinstance(op, (Load, Spread, Compute, Dot)) for op in made) and all(map(is_described, loads))
 
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
-        """The ops with another index in place of the loop's; `past_end`: it may be one, where nothing is read."""
+        """Copies of ops with `index` in place of the loop's index.
+
+        With `past_end` the index may lie past the end of the axis. Loads are then guarded.
+        """
         made: dict[Op, Op] = {}
         for op in ops:
             new = replace(with_operands(op, lambda o: made.get(o, o)))
@@ -126,31 +133,29 @@ class _Rotation:
         return made
 
     def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """The loop: the rest of an iteration, then the product of the next one."""
+        """The pipelined loop: the rest of an iteration, then the first product of the next iteration."""
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
         for op in self.loop.body:
             if op in rest:
                 made[op] = replace(with_operands(op, lambda o: made.get(o, o)))
-        body = _arranged([new for new in made.values() if new is not carry])
+        body = _in_triton_order([new for new in made.values() if new is not carry])
         carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Dot, following: Container[Op]) -> set[Op]:
-        """The ops of an iteration without its first product, including ops that both need."""
-        rest: set[Op] = {product}
-        todo = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
-        while todo:
-            op = todo.pop()
-            if op not in rest:
-                rest.add(op)
-                todo += op_operands(op)
-        return rest - {product}
+        """The ops of an iteration without its first product, but with the ops that both need."""
+        wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
+        return {*postorder(wanted, lambda op: () if op is product else op_operands(op))} - {product}
 
 
-def _arranged(ops: Sequence[Op]) -> list[Op]:
-    """What is read as late as may be, since Triton waits for it where it is written. Conversions at once: later they
-    would stand behind that wait, and the wide values take registers until then."""
+def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
+    """The ops in an order that suits Triton. Loads come as late as possible, because Triton waits for a load where it
+    is written.
+
+    Casts come directly after their operand. Later they would come after such a wait, and the wide values would occupy
+    registers until then.
+    """
     out: dict[Op, None] = {}
 
     def put(op: Op) -> None:

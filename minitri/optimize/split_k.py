@@ -1,15 +1,16 @@
-"""Splits a product of few tiles and much depth into several, so that it fills the GPU ("split-K").
+"""graph → graph: splits the summed axis of a matrix product with few tiles into parts, to fill the GPU ("split-K").
 
     %0: f32[16, 4096] = contract x, w                 x: f16[16, 8192], w: f16[8192, 4096]
 becomes
     %0: f16[8, 16, 1024] = view x {index = [d1, 1024*d0 + d2]}
     %1: f16[8, 1024, 4096] = view w {index = [1024*d0 + d1, d2]}
-    %2: f32[8, 16, 4096] = contract %0, %1            one tile and one part a program
-    %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    and what follows the product
+    %2: f32[8, 16, 4096] = contract %0, %1            each program computes one tile of one part
+    %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
-Sizes fix the order in which the partial sums are added. Left out: weights of 8 bits, whose parts
-mixed_input_products.py chooses; depths that no power of two divides into long parts; and factors that come from other
-reductions or products. Those may share a loop with this product (minitri/optimize/online_reductions/kernels.py).
+The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
+Left out: weights of 8 bits, whose parts mixed_input_products.py chooses; depths that no power of two divides into long
+parts; and factors that come from other reductions or products. Such factors may share a loop with this product
+(minitri/optimize/online_reductions/kernels.py).
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from minitri.optimize import mixed_input_products
 from minitri.optimize.mixed_input_products import MOST, PART, viewed
 from minitri.optimize.split_parts import contract_in_parts, made_of
 
-ROWS, COLUMNS = 64, 128  # of a tile, about
-FEW_ROWS, NARROW = 32, 32  # so few rows have narrow tiles
-SHORTEST, SHORTEST_STREAM = 4096, 8192  # of depth: less of it is not worth a second kernel, where small tiles do too
+ROWS, COLUMNS = 64, 128  # the approximate size of a tile
+FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
+SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second kernel; the latter if small tiles do
 
 
 def split_product(i: Interner, node: Contract, chip: Chip, splits: list[Split]) -> Node | None:
-    """The sum of partial products; None if it stays whole."""
+    """The sum of partial products; None if the product stays whole."""
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or not (is_read(node.a) and is_read(node.b)):
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
@@ -48,12 +49,13 @@ def split_product(i: Interner, node: Contract, chip: Chip, splits: list[Split]) 
 
 
 def _streams(node: Contract) -> bool:
-    """Whether its blocks need no arithmetic on their way: then many small tiles do."""
+    """Whether both factors are plain 16-bit inputs, whose blocks need no arithmetic. Small tiles are then fast
+    enough."""
     return node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
-    """The largest power of two that divides the depth, and gives no more programs than are wanted."""
+    """The number of parts, a power of two that divides the depth. It aims at two programs on each multiprocessor."""
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
     if depth < (SHORTEST_STREAM if fills or _streams(node) else SHORTEST) or not 0 < tiles < multiprocessors:
@@ -63,5 +65,5 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def is_read(node: Node) -> bool:
-    """Whether a factor comes from memory by arithmetic alone."""
+    """Whether a factor is computed from inputs by elementwise operations alone."""
     return not any(isinstance(n, (Concat, Contract, Reduce, Scan)) for n in made_of(node))

@@ -1,19 +1,21 @@
-"""Splits reductions that share a loop with a product into parts, if few programs would run ("split-KV").
+"""graph → graph: splits the loop of attention over keys into parts that run in parallel ("split-KV", flash-decoding).
 
-    softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: 8 programs
+    softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: only 8 programs
 becomes for each of 32 parts of 1024 keys, in one kernel
     m = max s,   l = sum exp(s - m),   o = exp(s - m) @ v
-and in a second one
+and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by the same of l
 
-In: a graph, before anything is split. Out: how many parts, and how long, each maximum has that a product follows
-along the same axis, and the sums that follow it; one where they stay whole, because enough programs run.
-Then the product itself, once they are made. A quotient by such a sum is taken of the product instead of
-its factor. Nothing here knows the word attention: what follows what is minitri/optimize/online_reductions/transport.py's question.
+Attention with few rows has few programs, so most of the chip would be idle. The split works for every product whose
+first factor depends on a maximum along the summed axis, not only for attention.
+minitri/optimize/online_reductions/transport.py decides whether the product can be corrected to a new maximum.
 
-Of a loop whose length is not known there are at most 32 parts, which may be empty. Left out: other sizes that are not
-known; products that no program could hold the columns of (kernels/demand.py
-would store their factor anyway); where parts do not come out even, factors of something besides exponentials.
+`loops` takes a graph in which nothing is split yet. It decides into how many parts to split each maximum and the sums
+that depend on it. `split_loop` then splits the product itself. If the first factor is divided by such a sum, the result
+of the product is divided instead.
+
+A loop of unknown length gets at most 32 parts, some of which may be empty. Left out: other unknown sizes; products with
+too many columns for one program; factors with more than exponentials, if the parts are uneven.
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ from minitri.hardware.chips import Chip
 from minitri.optimize.online_reductions.transport import Rescale
 from minitri.optimize.split_parts import Cuts, FollowingProduct, made_of, only_exponentials, terms_of, transported
 
-MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
-ROWS = 64  # of a product that one program makes, where few run
+MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
+ROWS = 64  # rows of the product in one program, if there are few programs
 SHORTEST = 2048  # a shorter loop is not worth a second kernel
-PART = 256  # elements of a part, at least
-UNKNOWN = 32  # parts of a loop of unknown length, at most
-STEP = 64  # parts are so many elements, or a multiple: blocks of a loop
+PART = 256  # the fewest elements of a part
+UNKNOWN = 32  # the most parts of a loop of unknown length
+STEP = 64  # the length of a part is a multiple of this, so that parts consist of complete blocks
 
-IsSum = Callable[[Element], bool]
-Parts = tuple[int, Dim]  # how many, and the length of each
+
+Parts = tuple[int, Dim]  # the number of parts, and the length of each
 
 
 def loops(graph: Graph, chip: Chip) -> dict[Node, Parts]:
-    """The parts of the maxima and sums that share a loop with a product."""
+    """The number and length of parts for each maximum and sum that shares a loop with a product."""
     nodes = graph.nodes()
     found: dict[Node, Parts] = {}  # by the maxima
     for node in (n for n in nodes if isinstance(n, Contract) and _is_known(n)):
@@ -56,7 +58,7 @@ def loops(graph: Graph, chip: Chip) -> dict[Node, Parts]:
 
 
 def split_loop(i: Interner, node: Contract, cuts: Cuts, splits: list[Split]) -> Node | None:
-    """A product by parts, if it follows a maximum that is."""
+    """The product computed in parts, if its first factor depends on a maximum that is split. Otherwise None."""
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None) if cuts else None
     if group is None or group.found.y.y.node not in cuts:
@@ -67,7 +69,10 @@ def split_loop(i: Interner, node: Contract, cuts: Cuts, splits: list[Split]) -> 
 
 
 class _Group:
-    """A product whose first factor is, perhaps converted, `numerator / divisor`, and follows a maximum."""
+    """A product whose first factor depends on a maximum, and the pieces of this factor.
+
+    The first factor is `numerator / divisor`, perhaps converted to another dtype (`over`). `divisor` may be None.
+    """
 
     def __init__(
         self, node: Contract, terms: GraphTerms, found: Rescale[Element], over: Element, parts: tuple[Element, ...]
@@ -76,7 +81,11 @@ class _Group:
         self.numerator, self.divisor = parts if len(parts) == 2 else (over, None)
 
     @staticmethod
-    def of(node: Contract, terms: GraphTerms, is_sum: IsSum) -> _Group | None:
+    def of(node: Contract, terms: GraphTerms, is_sum: Callable[[Element], bool]) -> _Group | None:
+        """The group of a product; None if its first factor depends on no maximum.
+
+        `is_sum` says whether a divisor is a sum that is split with the product.
+        """
         over = terms.root
         while terms.look(over)[0] == "cast":
             (over,) = terms.look(over)[1]
@@ -87,12 +96,12 @@ class _Group:
         if quotient and any((y.y.at, y.y.node.shape) != (parts[1].at, parts[1].node.shape) for y in needs):
             return None
         if over != terms.root and quotient and terms.look(numerator)[0] != "exp":
-            return None  # a conversion of what may be more than 1
+            return None  # the numerator may be greater than 1, so its conversion could overflow
         found = transported(terms, numerator, needs)
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def parts(self, chip: Chip) -> Parts:
-        """How many, and how long they are; one if the loop stays whole."""
+        """The number and length of the parts; one part if the loop stays whole."""
         *sizes, depth = self.node.a.shape
         *batch, rows = map(int, sizes)
         wanted = _wanted(chip.multiprocessors, math.prod(batch) * -(-rows // ROWS), depth.constant)
@@ -107,25 +116,25 @@ class _Group:
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
-    """How many parts would give each multiprocessor two programs; of a loop of unknown length not as many."""
+    """The number of parts that gives each multiprocessor two programs. It is limited for an unknown depth."""
     if not 0 < programs <= multiprocessors // 2 or depth is not None and depth < SHORTEST:
         return 1
     return min(2 * multiprocessors // programs, UNKNOWN if depth is None else depth // PART)
 
 
 def _is_known(node: Contract) -> bool:
-    """Whether all sizes are known, except the length of the loop."""
+    """Whether all sizes are known, except perhaps the length of the loop."""
     return node.dtype == f32 and all(e.constant is not None for e in node.shape)
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Whether a program can keep the other axes of this product, and of the products in its factor."""
+    """Whether a program can have all columns of this product, and all inner axes of the products in its factor."""
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
 
 
 def _follows(e: Element) -> bool:
-    """Whether a sum is one of exponentials that follow a maximum: at least 1, or nan."""
+    """Whether an element is a sum of exponentials that depends on a maximum. Such a sum is at least 1, or nan."""
     if not isinstance(e.node, Reduce) or e.node.op != "sum":
         return False
     terms = GraphTerms(e.node.x, e.node.axes)

@@ -1,70 +1,87 @@
-"""Two-step reductions: computes the parts of an axis, then puts them together.
+"""Two-step reductions: reduces the parts of an axis, then combines the results.
 
     max x                   max over parts of (max of a part)
     sum exp(x - max x)      sum over parts of (sum of exp(x - own max)) * exp(own max - max)
     argmax x                the part with the largest max, and its argmax
 
-In: a reduction, or a product, which is one, and how long a part is. Out: nodes for the parts, and for
-what they come to together. A reduction that follows another one of the same elements follows the part's
-own maximum or mean, and is transported (minitri/optimize/online_reductions/transport.py) to that of all parts.
+In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
+parts. A sum may depend on a maximum or mean of the same elements. In each part it uses the maximum or mean of that
+part, called its *own* one. When the parts are combined, a transport corrects the sum to the maximum or mean of all
+parts (minitri/optimize/online_reductions/transport.py).
 
-While a part has nothing but -inf its maximum is taken for 0 (-inf - -inf is nan) and its factor for 1;
-one more factor leads from there to the true maximum in the end. Where the parts do not come out even the
-axis is padded: with -inf what an exponential is of, which is 0 then, else with the neutral element what
-is reduced.
+If all elements of a part are -inf, then exp(-inf - -inf) would be nan. So 0 replaces its maximum, and 1 replaces its
+factor. One more factor corrects the final result to the true maximum. If the parts do not divide the axis, the axis is
+padded. The operand of an exponential is padded with -inf, so that the exponential is 0. Other operands are padded with
+the neutral element of the reduction.
 
-Left out: which reductions are worth it, and how many parts (split_reduction.py, split_kv.py).
+Left out: which reductions to split, and into how many parts (split_reduction.py, split_kv.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.extremes import smallest
 from minitri.base.operators import neutral
+from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
-from minitri.graph.ir import Contract, Interner, Node, Reduce, Scan, Shape, View, axis, axis_symbol, operands, pick
+from minitri.graph.ir import (
+    Contract,
+    Interner,
+    Node,
+    Reduce,
+    Scan,
+    Shape,
+    View,
+    axis,
+    axis_symbol,
+    operands,
+    pick,
+    postorder,
+)
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
 
-WAVES = 8  # programs for each multiprocessor that parts are made for
-LANES = 64  # results that one program makes side by side, at least
+WAVES = 8  # the number of programs for each multiprocessor that splitting aims at
+LANES = 64  # the fewest neighbouring results that one program computes
 
 
 class Cut:
-    """A reduction whose axis k becomes (part, place in it): the places are reduced first, the parts after.
-    `looped`: it shares its loop with a product."""
+    """A reduction in two steps. Axis k becomes two axes: the part, and the index in the part. The latter is reduced
+    first.
+
+    `looped` says whether the reduction shares its loop with a product.
+    """
 
     def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim, looped: bool = False) -> None:
         self.i, self.node, self.k, self.parts, self.length, self.looped = i, node, k, parts, length, looped
         self.extent = node.x.shape[k]
         self.missing = parts * length - self.extent
-        self.place = k - sum(1 for a in node.axes if a < k)  # of the parts among what is left
-        self.x = self.in_parts(node.x)  # what is reduced
-        self.first: Node = node  # the parts, once they are made
-        self.found: Rescale[Element] | None = None  # how a sum follows a maximum
+        self.place = k - sum(1 for a in node.axes if a < k)  # the axis of the parts among the axes that are kept
+        self.x = self.in_parts(node.x)
+        self.first: Node = node  # the results of the parts, once `partial` has built them
+        self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self) -> Node:
-        """The whole reduction, of parts that follow nothing."""
+        """The whole reduction, if it depends on no other reduction."""
         return self.merged(self.partial(self.x))
 
     def in_parts(self, x: Node) -> View:
-        """An array like what is reduced, with its padding and with two axes for axis k."""
+        """`x`, an array with the operand's shape, padded and with axis k split into two axes."""
         x = padded(self.i, x, self.k, self.missing, neutral(self.node.op, x.dtype))
         return in_parts(self.i, x, self.k, self.parts, self.length)
 
     @property
     def own(self) -> tuple[Dim, ...]:
-        """Where the result of the part that an element lies in is among the parts."""
+        """The index that reads, for each element, the result of the part that contains the element."""
         index = [axis(j + (j > self.k)) for j in range(self.node.x.rank) if j not in self.node.axes]
         return (*index[: self.place], axis(self.k), *index[self.place :])
 
     def partial(self, x: Node) -> Node:
-        """Each part reduced by itself, of what is in parts."""
+        """The result of each part. In `x`, axis k is already split into two axes."""
         self.first = self._reduced(x, self.node.op, self.node.dtype)
         return self.first
 
@@ -74,8 +91,10 @@ class Cut:
         return self.i.reduce(op, dtype, left, x, inner)
 
     def position(self) -> Node:
-        """argmax or argmin: the part that has the best value, and its place in that. Both times the first of equal
-        ones is taken, and the first nan before any number."""
+        """The result of argmax or argmin: finds the part with the best value, then the index in that part.
+
+        Both steps take the first of equal values, and the first nan before any number.
+        """
         i, op, x = self.i, self.node.op, self.x
         part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
         index = [axis(n) for n in range(part.rank)]
@@ -85,14 +104,15 @@ class Cut:
         return compute(i, "add", compute(i, "multiply", part, length), place)
 
     def merged(self, parts: Node) -> Node:
+        """Combines the results of the parts."""
         return self.i.reduce(self.node.op, self.node.dtype, self.node.shape, parts, (self.place,))
 
 
-Cuts = Mapping[Node, Cut]  # by what a reduction comes to
+Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """x with `missing` more elements of this value along axis k."""
+    """x with `missing` more elements along axis k, each equal to `value`."""
     if missing == 0:
         return x
     tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
@@ -100,33 +120,27 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
 
 
 def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim) -> View:
-    """x with two axes for axis k: the part, and the place in it."""
+    """x with two axes for axis k: the part, and the index in it."""
     shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])
     place = axis(k) * length + axis(k + 1)
     return i.view(x, shape, (*map(axis, range(k)), place, *map(axis, range(k + 2, x.rank + 1))))
 
 
 def contract_in_parts(i: Interner, node: Contract, a: Node, b: Node, parts: int, length: Dim) -> Node:
-    """[*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]; `a` is in parts already."""
+    """[*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]. `a` is already in parts."""
     shape = (*node.shape[:-2], Dim.of(parts), *node.shape[-2:])
     return i.contract(node.dtype, shape, a, in_parts(i, b, node.rank - 2, parts, length), node.precision)
 
 
-def made_of(root: Node) -> Iterator[Node]:
-    """What a node is made of by elements, up to products, reductions and scans."""
-    stack, seen = [root], {root}
-    while stack:
-        node = stack.pop()
-        yield node
-        fresh = [o for o in operands(node) if o not in seen and not isinstance(node, (Contract, Reduce, Scan))]
-        seen |= {*fresh}
-        stack += fresh
+def made_of(root: Node) -> list[Node]:
+    """A node and all nodes that it is computed from. The search stops at products, reductions and scans."""
+    return postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, Scan)) else operands(node))
 
 
 def transported(
     terms: GraphTerms, root: Element, needs: Sequence[Reduced[Element]]
 ) -> Rescale[Element] | Shift[Element] | None:
-    """How a sum follows the reductions that it needs, if it can."""
+    """The transport of a sum when the reductions in `needs` change. None if there is no transport."""
     try:
         return transport(terms, root, needs)
     except Refused:
@@ -134,26 +148,22 @@ def transported(
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """What is reduced, with the reductions that are cut known for what they are."""
+    """The expression of a reduced operand, in which split reductions appear as the original reductions."""
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Whether what changes along the reduced axes is what the maximum is of, and nothing else."""
-    stack, seen = [root], {root, y.x, y.y}
-    while stack:
-        e = stack.pop()
-        operands = terms.look(e)[1]
-        if not operands and e not in (y.x, y.y) and terms.varies(e):
-            return False
-        stack += [o for o in operands if o not in seen]
-        seen |= {*operands}
-    return True
+    """Whether the operand of the maximum is the only part of the expression that varies along the reduced axes."""
+    elements = postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
+    return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
 
 @dataclass(frozen=True)
 class Following:
-    """Sums that follow a reduction that is cut, in the same parts: their expression."""
+    """Builds sums that depend on a split reduction and are split into the same parts.
+
+    `terms` is the expression that is summed.
+    """
 
     i: Interner
     terms: GraphTerms
@@ -162,7 +172,7 @@ class Following:
     # ---- a maximum -------------------------------------------------------------------
 
     def rescaled(self, cut: Cut, found: Rescale[Element]) -> Node:
-        """A sum that follows a maximum."""
+        """A sum that depends on a maximum: adds the partial sums, each corrected to the maximum of all parts."""
         cut.found = found
         partial = cut.partial(self.with_own(self.terms.root, found, cut))
         return self.merged(found, partial, self._maximum(found).first, cut.place)
@@ -171,7 +181,7 @@ class Following:
         return self.cuts[found.y.y.node]
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """An expression of the maximum of the part that an element lies in, in parts."""
+        """The expression `root` in parts, with the maximum of each part in place of the maximum of all parts."""
         y, maximum = found.y, self._maximum(found)
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = self._of_own_part(finite(self.i, maximum.first), cut)
@@ -181,19 +191,21 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Where the axes of the operand are in what `cut` has in parts, which has them at these places."""
+        """The index of each axis of the operand into the split array `cut.x`, which has these axes at `places`."""
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def _of_own_part(self, of_parts: Node, cut: Cut) -> Node:
-        """A value of the part that an element of the whole lies in."""
+        """The value of each part, repeated for all elements of the unsplit operand that lie in the part."""
         index = [axis(j) for j in self.terms.kept]
         index.insert(cut.place, axis(cut.k) // cut.length)
         return self.i.view(of_parts, cut.node.x.shape, tuple(index))
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
-        """The sum of partial sums, each with the maximum of its own part (`parts`, of the same shape), whose axis
-        `place` are the parts."""
+        """The sum of the partial sums, each corrected from the maximum of its own part to the maximum of all parts.
+
+        `parts` contains these maxima and has the shape of `partial`. Axis `place` of both is the part.
+        """
         i, shape = self.i, partial.shape
         whole = i.reduce("max", parts.dtype, (*shape[:place], *shape[place + 1 :]), parts, (place,))
         all_ = finite(i, whole)
@@ -204,7 +216,10 @@ class Following:
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
-        """The product of exp(h(old) - h(new)); `place`: of the parts among the axes, if they are there."""
+        """The product of exp(h(old) - h(new)) over all shifts h.
+
+        `place` is the position of the part axis among the axes of `old` and `new`, or None.
+        """
         i, at = self.i, self._axes(place)
 
         def factor(h: Element) -> Node:
@@ -214,14 +229,15 @@ class Following:
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Where the axes of the operand that are kept are, with the parts among them."""
+        """The index of each kept axis of the operand, with the part axis at `place` if that is not None."""
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}
 
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """A sum of products of deviations from means."""
+        """A sum of products of deviations from means: adds the partial sums, each corrected to the means of all
+        parts."""
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}
         x = cut.node.x
@@ -234,7 +250,7 @@ class Following:
         return cut.merged(compute(i, "add", partial, shift))
 
     def _counts(self, cut: Cut) -> Node:
-        """How many elements each part has."""
+        """The number of elements in each part."""
         left = cut.node.shape
         shape = (*left[: cut.place], Dim.of(cut.parts), *left[cut.place :])
         rest = self.terms.count // cut.extent
@@ -245,48 +261,49 @@ class Following:
 
 
 class FollowingProduct(Following):
-    """A product whose first factor follows a maximum along the axis that is summed."""
+    """Builds a product in parts whose first factor depends on a maximum along the summed axis."""
 
     def product(
         self, node: Contract, found: Rescale[Element], numerator: Element, divisor: Element | None, over: Element
     ) -> Node:
-        """`node` by parts. Its first factor, `over` its conversions, is `numerator / divisor`."""
+        """The product `node` in parts. Its first factor is `numerator / divisor`, perhaps converted (`over`)."""
         cut, lead = self._maximum(found), node.rank - 2
         a = self.with_own(numerator, found, cut)
         a = build(self.i, self.terms, self.terms.root, a.shape, {}, {over: a})
         places = self.terms.places(found.y.y) or ()
         partial = self._partial(node, a, padded(self.i, node.b, lead, cut.missing, 0.0), cut, places)
-        maxima = self._wide(cut, cut.first, partial.shape, places)
+        maxima = self._for_each_column(cut, cut.first, partial.shape, places)
         result = self.merged(found, partial, maxima, lead)
         if divisor is None:
             return result
         sums = self.cuts[divisor.node]
         assert sums.found is not None
-        total = self.merged(sums.found, self._wide(cut, sums.first, partial.shape, places), maxima, lead)
+        total = self.merged(sums.found, self._for_each_column(cut, sums.first, partial.shape, places), maxima, lead)
         return compute(self.i, "divide", result, total)
 
     def _partial(self, node: Contract, a: Node, b: Node, cut: Cut, places: tuple[Dim, ...]) -> Node:
-        """The products of the parts; `a` is in parts as `cut` is."""
+        """The product of each part. In `a`, the summed axis is already split as in `cut`."""
         *batch, m, _ = node.shape
         lead = len(batch)
-        index = self._behind_parts(places, lead)
+        index = self._with_part_axis(places, lead)
         index[cut.k : cut.k + 1] = [axis(lead), axis(lead + 2)]
         rows = self.i.view(a, (*batch, Dim.of(cut.parts), m, cut.length), tuple(index))
         return contract_in_parts(self.i, node, rows, b, cut.parts, cut.length)
 
-    def _wide(self, cut: Cut, of_parts: Node, shape: Shape, places: tuple[Dim, ...]) -> Node:
-        """What each part came to, for each column of [*B, part, M, N]: so that one kernel merges both."""
+    def _for_each_column(self, cut: Cut, of_parts: Node, shape: Shape, places: tuple[Dim, ...]) -> Node:
+        """The result of each part, repeated for each column of [*B, part, M, N], so that one kernel can combine
+        both."""
         lead = len(shape) - 3
-        index = [d for k, d in enumerate(self._behind_parts(places, lead)) if k not in cut.node.axes]
+        index = [d for k, d in enumerate(self._with_part_axis(places, lead)) if k not in cut.node.axes]
         return self.i.view(of_parts, shape, (*index[: cut.place], axis(lead), *index[cut.place :]))
 
-    def _behind_parts(self, places: tuple[Dim, ...], lead: int) -> list[Dim]:
-        """The places, with the parts before the rows."""
+    def _with_part_axis(self, places: tuple[Dim, ...], lead: int) -> list[Dim]:
+        """`places` for an array with a part axis before the row axis."""
         return [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in places]
 
 
 def finite(i: Interner, y: Node) -> Node:
-    """0 where a maximum has seen nothing but -inf."""
+    """`y` with 0 in place of -inf. A maximum is -inf if all elements so far are -inf."""
     return compute(i, "where", _is_bottom(i, y), constant(i, y, 0.0), y)
 
 

@@ -1,17 +1,18 @@
-"""graph → graph: splits a long reduction with few results, or with columns, in two, so that it fills the GPU.
+"""graph → graph: splits a long reduction with few results into two steps, so that it fills the GPU ("split reduction").
 
     %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
 becomes
     %0: f32[1024, 1024] = view x {index = [1024*d0 + d1]}
-    %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program a part
+    %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program per part
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
-A reduction that depends on another one of the same elements is split with it. minitri/optimize/split_parts.py says what
-the parts are and how they are put together. minitri/optimize/split_kv.py decides for reductions that share a loop with
-a product, and minitri/optimize/split_scan.py for scans.
+Reductions of columns are split even if they have more results. If a reduction depends on another one of the same
+elements, both are split into the same parts. minitri/optimize/split_parts.py describes how parts are computed and
+combined. minitri/optimize/split_kv.py decides for reductions that share a loop with a product, and
+minitri/optimize/split_scan.py for scans.
 
-Sizes alone fix the order of additions, so results are the same in every run (no atomics). Uneven parts are padded. Left
-out: unknown sizes.
+The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. Uneven
+parts are padded. Left out: unknown sizes.
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ from minitri.optimize.split_kv import Parts, loops, split_loop
 from minitri.optimize.split_parts import LANES, WAVES, Cut, Cuts, Following, terms_of, transported
 from minitri.optimize.split_scan import split_scan
 
-MOST_LOOKED_AT = 64  # nodes, to find what is reduced
+MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
 SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
 ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
-MOST_PARTS = 1024  # which the second kernel reduces at once
-SHORTEST_PART, LEAST = 128, 1024  # of columns, and of rows: elements of a part, at least
+MOST_PARTS = 1024  # the second kernel reduces this many at once
+SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 
 
 def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Container[str] = ()) -> Graph:
-    """A graph whose `splits` list what is computed in parts, as many as fill the chip.
+    """The graph, with long reductions, products and scans computed in parts. Its field `splits` lists them.
 
-    `gaps`: the inputs whose elements do not lie one after the other. `without`: the kinds of splits that are left out.
+    gaps      the inputs that are not contiguous
+    without   the names of the rooms to leave out, such as "split-k"
     """
     splits: list[Split] = []
-    cuts: dict[Node, Cut] = {}  # reductions in two, by their result
+    cuts: dict[Node, Cut] = {}  # split reductions, by their result
     decided = {} if "split-kv" in without else loops(graph, chip)
     several = set() if "collapse-reduced-axes" in without else joinable(graph, gaps)
 
@@ -66,7 +68,7 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
         elif isinstance(made, Scan) and "split-scan" not in without:
             halves = split_scan(interner, made, chip, splits)
         if halves is None:
-            return made  # what stays in one kernel keeps its axes
+            return made  # a reduction that stays in one kernel keeps its axes
         fired(split, made, halves, interner.place)
         return halves
 
@@ -74,7 +76,7 @@ def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Containe
 
 
 def _split(cut: Cut, cuts: dict[Node, Cut], splits: list[Split]) -> Node:
-    """A reduction in two."""
+    """The nodes of a reduction in two steps. If it depends on split reductions, it uses their parts if possible."""
     node = cut.node
     splits.append(Split(node, cut.parts, cut.length))
     if node.op in POSITIONS:
@@ -82,7 +84,7 @@ def _split(cut: Cut, cuts: dict[Node, Cut], splits: list[Split]) -> Node:
     terms = terms_of(node.x, node.axes, cuts)
     needs = [y for y in terms.needs() if y.y.node in cuts]
     result = _follow(terms, cut, cuts, needs) if needs and node.op == "sum" else None
-    if result is None:  # a second pass, with what the first one came to
+    if result is None:  # reads the elements again, after the reductions that it depends on are complete
         result = cut.made()
     if not needs or cut.found is not None:
         cuts[result] = cut
@@ -90,6 +92,7 @@ def _split(cut: Cut, cuts: dict[Node, Cut], splits: list[Split]) -> Node:
 
 
 def _follow(terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element]]) -> Node | None:
+    """A sum that uses the parts of the split reductions in `needs`. None if it has no transport or different parts."""
     found = transported(terms, terms.root, needs)
     if found is None or any((cuts[y.y.node].k, cuts[y.y.node].length) != (cut.k, cut.length) for y in needs):
         return None
@@ -98,8 +101,10 @@ def _follow(terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element
 
 
 def _cut(i: Interner, node: Reduce, chip: Chip, decided: Parts | None) -> Cut | None:
-    """In how many parts a reduction is made, if that is worth it. `decided`: how many, of which length; one: it stays
-    whole."""
+    """How to split a reduction, or None if splitting does not pay.
+
+    `decided` is the number and length of parts that split_kv.py has chosen. With one part the reduction stays whole.
+    """
     if decided is not None:
         return Cut(i, node, node.axes[0], *decided, looped=True) if decided[0] > 1 else None
     if any(e.constant is None for e in node.x.shape):
@@ -114,8 +119,11 @@ def _cut(i: Interner, node: Reduce, chip: Chip, decided: Parts | None) -> Cut | 
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
-    """How many parts each result is made of, where `wanted` programs fill the chip. `width`: of columns, bytes of an element, else 0. A program has a few rows of
-    them on their way: the narrower they are, the more programs it takes to keep the memory busy."""
+    """The number of parts for each result, such that about `wanted` programs run.
+
+    `width` is the size of an element in bytes if columns are reduced, else 0. A program loads a few rows of its columns
+    at a time. The narrower these rows are, the more programs are needed to keep the memory busy.
+    """
     programs = -(-results // LANES) if width else results
     if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
         return 1
@@ -126,9 +134,9 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """The length of about `parts` parts that are even, or even except the last one.
+    """The length of the parts of an axis, so that there are about `parts` of them. The last one may be shorter.
 
-    The parts of a row begin at multiples of 16 bytes, unless there are other axes to begin along (`any_start`).
+    The parts of a row begin at multiples of 16 bytes. With `any_start` they may begin anywhere.
     """
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
@@ -144,13 +152,15 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _fills(length: int) -> bool:
-    """Whether few elements of the blocks lie past the end: one power of two covers the length, or it has many blocks."""
+    """Whether few elements of the blocks of a part lie past its end."""
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 
 def _column_width(node: Reduce) -> int:
-    """Bytes of an element of the largest array or product that is reduced, if it lies in memory along an axis that is
-    kept; else 0."""
+    """The element size in bytes if columns are reduced, else 0.
+
+    The largest array or product in the operand decides. Columns are reduced if its contiguous axis is not reduced.
+    """
     largest, width, kept = -1, 0, False
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):

@@ -1,4 +1,4 @@
-"""Splits few long scans into scans of parts, so that they fill the GPU.
+"""graph → graph: splits a few long scans into scans of parts, so that they fill the GPU ("scan-then-propagate").
 
     %0: f32[4194304] = scan.sum x {axis = 0}          x: f32[4194304]
 becomes
@@ -9,11 +9,12 @@ becomes
     %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
     %5: f32[1024, 4096] = add %3, %4
 
-Every element is read and written twice instead of once. So this pays only if most of the GPU would be idle. It is the
-scan-then-propagate method of Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA
-2016), section 2. The single pass of that paper needs programs that wait for each other. Triton does not promise that.
+Every element is read and written twice instead of once. So splitting pays only if most of the GPU would be idle. The
+method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section
+2. The single-pass method of that paper needs programs that wait for each other. Triton does not guarantee that all
+these programs run at the same time.
 
-Sizes alone fix the order of additions. Left out: unknown sizes.
+The order of additions depends on the sizes alone, so each run gives the same result. Left out: unknown sizes.
 """
 
 from __future__ import annotations
@@ -26,19 +27,23 @@ from minitri.graph.ir import Interner, Node, Scan, Split, axis
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import LANES, WAVES, compute, in_parts, padded
 
-FEW = 64  # programs that would scan whole rows, at most
-SHORTEST, PART = 16384, 1024  # elements, at least
+FEW = 64  # with more programs than this, rows are not split
+SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
 
 
 def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node | None:
-    """What the parts before come to, and the scan of the part; None if it stays whole."""
+    """A scan computed in parts: the total of the earlier parts is added to the scan of each part.
+
+    Returns None if the scan stays in one part. Otherwise `splits` gets a record of the split.
+    """
     k = node.axis
     if any(e.constant is None for e in node.shape):
         return None
     extent = int(node.shape[k])
     others = math.prod(int(e) for j, e in enumerate(node.shape) if j != k)
     programs = others if k == node.rank - 1 else -(-others // LANES)
-    parts = _even(extent, _parts(extent, programs, WAVES * chip.multiprocessors))
+    most = _parts(extent, programs, WAVES * chip.multiprocessors)
+    parts = next((n for n in range(most, most // 2, -1) if extent % n == 0), most)  # equal parts need no padding
     if parts < 2:
         return None
     length = -(-extent // parts)
@@ -48,15 +53,15 @@ def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node
     whole = padded(i, node.x, k, Dim.of(parts * length - extent), neutral)
     x = in_parts(i, whole, k, parts, Dim.of(length))
     totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
-    before = i.scan(node.op, _moved(i, totals, k, neutral), k)
+    before = i.scan(node.op, _shifted_by_one(i, totals, k, neutral), k)
     spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
     made = compute(i, operators.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
     return i.view(made, node.shape, back)
 
 
-def _moved(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:
-    """By one along axis k: what came before a part, the neutral element before the first."""
+def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:
+    """`totals` shifted by one along axis k: each part gets the total of the part before it, the first one `neutral`."""
     first = i.view(i.const(neutral, totals.dtype), (*totals.shape[:k], Dim.of(1), *totals.shape[k + 1 :]), ())
     shape = (*totals.shape[:k], totals.shape[k] - 1, *totals.shape[k + 1 :])
     rest = i.view(totals, shape, tuple(map(axis, range(totals.rank))))
@@ -64,12 +69,7 @@ def _moved(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> No
 
 
 def _parts(extent: int, programs: int, wanted: int) -> int:
-    """A power of two: as many programs as are wanted, none of which has little to do."""
+    """The number of parts, a power of two: enough for `wanted` programs, but no part is shorter than PART."""
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1
     return 1 << (max(1, min(wanted // programs, extent // PART)).bit_length() - 1)
-
-
-def _even(extent: int, parts: int) -> int:
-    """As many parts as come out even, if that is not less than half: nothing is padded then."""
-    return next((n for n in range(parts, parts // 2, -1) if extent % n == 0), parts)

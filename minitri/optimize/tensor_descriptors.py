@@ -1,21 +1,21 @@
-"""tile → tile: loads and stores that go through a tensor descriptor.
+"""tile → tile: loads and stores blocks through tensor descriptors, by the GPU's copy engine ("TMA").
 
     program k0(…) warps 4 descriptors {                    program k0(…) warps 4 {
     %2: f16[i, k] = load x[i, k] {mask = [i < 1000]}       %2: … {mask = [i < 1000], descriptor = [64, 32]}
 
-A descriptor says where an array is and how large a block of it is. The host makes it at the launch. From Hopper on,
-GPUs have a copy engine (TMA) for descriptors: one thread asks for a block and continues. No thread computes addresses.
-Elements outside of the array arrive as zeros and are not written, so no test for the end of the array is needed.
+A descriptor contains the address of an array, its shape and strides, and the shape of a block. The host makes it at the
+launch. GPUs since Hopper have a copy engine (TMA) for descriptors: one thread asks for a block and continues. No thread
+computes addresses. Elements outside of the array arrive as zeros and are not written, so the accesses need no masks.
 
-In: a masked program that wants descriptors (`descriptors`). Out: the same with the block of each access that a
-descriptor can make. The conditions are those of CUDA's tensor maps:
+In: a masked program that allows descriptors (`descriptors`). Out: the same program, with a block shape on each access
+that can use a descriptor. The conditions are those of CUDA's tensor maps:
 
   - The elements of the last axis are contiguous.
   - All other strides are multiples of 16 bytes and of the next stride.
   - A block has at most 256 elements along an axis.
 
 Rows that are shorter than a block are not worth a descriptor. Only the call knows whether an array begins at a
-multiple of 16 bytes (minitri/program_stages.py).
+multiple of 16 bytes (minitri/program_compilation.py).
 
 Left out: gathers, unknown sizes, blocks without exactly two axes; stores of programs without `descriptor_stores`, of
 values with other axes than their block, and of integers.
@@ -31,22 +31,16 @@ from minitri.tiles.ir import Access, Program, block_index, index_axes
 
 LONGEST = 256  # elements of a block along an axis
 
-Block = tuple[int, ...]
-
 
 def describe(program: Program) -> Program:
-    """The program with a block for each access that goes through a descriptor."""
+    """The program with a block shape for each access that uses a descriptor."""
     described = program.without_descriptors()
-    for op, block in _blocks(program).items():
-        described = described.hinted([op], descriptor=block)
-    return described
-
-
-def _blocks(program: Program) -> dict[Access, Block]:
     if not program.descriptors or program.wide:
-        return {}
-    found = {op: _block(program, op) for op in program.ops() if isinstance(op, (Load, Store))}
-    return {op: block for op, block in found.items() if block is not None}
+        return described
+    for op in program.ops():
+        if isinstance(op, (Load, Store)) and (block := _block(program, op)) is not None:
+            described = described.hinted([op], descriptor=block)
+    return described
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
@@ -54,7 +48,7 @@ def _may_be_stored(program: Program, op: Store) -> bool:
     return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 
 
-def _block(program: Program, op: Access) -> Block | None:
+def _block(program: Program, op: Access) -> tuple[int, ...] | None:
     possible = may_be_described(op) if isinstance(op, Load) else _may_be_stored(program, op)
     if not possible or not has_steps(op.buffer):
         return None
@@ -68,7 +62,6 @@ def _block(program: Program, op: Access) -> Block | None:
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
     small = max(block) <= LONGEST and block[-1] <= int(op.buffer.shape[-1])
     wide = block[-1] * op.buffer.dtype.bytes >= ALIGNMENT
-    aligned = all(
-        c * op.buffer.dtype.bytes % ALIGNMENT == 0 for _, c in along[-1].offset.terms
-    )  # Triton's interpreter asks for it
+    # Triton's interpreter needs blocks that begin at multiples of 16 bytes.
+    aligned = all(c * op.buffer.dtype.bytes % ALIGNMENT == 0 for _, c in along[-1].offset.terms)
     return block if fits and small and wide and aligned and tested <= ends else None

@@ -1,1 +1,1 @@
-"""A call: binding the caller's arrays to parameters, launching kernels, and measuring time."""
+"""Calls of compiled programs: binding arrays to parameters, launching kernels, and measuring time."""

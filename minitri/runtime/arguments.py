@@ -1,9 +1,8 @@
-"""Reads arrays of any kind, and makes outputs of the same kind.
+"""Reads arrays of any library, and makes outputs of the same library.
 
-In: what the caller passes (numpy arrays, torch tensors, anything with DLPack, Python
-numbers). Out: `ArrayView`s, which say where elements are, and outputs allocated on the same
-device by the same library. Nothing is copied, except a CPU array that no pointer and strides
-describe (another byte order, strides that are no multiple of the element).
+In: the caller's arguments (numpy arrays, torch tensors, objects with DLPack, Python numbers). Out: `ArrayView`s, which
+say where the elements are in memory. Outputs are allocated by the same library, on the same device. Arrays are not
+copied, with one exception: a CPU array with another byte order, or with strides that are no multiple of the element.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from minitri.base.types import DType, from_numpy
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """`owner` is the caller's object (or a stand-in that keeps the memory alive); strides in elements.
+    """An array of any library: its dtype, shape, strides in elements, address and device.
 
-    `library`: the module whose `from_dlpack` makes results, for arrays that came by DLPack.
+    `owner` is the caller's object, or another object that keeps the memory alive. `library` names the module whose
+    `from_dlpack` makes results. `library` is empty unless the array came through DLPack.
     """
 
     owner: Any
@@ -41,16 +41,16 @@ class ArrayView:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     def returned(self) -> Any:
-        """The array as the caller gets it."""
+        """The array as an object of the caller's library."""
         return sys.modules[self.library].from_dlpack(self.owner) if self.library else self.owner
 
     @property
     def last_offset(self) -> int:
-        """Largest distance of an element from the first, in elements."""
+        """The largest distance between an element and the first element, in elements."""
         return sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides) if n > 1)
 
     def numpy(self) -> Any:
-        """The elements as a numpy array (copied from a GPU)."""
+        """The elements as a numpy array. Elements on a GPU are copied to the CPU."""
         if self.kind == "numpy":
             return self.owner
         tensor = self.owner.detach().cpu()
@@ -66,17 +66,17 @@ def returned(views: Iterable[ArrayView]) -> Any:
 
 
 def view(value: Any, name: str) -> ArrayView:
-    """The view of one argument; CompileError MT0303 or MT0305 if it cannot be read."""
-    masked = sys.modules.get("numpy.ma")  # who has a masked array has loaded it; it takes 20 ms
+    """The view of one argument. CompileError MT0303 for an unknown dtype, MT0305 for an object that is no readable
+    array.
+    """
+    masked = sys.modules.get("numpy.ma")  # a masked array's module is loaded already; importing it takes 20 ms
     if masked is not None and isinstance(value, masked.MaskedArray):
         raise CompileError("MT0305", f"argument `{name}` is a masked array", help="pass x.filled(…) or x.data")
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float)):
         return _numpy_view(np.asarray(value), name)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(value, name)
-    if isinstance(value, (bool, int, float)):
-        return _numpy_view(np.asarray(value), name)
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, name)
     if hasattr(value, "__cuda_array_interface__"):
@@ -115,7 +115,9 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
-    """By way of numpy, or of torch for what numpy does not have (CUDA memory, bf16)."""
+    """The view of an object with DLPack, through numpy. CUDA memory and bf16 go through torch, because numpy lacks
+    them.
+    """
     try:
         if value.__dlpack_device__()[0] == 1:
             with suppress(BufferError, RuntimeError):
@@ -125,31 +127,34 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
         return _torch_view(torch.from_dlpack(value), name)
     except CompileError:
         raise
-    except Exception as error:  # another library's, of any kind
+    except Exception as error:  # the other library may raise any exception
         message = f"argument `{name}` cannot be read through DLPack ({type(error).__name__})"
         raise CompileError("MT0305", message, help="pass a numpy array or a torch tensor") from None
 
 
 def _cuda_view(value: Any, name: str) -> ArrayView:
-    """An array on a GPU that says where it lies (numba's, say); results are torch tensors, which say it too."""
+    """The view of a GPU array with `__cuda_array_interface__`, such as one of numba's.
+
+    Results are torch tensors, which have this attribute too.
+    """
     try:
         import torch
 
         about = dict(value.__cuda_array_interface__)
-        readable = about | {"data": (about["data"][0], False)}  # torch takes none that is read-only
+        readable = about | {"data": (about["data"][0], False)}  # torch refuses read-only memory
         kept = SimpleNamespace(__cuda_array_interface__=readable, owner=value)
         tensor = torch.as_tensor(kept, device=_gpu_of(about, torch))
-        if written := about.get("stream"):  # what writes it may still run there
+        if written := about.get("stream"):  # kernels on this stream may still write the array
             on = torch.cuda.ExternalStream(written, device=tensor.device)
             torch.cuda.current_stream(tensor.device).wait_stream(on)
-    except Exception as error:  # what the object says may be anything
+    except Exception as error:  # the attribute may have any contents
         message = f"argument `{name}` cannot be read through __cuda_array_interface__ ({type(error).__name__})"
         raise CompileError("MT0305", message, help="pass a CUDA tensor, or an object with __dlpack__") from None
     return _torch_view(tensor, name)
 
 
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
-    """Where the memory is: torch copies what it is asked for on another GPU."""
+    """The GPU that holds an array. torch needs the right GPU, because it would copy the array to any other one."""
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}
     first = SimpleNamespace(__cuda_array_interface__=one)
@@ -158,7 +163,10 @@ def _gpu_of(about: dict[str, Any], torch: Any) -> str:
 
 
 def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
-    """The array as it is, or a copy of it that lies in memory with these strides."""
+    """The array itself if it has these strides, in elements; otherwise a copy with these strides.
+
+    CompileError MT0304 if no copy can have these strides.
+    """
     if 0 in array.shape or all(n == 1 or s == t for n, s, t in zip(array.shape, array.strides, strides)):
         return array
     if array.kind == "torch" and min(strides) > 0:
@@ -177,7 +185,7 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
 
 
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
-    """New memory of the kind and on the device of an argument (numpy if there is none)."""
+    """A new array of the same library and device as `like`. If `like` is None, it is a numpy array."""
     if like is None or like.kind == "numpy":
         return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library if like else "")
     torch = sys.modules["torch"]

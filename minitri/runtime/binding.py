@@ -1,11 +1,11 @@
-"""Binds the arguments of a call to parameters and checks them, before anything is launched.
+"""Binds the arguments of a call to parameters and checks them, before any kernel is launched.
 
-In: a function's parameters and the caller's arguments. Out: a `Call`: the instance to
-compile (packs, types of parameters without annotation, compile-time values), the size of
-each dimension, a view of each array. Every mismatch is a CompileError MT03xx that names the
-parameter, what it is and what it should be; never a value of the user's data.
+In: the parameters of a function and the caller's arguments. Out: a `Call`. A call has the size of each dimension, a
+view of each array, and the instance of the function to compile. The instance has the packs, the types of parameters
+without annotation, and the compile-time values. Each mismatch raises a CompileError MT03xx. The message names the
+parameter, what it is and what it should be, but never a value of the user's data.
 
-Sizes may stand in the place of arrays: `given_sizes` reads the keywords of `Program.lower`.
+A caller may give sizes instead of arrays: `given_sizes` reads the keywords of `Program.lower`.
 
     f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """
@@ -24,16 +24,16 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import ArrayType, DType, dtype
+from minitri.graph.argument_binding import Instance, Sizes, array_type, sizes_of, static
 from minitri.graph.ir import Condition
-from minitri.graph.parameters import Instance, Sizes, array_type, sizes_of, static
 from minitri.language import ast
-from minitri.language.arithmetic import BINARY, CONSTANTS
+from minitri.language.constant_arithmetic import BINARY, CONSTANTS
 from minitri.runtime.arguments import ArrayView, view
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`arrays` and `scalars` by parameter name; `sizes` of every dimension by name."""
+    """A checked call. `arrays` and `scalars` are by parameter name; `sizes` has the size of each dimension by name."""
 
     instance: Instance
     sizes: dict[str, int]
@@ -42,19 +42,19 @@ class Call:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arrays as numpy arrays, and the scalars, by name."""
+        """The arrays as numpy arrays, and the scalars, by parameter name."""
         return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Every size that kernels may ask for: dimensions, and what `layouts` leaves open."""
+        """All sizes that kernels may use: dimensions, and the strides that `layouts` leaves symbolic."""
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
         return {**self.sizes, **strides}
 
     def layouts(self, known: bool = True) -> dict[str, tuple[Dim, ...]]:
-        """Strides of the arrays that are not row-major: as literals if `known`, else as sizes like `x.stride0`.
+        """The strides of each array that is not row-major, in elements, by parameter name.
 
-        The strides 0 and 1 are literals in both cases.
+        With `known` they are literals, otherwise symbols such as `x.stride0`. The strides 0 and 1 are always literals.
         """
         return {name: tuple(_strides(name, a, known)) for name, a in self._strided()}
 
@@ -62,7 +62,7 @@ class Call:
         return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
 
     def with_known_sizes(self) -> Call:
-        """The same call, where the types of parameters without annotation have numbers for sizes: f32[2], not f32[n0]."""
+        """The same call, in which parameters without annotation have types with literal sizes: f32[2], not f32[n0]."""
         own = {s.name for t in self.instance.types.values() for e in t.shape for s in e.symbols()}
         env = {Symbol(name): Dim.of(self.sizes[name]) for name in own}
         types = {
@@ -74,7 +74,7 @@ class Call:
 
     @property
     def model(self) -> ArrayView | None:
-        """The array whose kind and device the outputs have."""
+        """The array whose library and device the outputs get: the first one on a GPU, or else the first one."""
         return next((a for a in self.arrays.values() if a.device != "cpu"), next(iter(self.arrays.values()), None))
 
 
@@ -108,7 +108,7 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
             case None if _is_number(value) or (param.default is not None and not hasattr(value, "dtype")):
                 statics[name] = scalar(param, value)
             case ast.ArrayType() if _is_number(value):
-                arrays[name] = view(_weak(value, dtype(param.annotation.dtype)), name)
+                arrays[name] = view(_promoted(value, dtype(param.annotation.dtype)), name)
             case _:
                 arrays[name] = view(value, name)
     _one_device(arrays)
@@ -146,7 +146,7 @@ def takes_float(param: ast.Param) -> bool:
 
 
 def constant(expr: ast.Expr | None) -> float:
-    """A default value: a number, or arithmetic of numbers."""
+    """The value of a parameter's default, which is a number or arithmetic of numbers."""
     match expr:
         case ast.Number():
             return float(expr.value)
@@ -165,14 +165,14 @@ def constant(expr: ast.Expr | None) -> float:
 
 
 def scalar(param: ast.Param, value: Any) -> Any:
-    """The value for a parameter that takes no array, checked against its annotation."""
+    """The value of a parameter that takes no array, checked against its annotation."""
     match param.annotation:
         case ast.ScalarType(kind="float"):
             return _float(param, _item(value))
         case ast.ScalarType(kind=kind):
             value = _compile_time(param, _item(value))
             if not isinstance(value, bool if kind == "bool" else int):
-                raise _not_a(kind, param, value)
+                raise _wrong_type(kind, param, value)
             return value if kind == "bool" else int(value)
         case _:
             return _compile_time(param, value)
@@ -185,11 +185,11 @@ def _float(param: ast.Param, value: Any) -> float:
     except OverflowError:
         message = f"the integer for the parameter `{param.name}` is past all floats"
         raise CompileError("MT0303", message, param.span) from None
-    raise _not_a("float", param, value)
+    raise _wrong_type("float", param, value)
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
-    """A value that becomes part of the program: a number, a word, a dtype, a tuple of these."""
+    """Checks a value that becomes part of the program: a number, a string, a dtype, None, or a tuple of these."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
             message = f"the integer for the parameter `{param.name}` has more than 64 bits"
@@ -198,7 +198,7 @@ def _compile_time(param: ast.Param, value: Any) -> Any:
             return value
         case tuple() | list():
             return tuple(_compile_time(param, v) for v in value)
-    raise _not_a("number", param, value)
+    raise _wrong_type("number", param, value)
 
 
 def _is_number(value: Any) -> bool:
@@ -206,12 +206,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _item(value: Any) -> Any:
-    """The Python number in an array without axes."""
+    """The Python number in a 0-d array. Any other value is returned unchanged."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 
-def _weak(value: int | float | bool, dtype: DType) -> Any:
-    """A Python number as an array of the declared dtype, if numpy would let it take part in one."""
+def _promoted(value: int | float | bool, dtype: DType) -> Any:
+    """A Python number as an array of the declared dtype, if numpy's promotion would convert the number to this dtype."""
     rank = {"b": 0, "u": 1, "i": 1, "f": 2}
     given = rank["b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"]
     if given > rank[dtype.kind] or (dtype.is_integer and not dtype.limits[0] <= value <= dtype.limits[1]):
@@ -220,7 +220,7 @@ def _weak(value: int | float | bool, dtype: DType) -> Any:
         return np.asarray(value, dtype.numpy)
 
 
-def _not_a(kind: str, param: ast.Param, value: Any) -> CompileError:
+def _wrong_type(kind: str, param: ast.Param, value: Any) -> CompileError:
     message = f"the parameter `{param.name}` takes {'an' if kind == 'int' else 'a'} {kind}, not {type(value).__name__}"
     return CompileError("MT0303", message, param.span)
 
@@ -236,7 +236,7 @@ def _one_device(arrays: Mapping[str, ArrayView]) -> None:
 
 
 def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str, int]:
-    """How many axes each `*B` stands for."""
+    """The number of axes that each `*B` stands for."""
     packs: dict[str, int] = {}
     for param in function.params:
         declared = param.annotation
@@ -255,12 +255,14 @@ def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str,
 def _sizes(
     function: ast.Function, arrays: Mapping[str, ArrayView], packs: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, ArrayType]]:
-    """The size of every dimension, and types for parameters without annotation."""
+    """The size of every dimension by name, and the types of parameters without annotation."""
     names = sizes_of(function, packs)
     sizes: dict[str, int] = {}
     where: dict[str, str] = {}
     types: dict[str, ArrayType] = {}
-    declared: list[tuple[ast.Param, ArrayView, int, Dim]] = []  # an axis and its size as the type says it
+    declared: list[
+        tuple[ast.Param, ArrayView, int, Dim]
+    ] = []  # (parameter, array, axis, the size of the axis in the declared type)
     for param in function.params:
         if param.name not in arrays:
             continue
@@ -269,22 +271,30 @@ def _sizes(
             type = array_type(param.annotation, names)
             if type.dtype != array.dtype:
                 message = f"argument `{param.name}` has the dtype {array.dtype}, not {type.dtype}"
-                raise CompileError("MT0303", message, param.span, help=f"convert it to {type.dtype} before the call")
+                raise CompileError("MT0303", message, param.span, help=_conversion(param.name, array, type.dtype))
             declared += [(param, array, axis, extent) for axis, extent in enumerate(type.shape)]
         else:
             types[param.name] = _type_of(array, sizes, names)
     before = -1
-    while before != len(sizes):  # a product such as G*H needs what another argument says
+    while before != len(sizes):  # G*H only gives H when another argument has given G
         before = len(sizes)
         for param, array, axis, extent in declared:
-            _learn(extent, array.shape[axis], param.name, sizes, where)
+            _solve(extent, array.shape[axis], param.name, sizes, where)
     for param, array, axis, extent in declared:
-        _require(param, array, axis, extent, sizes, where)
+        _check_size(param, array, axis, extent, sizes, where)
     return sizes, types
 
 
+def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
+    """How to convert an argument: `x.astype(np.float32)`, `x.to(torch.float32)`."""
+    if array.kind == "torch":
+        return f"pass `{name}.to(torch.{'bool' if dtype.kind == 'b' else dtype.numpy_name})`"
+    module = "ml_dtypes" if dtype.numpy.kind == "V" else "np"
+    return f"pass `{name}.astype({module}.{'bool_' if dtype.kind == 'b' else dtype.numpy_name})`"
+
+
 def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType:
-    """A type for an array whose parameter has none: equal sizes share a name, 1 is 1."""
+    """The type of an array whose parameter has no annotation. Equal sizes share a symbol; the size 1 stays a literal."""
     declared = {str(d) for known in taken.values() for d in (known if isinstance(known, tuple) else (known,))}
     free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)
     shape: list[Dim] = []
@@ -298,17 +308,17 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
     return ArrayType(array.dtype, tuple(shape))
 
 
-def _learn(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
-    """Solves `extent == n` for a dimension that is not known yet, if it is the only one."""
-    if line := _line(extent, sizes):
+def _solve(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
+    """Solves `extent == n` for the only unknown dimension in `extent`, and adds it to `sizes`."""
+    if line := _linear_form(extent, sizes):
         symbol, slope, start = line
         value, rest = divmod(n - start, slope)
         if rest == 0 and value >= 0:
             sizes[symbol.name], where[symbol.name] = value, name
 
 
-def _line(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | None:
-    """(N, a, b) if, with the sizes that are known, the extent is a * N + b for the only other one, and a is not 0."""
+def _linear_form(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | None:
+    """(N, a, b) if an extent equals a * N + b for its only unknown dimension N, where a is not 0; otherwise None."""
     unknown = [s for s in extent.symbols() if s.name not in sizes]
     if len(unknown) != 1:
         return None
@@ -319,12 +329,12 @@ def _line(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | No
     return unknown[0], int(split[0]), int(split[1])
 
 
-def _require(
+def _check_size(
     param: ast.Param, array: ArrayView, axis: int, extent: Dim, sizes: Mapping[str, int], where: Mapping[str, str]
 ) -> None:
     n = array.shape[axis]
     missing = [s.name for s in extent.symbols() if s.name not in sizes]
-    if missing and _line(extent, sizes) is not None:  # some size of the array would have told it
+    if missing and _linear_form(extent, sizes) is not None:  # no value of this dimension gives this size
         message = f"argument `{param.name}` has size {n} along axis {axis}, which is {extent} for no `{missing[0]}`"
         raise CompileError("MT0304", message, param.span, label=f"called with {array}")
     if missing:
@@ -339,19 +349,20 @@ def _require(
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
-    """What the types could not decide, now that sizes are known."""
+    """Raises the error of the first condition that is false for these sizes."""
     env = {Symbol(name): Dim.of(n) for name, n in sizes.items()} if conditions else {}
-    for c in conditions:
-        known = c.substitute(env)
+    for known in (c.substitute(env) for c in conditions):
         if known.decided() is False:
             raise known.error()
 
 
-# ---- sizes in the place of arrays ----------------------------------------------------------------
+# ---- sizes instead of arrays ---------------------------------------------------------------------
 
 
 def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
-    """A call without arrays, of which keywords say the sizes. CompileError MT0304 for an unknown name or a bad size."""
+    """A call without arrays, whose sizes are given by keywords. CompileError MT0304 for an unknown name or a wrong
+    size.
+    """
     names, packs = dimension_names(function)
     scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
     sizes: dict[str, int] = {}

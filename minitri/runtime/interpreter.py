@@ -1,10 +1,11 @@
-"""Kernels on a CPU: generated functions run by Triton's interpreter, on numpy's or torch's memory.
+"""Runs generated kernels on a CPU, with Triton's interpreter, on the memory of numpy or torch.
 
-In: the text of the triton stage. Out: for each kernel a function that runs it. Nothing is copied: the
-interpreter gets addresses (`HostPointer`). It checks no access, and could corrupt its own heap. So guard bands
-(`Guarded`) lie around the arrays of a call that is checked, and show where a kernel writes outside of an array.
+In: the source text of the triton stage. Out: for each kernel a function that runs it. Arrays are not copied: the
+interpreter gets their addresses (`HostPointer`). The interpreter checks no access, so a wrong one could overwrite its
+own memory. For a call that is checked, guard bands (`Guarded`) surround the arrays, and show that a kernel wrote
+outside of an array.
 
-Left out: an access further away than a band is wide.
+Left out: an access that is further away from the array than a band is wide.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ Interpreted = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]
 
 
 def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interpreted]:
-    """name → function of (programs, arrays, sizes, scalars)."""
+    """A function for each kernel by name. The function takes the number of programs, the arrays, the sizes and the
+    scalars.
+    """
     artifacts.require_triton()
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
@@ -37,20 +40,21 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interp
     from minitri.triton import rt_interpreter
 
     namespace = {"tl": _Language(tl), "rt": rt_interpreter.rt, "libdevice": rt_interpreter.libdevice, "range": _range}
-    made = functions(text, namespace | {"triton_language": tl})  # which the interpreter looks for
-    return {k.name: _quiet(InterpretedFunction(made[k.name]), k.descriptors) for k in kernels}
+    made = functions(text, namespace | {"triton_language": tl})  # the interpreter looks for this name
+    return {k.name: _without_warnings(InterpretedFunction(made[k.name]), k.descriptors) for k in kernels}
 
 
 def _range(*bounds: Any) -> range:
-    """`range` for loops of kernels, with bounds that are arrays of one number.
+    """`range` for the loops of kernels. A bound may be a tensor with one number.
 
-    Triton's interpreter up to 3.8 asks numpy for such a number as an integer, and numpy from 2.4 on refuses.
+    Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
+    conversion.
     """
     return range(*(b if isinstance(b, int) else int(b.handle.data.item()) for b in bounds))
 
 
 class _Language:
-    """`triton.language` with loops of ours."""
+    """`triton.language` with our own `range`."""
 
     def __init__(self, language: Any) -> None:
         self._language = language
@@ -62,8 +66,10 @@ class _Language:
         return getattr(self._language, name)
 
 
-def _quiet(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
-    """Overflow and nan are results here, not warnings."""
+def _without_warnings(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
+    """A function that runs a kernel. numpy's warnings are turned off, because overflow and nan are ordinary results of
+    a kernel.
+    """
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     def run(programs: int, arrays: Sequence[ArrayView], numbers: Sequence[int], floats: Sequence[float]) -> None:
@@ -78,16 +84,16 @@ def _quiet(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
 
 
 class _Name(str):
-    """The name of a dtype, which can be asked for its bytes."""
+    """The name of a dtype, with the attribute `itemsize`."""
 
     itemsize: int
 
 
 class HostPointer:
-    """The attributes that the interpreter needs of an argument: an address and a dtype.
+    """A kernel argument for the interpreter, which needs an address and a dtype.
 
-    It uses torch's names for them. With these names numpy arrays with any strides run, and torch is not imported. The
-    "storage" is the memory itself, so nothing is copied.
+    The interpreter expects torch tensors, so this class has some of their attributes. Numpy arrays with any strides
+    can then be arguments, and torch is not imported. The "storage" is the memory itself, so arrays are not copied.
     """
 
     def __init__(self, array: ArrayView) -> None:
@@ -121,33 +127,33 @@ class HostPointer:
 
 BAND = 1 << 16  # bytes before and after each array; a multiple of every alignment
 POISON = 0xA5
-LARGEST = 1 << 26  # bytes of an input that are copied
+LARGEST = 1 << 26  # bytes; a larger input is not copied
 
 
 @dataclass
 class Guarded:
-    """The arrays of a call between guard bands, filled with poison.
+    """Copies of a call's arrays between guard bands, to find wrong writes.
 
-    Inputs are copied, strides and all; outputs and temporaries are full of poison. An element that no kernel writes is
-    poison in the result.
+    Bands, outputs and temporaries are filled with the byte `poison`. Inputs are copied with their strides. An output
+    element that no kernel writes still has the poison value in the result.
     """
 
     poison: int = POISON
-    made: list[tuple[str, Any]] = field(default_factory=list)  # (what it is for, all of its bytes)
-    inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, what it must stay)
+    made: list[tuple[str, Any]] = field(default_factory=list)  # (description, the array with its bands as bytes)
+    inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, the caller's array)
 
     def empty(self, like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
-        """Poisoned memory for an output or a temporary; in the place of `runtime.arguments.empty`."""
+        """Poisoned memory for an output or a temporary, with the same interface as `runtime.arguments.empty`."""
         count = int(np.prod(shape, dtype=np.int64))
         inside = self._memory("an output", dtype.numpy, count)
         return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
-        """The call with guarded copies of its arrays, which lie in memory as they did."""
+        """The call with guarded copies of its arrays. The copies have the same strides."""
         return replace(call, arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 
     def verify(self) -> None:
-        """AccessError where a band or an input is not what it was."""
+        """AccessError if a kernel changed a guard band or an input."""
         for name, raw in self.made:
             if not ((raw[:BAND] == self.poison).all() and (raw[-BAND:] == self.poison).all()):
                 raise AccessError("out of bounds", f"a kernel writes outside of {name}")

@@ -1,12 +1,11 @@
-"""Runs a plan: allocates outputs and temporaries, launches its kernels in order.
+"""Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
-In: an emitted plan and a `Call`. Out: the outputs. On a GPU the kernels go to the current
-stream and nothing waits for them; on a CPU each runs in Triton's interpreter. Inputs are
-only read.
+In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
+before they end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs.
 
-A system that overcommits hands out memory that it does not have, and ends the process when it is used. So an array on a
-CPU that is larger than the machine's memory is refused (MT0401). Left out: GPU memory; torch has an error for that, and
-its users catch it.
+A system that overcommits memory gives a process more than it has, and kills the process when it uses this memory. So
+minitri refuses an array on a CPU that is larger than the machine's memory (MT0401). Left out: GPU memory, because
+torch raises an error that its users know how to catch.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from minitri.hardware.targets import Target
 from minitri.kernels.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
+from minitri.runtime.gpu_launcher import NativeKernel, load_all
 from minitri.runtime.interpreter import Interpreted, interpreted
-from minitri.runtime.native import NativeKernel, load_all
 from minitri.triton import artifacts
 from minitri.triton.emit import EmittedKernel
 
@@ -37,7 +36,7 @@ Memory = Mapping[str, ArrayView]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel with what runs it: `native` on a GPU, else the interpreter."""
+    """One kernel and the function that runs it: `native` on a GPU, otherwise `interpreted`."""
 
     kernel: EmittedKernel
     native: NativeKernel | None
@@ -46,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A step with its arguments. No programs: there is nothing to do."""
+    """A step with its arguments. Calling it does nothing if `programs` is 0."""
 
     step: Step
     programs: int
@@ -55,7 +54,7 @@ class Launch:
     floats: tuple[float, ...]
 
     def __call__(self) -> None:
-        """Runs it: on the current device and stream, or in the interpreter."""
+        """Runs the kernel on the current device and stream, or in the interpreter."""
         if self.programs and self.step.native is not None:
             self.step.native.launch(self.programs, self.pointers, self.numbers, self.floats)
         elif self.programs and self.step.interpreted is not None:
@@ -67,7 +66,7 @@ class Launch:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """Of a launch on a GPU."""
+        """The arguments of a launch on a GPU, in order."""
         assert self.step.native is not None
         return self.step.native.arguments(self.pointers, self.numbers, self.floats)
 
@@ -82,7 +81,7 @@ class Executable:
         return self.started(call, allocate).outputs
 
     def started(self, call: Call, allocate: Allocate | None = None) -> Started:
-        """Runs a call, or has a GPU begin to."""
+        """Runs a call. On a GPU, the kernels may still run when this method returns."""
         memory = self.memory(call, allocate)
         with on_device(call.model):
             launches = self.launches(call, memory)
@@ -104,7 +103,7 @@ class Executable:
         return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
 
     def launches(self, call: Call, memory: Memory) -> list[Launch]:
-        """The steps with their arguments, in order; on a GPU all of them are compiled."""
+        """The steps with their arguments, in order. On a GPU, this method compiles all their kernels."""
         launches = [launch_of(step, call, memory) for step in self.steps]
         if call.model is not None and not self.interpreted:
             device = call.model.owner.device.index
@@ -115,7 +114,7 @@ class Executable:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A call that was made: what of, with which launches, and its results."""
+    """A call that has been started: its plan, its arguments, its launches and its outputs."""
 
     plan: Plan
     call: Call
@@ -132,7 +131,7 @@ def launch_of(step: Step, call: Call, memory: Memory) -> Launch:
 
 
 def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
-    """Kernels go to the GPU that holds the arguments, whichever is current."""
+    """A context in which kernels run on the GPU that holds `like`, whichever GPU is current."""
     if like is None or like.device == "cpu":
         return nullcontext()
     import torch
@@ -141,7 +140,7 @@ def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
 
 
 def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: Target) -> Executable:
-    """A plan with what runs its kernels: machine code, made at the first launch, or the interpreter."""
+    """A plan with the functions that run its kernels: machine code, compiled at the first launch, or the interpreter."""
     artifacts.require_triton()
     if target.kind == "interpreter":
         made = interpreted(text, kernels)
@@ -159,7 +158,7 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
 
 @cache
 def installed() -> int:
-    """The bytes of memory of this machine; as good as no limit where it does not say."""
+    """The memory of this machine in bytes. If the system does not tell, a number so large that it is no limit."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -167,7 +166,7 @@ def installed() -> int:
 
 
 def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
-    """CompileError if an array is larger than all memory."""
+    """CompileError MT0401 if an array is larger than the memory of this machine."""
     size = math.prod(shape) * dtype.bytes
     if size > installed():
         from rich.filesize import decimal
@@ -177,14 +176,17 @@ def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
 
 
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """CompileError if some value of a graph is: the reference and the evaluators make each of them."""
+    """CompileError MT0401 if some value of a graph is larger than the memory of this machine.
+
+    The reference and the evaluators allocate every value of a graph.
+    """
     for node in graph.nodes():
         require_memory(node.dtype, tuple(e.evaluate(sizes) for e in node.shape))
 
 
 @contextmanager
 def enough() -> Iterator[None]:
-    """Within the block a MemoryError becomes a CompileError."""
+    """A context that turns a MemoryError into a CompileError MT0401."""
     try:
         yield
     except MemoryError:

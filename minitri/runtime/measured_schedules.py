@@ -1,11 +1,12 @@
-"""Measured schedules for programs: when to measure, what the right answer is, what is kept.
+"""Measured schedules for programs: when they are measured, which results are right, and what is cached.
 
-In: a program and a call (on a GPU), an effort. Out: the fastest `Options`. runtime/schedule_search.py does the
-measuring. An answer is right if it is close to the answer of the unoptimised program: no fusion, no splitting, no
-online reductions. A choice is kept on the disk for this program, these sizes, strides and dtypes, this GPU and this
-Triton. `effort="full"` does not use a choice of "quick".
+In: a program, a call (on a GPU), an effort. Out: the fastest `Options`. minitri/runtime/schedule_search.py measures
+the candidates. A result is right if it is close to the result of the unoptimised program, without fusion, splitting
+and online reductions. The chosen options are cached on disk. The cache key contains the program, the sizes, strides
+and dtypes, the GPU and the version of Triton. Options that `effort="quick"` chose are not used with `effort="full"`.
 
-Left out: programs that have met many shapes and run general kernels; they keep the schedules of the rules.
+Left out: general kernels, which run a program that was called with many shapes. General kernels keep the schedules
+that the rules chose.
 """
 
 from __future__ import annotations
@@ -21,33 +22,37 @@ from typing import Any, TypeVar
 
 from minitri.base import disk_cache, logs
 from minitri.base.diagnostics import CompileError
+from minitri.base.tracebacks import hides_frames
 from minitri.hardware.chips import chip_of
-from minitri.language.ast_text import format_module
+from minitri.language.ast_dump import format_module
 from minitri.pipeline import Compilation, Context
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
-from minitri.runtime.devices import target_of
+from minitri.runtime.device_transfer import target_of
 from minitri.runtime.program_protocol import ProgramProtocol, check_effort
 from minitri.runtime.replay import Bound
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
-from minitri.trust.magnitudes import magnitude
+from minitri.trust.first_order_error import magnitude
 from minitri.trust.run_stage import launchable
 
 Built = TypeVar("Built")
-VERSION = 3  # of what this module and the schedules mean by a choice
+VERSION = 3  # part of the cache key; a new number makes old choices invalid
 
 
+@hides_frames
 def tune(
     program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
-    """The fastest options for `program(*arrays, **named)`, measured now; `show` prints what was tried.
+    """The fastest options for `program(*arrays, **named)`, measured now.
 
-    candidates   replace the options of the effort: "quick" (8, about 10 seconds) or "full"
-    repeats      measurements of each
+    effort       "quick" (8 candidates, about 10 seconds) or "full"
+    candidates   options to measure instead of those of the effort
+    repeats      the number of measurements of each candidate
+    show         whether to print a table of the candidates
 
-    Write them into a program with `program.configured(options=…)`. Errors of the program itself are raised
+    `program.configured(options=…)` makes a program with these options. Errors of the program itself are raised
     (CompileError).
     """
     tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats, **named)
@@ -60,7 +65,7 @@ def measured(
     program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
-    """Every candidate with its time, or why there is none."""
+    """Every candidate with its measured time, or with the reason why it has none."""
     check_effort(effort)
     if any(not isinstance(o, Options) for o in candidates or ()):
         raise CompileError("MT0404", "candidates are no options", help="write `candidates=[mt.Options(warps=4), …]`")
@@ -78,9 +83,8 @@ def measured(
 
     expected, scale = _reference(program, given), _scale(program, call)
     every = (program.options, *chosen)
-    tuning = trials(
-        build, every, expected, device, repeats or REPEATS.get(effort, 10), seconds, partial(_tell, program.name), scale
-    )
+    repeats = repeats or REPEATS.get(effort, 10)
+    tuning = trials(build, every, expected, device, repeats, seconds, partial(_progress, program.name), scale)
     logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
         print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
@@ -88,11 +92,13 @@ def measured(
 
 
 def chosen(program: ProgramProtocol, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
-    """What runs a call of a program with an effort, by the options on the disk, or by those measured now, and kept."""
+    """The result of `build` with the best options for a call. The options come from the disk cache, or are measured
+    now and cached.
+    """
     key = _key(program, call, context)
     kept = _options(disk_cache.get("autotune", key))
     if kept is not None:
-        with suppress(CompileError):  # what was chosen for other kernels than there are now
+        with suppress(CompileError):  # the cached options were chosen for other kernels
             built = build(kept)
             logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {disk_cache.folder()}: {kept}")
             _remember(program, key, kept)
@@ -106,9 +112,12 @@ def chosen(program: ProgramProtocol, call: Call, context: Context, build: Callab
 
 
 def known(program: ProgramProtocol, call: Call, context: Context) -> tuple[Options, str] | None:
-    """The options that a call of a program with an effort runs by, and where they are kept. Nothing is measured."""
+    """The options that a program with an effort uses for a call, and where they are cached. Nothing is measured.
+
+    The result is None if no options have been measured for this call yet.
+    """
     key = _key(program, call, context)
-    chosen = program.choices.get(_text(key))
+    chosen = program.choices.get(_key_text(key))
     if chosen is not None:
         return chosen, "in this process"
     kept = _options(disk_cache.get("autotune", key))
@@ -116,23 +125,26 @@ def known(program: ProgramProtocol, call: Call, context: Context) -> tuple[Optio
 
 
 def _arguments(call: Call) -> dict[str, Any]:
-    """What the program was called with, by name."""
+    """The arguments of a call, by parameter name."""
     return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
 
 
 def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
-    """The answer with every optimisation left out; the program's own where there is no memory for that."""
+    """The result without any optimisation. If there is not enough memory for it, the result of the program itself."""
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)
     except CompileError:
         raise
-    except Exception:  # torch's error for a GPU that is full, or Triton's for a tile that does not fit
+    except Exception:  # not enough GPU memory, or shared memory for a tile
         return program.configured(effort="none")(**given)
 
 
 def _scale(program: ProgramProtocol, call: Call) -> Any:
-    """How large what the answer is made of is (trust/magnitudes.py). None where that cannot be had: a program that
-    begins after the graph, or no memory for it."""
+    """The magnitude of the operands of each result element (minitri/trust/first_order_error.py).
+
+    The result is None if the magnitude cannot be computed: the program begins at a stage after the graph, or there is
+    not enough memory.
+    """
     try:
         device = "cpu" if call.model is None else call.model.device
         context = replace(program.context(call, target_of(device)), options=Options())
@@ -157,23 +169,23 @@ def _key(program: ProgramProtocol, call: Call, context: Context) -> dict[str, An
 
 
 def _remember(program: ProgramProtocol, key: dict[str, Any], options: Options) -> None:
-    program.choices.pop(_text(key), None)
-    program.choices.made(_text(key), lambda: options)
+    program.choices.pop(_key_text(key), None)
+    program.choices.made(_key_text(key), lambda: options)
 
 
-def _text(key: dict[str, Any]) -> str:
+def _key_text(key: dict[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
 
 
 def _options(kept: Any) -> Options | None:
-    """Options as they were kept; None for anything that is none."""
+    """Options from the disk cache; None if the cached data is not valid."""
     try:
         return Options(**kept)
     except (TypeError, CompileError):
         return None
 
 
-def _tell(name: str, done: int, of: int) -> None:
+def _progress(name: str, done: int, of: int) -> None:
     if sys.stderr.isatty():
         print(f"\r\033[Ktuning {name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
 

@@ -1,7 +1,7 @@
-"""The interface of a program that running, measuring and checking use.
+"""The interface of a program, for modules that run, measure and check programs.
 
-minitri/program.py has the class itself, above all of these. They name this protocol instead, so that
-no import goes up.
+The class itself is in minitri/program.py, a higher layer. Modules of lower layers must not import this class, so they
+use this protocol.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
+from minitri.graph.argument_binding import Instance
 from minitri.graph.ir import Condition, Graph
-from minitri.graph.parameters import Instance
 from minitri.hardware.targets import Target
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context, Start
@@ -21,11 +21,11 @@ from minitri.runtime.launch import Executable
 from minitri.runtime.replay import Bound
 from minitri.tiles.schedule import Options
 
-EFFORTS = ("none", "quick", "full")  # how much a program measures
+EFFORTS = ("none", "quick", "full")  # how many schedules a program measures
 
 
 class ProgramProtocol(Protocol):
-    """One function of the language, with its settings. minitri/program.py says what the attributes are."""
+    """One function of the language, with its settings. minitri/program.py explains the attributes."""
 
     module: ast.Module
     function: ast.Function
@@ -59,7 +59,7 @@ class ProgramProtocol(Protocol):
 
 
 def check_effort(effort: str) -> str:
-    """The effort; CompileError MT0404 if there is no such effort."""
+    """The effort itself. CompileError MT0404 if no effort has this name."""
     if effort not in EFFORTS:
         help = f"write one of {', '.join(EFFORTS)}"
         raise CompileError("MT0404", f"effort cannot be {str(effort)[:40]!r}", help=help)

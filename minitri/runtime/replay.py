@@ -1,11 +1,11 @@
-"""Repeated calls on a GPU: everything that the first call found out is kept.
+"""Repeated calls on a GPU, which use again everything that the first call found out.
 
-    Replay     new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
-    Bound      the same arrays again, into the same outputs: launches, and nothing else
+    Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
+    Bound      a call with the same arrays and the same outputs: launches, and nothing else
     Captured   a bound call as one CUDA graph
 
-`call_key` says which calls a replay fits; `again_like` finds out sooner for a call like the one before. `ReplayCache`
-keeps the replays of a program.
+Two calls with an equal `call_key` can share a replay. `again_like` makes a faster test for a call like the previous
+one. `ReplayCache` keeps the replays of a program.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from minitri.base.lru_cache import Recent
 from minitri.base.types import DType
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
+from minitri.runtime.gpu_launcher import Described, Start, current_device, current_stream
 from minitri.runtime.launch import Executable, Launch, Started, on_device
-from minitri.runtime.native import Described, Start, current_device, current_stream
 
 Key = tuple[Any, ...]
-EXACT = 2**53  # whole numbers below it are floats
+EXACT = 2**53  # f64 represents every integer below it
 Again = Callable[[Sequence[Any]], Any]
 
 
 def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, list[int]] | None:
-    """What must be the same for two calls to launch the same, and the addresses of the tensors.
+    """A key that is equal for calls with the same launches, and the addresses of the tensors.
 
-    None if a call is not worth it. Floats are left out: they are passed at run time, or the program has none to take.
-    So are whole numbers at the places of float parameters (`floats`), where a float says the same.
+    The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
+    floats: a replay passes them at run time. Nor does the key contain an integer in the place of a float parameter
+    (`floats`) if a float can represent it.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -60,14 +61,14 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
 
 
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
-    """What makes a call like this one again, or gives None: the arguments are not like these, for all that is known.
+    """A function that repeats a call with new arguments, or returns None if they may differ in kind from `args`.
 
-    The guards of torch.compile tell, in C, if all are tensors. None if they cannot. All in one function, since what
-    most programs wait for is the host.
+    The guards of torch.compile compare the arguments in C code. The result is None if an argument is no tensor, or
+    torch has no such guards. All code is in one function to save time, because many programs wait for the host.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
-    if check is None or not check(*args):  # they refuse a tensor that comes twice
+    if check is None or not check(*args):  # the guards refuse the same tensor twice
         return None
     count, device, current, run = len(args), replay.device, replay.current, replay.run
     address = sys.modules["torch"].Tensor.data_ptr
@@ -85,19 +86,23 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
 
 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
-    """Whether tensors have the type, dtype, device, sizes and strides of these, as torch.compile asks it."""
+    """A function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
+
+    The function is torch.compile's own check. The result is None if torch has no such check.
+    """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
         sizes, strides = [list(a.shape) for a in args], [list(a.stride()) for a in args]
         return guards.TensorGuards(*args, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
-    except (ImportError, AttributeError, TypeError, SystemError):  # nothing that torch has promised
+    except (ImportError, AttributeError, TypeError, SystemError):  # not a public interface of torch
         return None
 
 
 class Replay:
-    """A call that was made before. Called with the addresses of its tensors, and its arguments for the floats among them.
+    """A call that can be repeated with other tensors. The caller passes their addresses, and all arguments for the
+    floats.
 
-    `floats`: for each float parameter its place among the arguments and its default.
+    `floats` has the place and the default of each float parameter.
     """
 
     def __init__(self, started: Started, floats: Mapping[str, tuple[int, float]]) -> None:
@@ -113,8 +118,8 @@ class Replay:
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
         with on_device(model):
             self.steps = tuple(_Step(x, slots, floats) for x in started.launches if x.programs)
-        alone = len(self.steps) == len(made) == 1 and not self.steps[0].more
-        self.run = self._alone(self.steps[0]) if alone else self._run
+        is_single = len(self.steps) == len(made) == 1 and not self.steps[0].more
+        self.run = self._run_single(self.steps[0]) if is_single else self._run
 
     def __call__(self, pointers: list[int], args: Sequence[Any]) -> Any:
         if self.current() != self.device:
@@ -133,8 +138,8 @@ class Replay:
             step.start(step.programs, stream, given)
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
-    def _alone(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """The same for one kernel with one output, as most programs are."""
+    def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
+        """A faster `_run` for a call with one kernel and one output, as most calls are."""
         (make,), stream, device = self.made, self.stream, self.device
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 
@@ -148,8 +153,10 @@ class Replay:
 
 
 def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], Any]:
-    """What makes new tensors on this device, which is current; as torch.compile's code does it where it can, past
-    the dispatcher."""
+    """A function that allocates a tensor on this device, which must be current when the function is called.
+
+    If possible, it is the function that code of torch.compile calls, which skips torch's dispatcher.
+    """
     import torch
 
     kind, strides = getattr(torch, dtype.numpy.name), torch.empty(shape, device="meta").stride()
@@ -160,8 +167,11 @@ def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], An
 
 
 class _Step:
-    """One launch: `pick` takes its pointers from the call's addresses, temporaries and outputs after them; `more`:
-    there are arguments that follow numbers."""
+    """One launch of a replay.
+
+    `pick` selects the kernel's pointers from the addresses of the call's arrays, temporaries and outputs. `more` is
+    true if the kernel has float or descriptor arguments, which come after the sizes.
+    """
 
     __slots__ = ("start", "programs", "pick", "numbers", "floats", "descriptors", "more")
 
@@ -177,20 +187,20 @@ class _Step:
         self.more = bool(self.floats or self.descriptors)
 
     def with_more(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments with floats of this call, and with descriptors of its arrays."""
+        """The arguments `given`, followed by the floats of this call and the descriptors of its arrays."""
         floats = (float(args[k]) if k < len(args) else default for k, default in self.floats)
         return (*given, *floats, *(Described(d, given) for d in self.descriptors))
 
 
 class Bound:
-    """Launches on the arrays it was bound to, into the same outputs every time; checks nothing.
+    """A call with fixed arrays and fixed outputs. Calling it launches the kernels, without any check.
 
-    The outputs belong to the handle: a call overwrites what the one before it returned.
+    The outputs belong to this object: each call overwrites the results of the previous call.
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
         memory = executable.memory(call)
-        self.keep = (call, memory)  # addresses are all that the launches hold
+        self.keep = (call, memory)  # keeps the arrays alive: launches only hold addresses
         self.model = None if executable.interpreted else call.model
         with on_device(self.model):
             self.launches = executable.launches(call, memory)
@@ -225,9 +235,9 @@ class Bound:
 
 
 class Captured:
-    """A call as a CUDA graph: all its kernels with one launch, on the same arrays, into the same outputs.
+    """A call as a CUDA graph: one launch runs all its kernels, on the same arrays, into the same outputs.
 
-    Write new values into the arrays, call, read the results (torch.cuda.CUDAGraph has the same rules).
+    Write new values into the arrays, call this object, then read the results. torch.cuda.CUDAGraph has the same rules.
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
@@ -239,9 +249,9 @@ class Captured:
         bound = Bound(executable, call)
         self.bound, self.graph = bound, torch.cuda.CUDAGraph()
         with torch.cuda.device(call.model.owner.device):
-            bound()  # whatever a first launch sets up is not part of the graph
+            bound()  # the work of a first launch must not become part of the graph
             torch.cuda.synchronize()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # others may load kernels
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may load kernels
                 bound()
         self._replay, self.results = self.graph.replay, bound.results
 
@@ -251,14 +261,14 @@ class Captured:
 
 
 def _start(launch: Launch) -> Start:
-    """What starts the kernel of a launch, on the current device."""
+    """The function that launches the kernel of `launch` on the current device."""
     assert launch.step.native is not None
     device = launch.arrays[0].owner.device.index
     return launch.step.native.loaded(device, launch.pointers, launch.numbers)
 
 
 def replayable(call: Call) -> bool:
-    """Whether a call is of tensors on a GPU alone, so that its key says all there is to know."""
+    """Whether all arrays of a call are tensors on a GPU, so that the key of the call describes it completely."""
     tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())
 
@@ -266,19 +276,19 @@ def replayable(call: Call) -> bool:
 # ---- earlier calls ---------------------------------------------------------------------------
 
 
-MAX_REPLAYS = 1024  # kept for one program; they are small
+MAX_REPLAYS = 1024  # replays of one program
 
 
 class ReplayCache:
     """The replays of one program.
 
     The first call of a kind binds its arguments, finds its kernels and keeps a `Replay`. The second call of this kind
-    finds the replay by its key. From the third call on, if nothing else was called in between, the guards of torch
+    finds the replay by its key. From the third call on, if no other call came in between, the guards of torch
     recognise the call (`again`), and no key is needed.
 
-    floats   the place and the default of each float parameter; floats are no part of a key
+    floats   the place and the default of each float parameter; the values of floats are no part of a key
     kept     replays by the key of their call
-    again    makes a call like the last one again, or returns None for another call; None: no guards fit
+    again    repeats a call like the last one, or returns None for another kind of call; None if there are no guards
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:
@@ -286,11 +296,13 @@ class ReplayCache:
         self.float_places = frozenset(place for place, _ in floats.values())
         self.kept: Recent[Key, Replay] = Recent(MAX_REPLAYS)
         self.again: Again | None = None
-        self._recent: Replay | None = None  # of the last call
-        self._repeated: Replay | None = None  # of the last two calls that were alike
+        self._recent: Replay | None = None  # the replay of the last call
+        self._repeated: Replay | None = None  # the replay that two calls in a row last shared
 
     def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
-        """The replay of a call with this key. If the last call had it too, guards are made for the next one."""
+        """The replay of a call with this key, or None. If the previous call had the same key, makes guards for the
+        next call.
+        """
         replay = self.kept.get(key)
         if replay is None:
             return None
@@ -300,12 +312,14 @@ class ReplayCache:
         return replay
 
     def keep(self, key: Key, pointers: Sequence[int], started: Started, call: Call, args: Sequence[Any]) -> None:
-        """Keeps a call that was just made, if it can be made again."""
+        """Keeps a replay of a call that was just made, if the call can be repeated."""
         if len(pointers) == len(call.arrays) and self._can_replay(started, call, args):
             self.kept.made(key, lambda: Replay(started, self.floats))
 
     def _can_replay(self, started: Started, call: Call, args: Sequence[Any]) -> bool:
-        """Whether a call ran on its own arrays, all of them tensors on a GPU, and has plain numbers for floats."""
+        """Whether a call ran on its own arrays, has only GPU tensors as arrays, and has plain numbers for its float
+        parameters.
+        """
         numbers = all(isinstance(args[k], (int, float)) for k in self.float_places if k < len(args))
         own = all(started.call.arrays[name] is a for name, a in call.arrays.items())
         return numbers and own and replayable(call)

@@ -1,15 +1,15 @@
-"""The fastest schedule, found by measuring.
+"""Autotuning: finds the fastest schedule by measuring.
 
     f = mt.compile(…, effort="quick")             measures at the first call of each shape on a GPU
     options = mt.tune(f, x, w, show=True)         measures now; the options can be written into a program
 
-In: how to build a program under given options, candidates, what the right answer is. Out: a `Tuning`,
-one trial a candidate. The one idea: a cost model proposes, the clock decides. The first candidate is
-what the model chose. All are compiled side by side, in threads; then one after the other runs, and
-only an answer that is close to the reference's may win. One that differs, or does not compile (too
-much shared memory for a tile), is out, and the table says why.
+In: a function that builds a program with given options, the candidates, the right result. Out: a `Tuning`, which has
+one trial for each candidate. The one idea: a cost model proposes candidates, and measurements decide. The first
+candidate is the model's choice. Threads compile all candidates at the same time. Then the candidates run one after the
+other. Only a candidate whose result is close to the reference can win. A candidate with another result, or one that
+does not compile, is rejected, and the table gives the reason. For example, a tile may need too much shared memory.
 
-What has won is kept on the disk (minitri/base/disk_cache.py). Left out: anything cleverer than a short list.
+The winner is cached on disk (minitri/base/disk_cache.py). Left out: a search beyond this short list of candidates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from minitri.base.tables import milliseconds, table
+from minitri.base.text_tables import milliseconds, table
 from minitri.hardware.chips import H200, Chip
 from minitri.kernels.ir import Dot, Kernel, Plan
 from minitri.optimize.schedules import attention, products
@@ -37,18 +37,18 @@ from minitri.runtime.arguments import view
 from minitri.runtime.timing import Timing, measure
 from minitri.tiles.schedule import Options, Schedule
 
-QUICK, QUICK_SECONDS = 8, 8.0  # candidates, and for how long they may compile
+QUICK, QUICK_SECONDS = 8, 8.0  # the number of candidates, and the seconds that they may compile
 REPEATS = {"quick": 10, "full": 50}
 HEAD = ("blocks", "warps", "stages", "group", "descriptors", "persistent", "registers", "time", "")
 
 Run = Callable[[], Any]
-Build = Callable[[Options], Run]  # compiles; what it returns launches
-Tell = Callable[[int, int], None]  # how many candidates are done, of how many
+Build = Callable[[Options], Run]  # compiles a candidate, and returns a function that launches it
+Progress = Callable[[int, int], None]  # called with the numbers of finished and of all candidates
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One schedule: its time, or (without one) what is wrong with it."""
+    """One candidate with its time. If `timing` is None, `note` says what is wrong with it."""
 
     options: Options
     timing: Timing | None
@@ -61,13 +61,16 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The fastest; the first if nothing could be measured."""
+        """The fastest trial; the first one if none could be measured."""
         timed = [t for t in self.trials if t.timing is not None]
         return min(timed, key=lambda t: t.timing.median if t.timing else 0.0, default=self.trials[0])
 
     @property
     def summary(self) -> str:
-        """`8 schedules, fastest 0.120 ms, 1.31 times as fast as the first; 2 failed, 1 was wrong`."""
+        """One line about all trials.
+
+        Example: `8 schedules, fastest 0.120 ms, 1.31 times as fast as the model's; 2 failed`
+        """
         best, first = self.best.timing, self.trials[0].timing
         parts = [f"{len(self.trials)} schedules"]
         if best is not None:
@@ -97,14 +100,21 @@ DIFFERENT = "a different answer"
 
 def trials(
     build: Build, candidates: Sequence[Options], expected: Any, device: str, repeats: int = 20,
-    seconds: float = float("inf"), tell: Tell = lambda done, of: None, scale: Any = None,
+    seconds: float = float("inf"), progress: Progress = lambda done, of: None, scale: Any = None,
 ) -> Tuning:  # fmt: skip
-    """Every candidate that is compiled within `seconds` and right (`close`), measured. What still compiles then goes
-    on by itself; a process waits for it when it ends."""
+    """Compiles and measures the candidates, and compares each result with `expected`.
+
+    seconds   the time limit for compilation; later candidates are left out, but the first one is always tried
+    scale     the magnitude of the operands, for the tolerance of `close`
+    progress  is called with the number of finished candidates, and of all candidates
+
+    A compilation that is not finished in time continues in its thread. The process waits for such a compilation before
+    it exits.
+    """
     is_right = partial(close, expected=expected, scale=scale)
     deadline = time.monotonic() + seconds
     tried: list[Trial] = []
-    one_by_one = device == "cpu"  # where what is made would be in the way of what runs
+    one_by_one = device == "cpu"  # compilation in other threads would slow down the measurement
     pool = ThreadPoolExecutor(1 if one_by_one else min(len(candidates), os.cpu_count() or 1))
     try:
         submitted = (pool.submit(build, o) for o in candidates)
@@ -114,21 +124,21 @@ def trials(
                 future.cancel()
                 continue
             left = max(deadline - time.monotonic(), 0.0) if tried else None
-            tried.append(_try(o, partial(_made, future, left), is_right, device, repeats))
-            tell(len(tried), len(candidates))
+            tried.append(_trial(o, partial(_built, future, left), is_right, device, repeats))
+            progress(len(tried), len(candidates))
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # what still compiles is not waited for
+        pool.shutdown(wait=False, cancel_futures=True)  # does not wait for candidates that still compile
     return Tuning(tuple(tried))
 
 
-def _made(future: Future[Run], seconds: float | None) -> Run:
+def _built(future: Future[Run], seconds: float | None) -> Run:
     try:
         return future.result(None if seconds is None or math.isinf(seconds) else seconds)
     except TimeoutError:
         raise RuntimeError("compiles for too long") from None
 
 
-def _try(
+def _trial(
     options: Options, made: Callable[[], Run], is_right: Callable[[Any], bool], device: str, repeats: int
 ) -> Trial:
     try:
@@ -136,7 +146,7 @@ def _try(
         if not is_right(run()):
             return Trial(options, None, DIFFERENT)
         return Trial(options, measure(run, device, repeats, warmup=1))
-    except Exception as error:  # Triton's compiler and driver raise many kinds
+    except Exception as error:  # Triton's compiler and driver raise many types
         return Trial(options, None, first_line(error))
 
 
@@ -145,10 +155,10 @@ def first_line(error: Exception) -> str:
 
 
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
-    """Equal except for rounding errors.
+    """Whether a result equals the expected one, except for rounding errors.
 
-    The tolerance is a few units of an element, and of the root of its row's mean square. If known, it also covers
-    `scale`, the size of the operands (trust/magnitudes.py).
+    The tolerance is a few units in the last place of the element, plus a few of the root mean square of its row. If
+    `scale` is given, it also covers rounding errors of operands of this size (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
@@ -165,16 +175,18 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
     rows = size.reshape(-1, size.shape[-1] if size.dim() else 1)
     most = rows.amax(dim=-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
     rows = rows + most * (rows / most).square().mean(dim=-1, keepdim=True).sqrt()
-    apart = units * rows.reshape(size.shape)
+    tolerance = units * rows.reshape(size.shape)
     if scale is not None:
         made = _tensor(scale)
-        apart += _units(torch.finfo(made.dtype).eps) * torch.nan_to_num(made, 0.0, 0.0)
-    same = (got == wanted) | (got.isnan() & wanted.isnan())  # inf too
-    return bool((same | ((got - wanted).abs() <= apart)).all())
+        tolerance += _units(torch.finfo(made.dtype).eps) * torch.nan_to_num(made, 0.0, 0.0)
+    same = (got == wanted) | (got.isnan() & wanted.isnan())  # infinities are equal too
+    return bool((same | ((got - wanted).abs() <= tolerance)).all())
 
 
 def _tensor(array: Any) -> Any:
-    """A result as a tensor on its own device: to bring a large one to the CPU takes longer than all measurements."""
+    """A result as a tensor on its own device. Copying a large result to the CPU would take longer than all
+    measurements.
+    """
     import torch
 
     if isinstance(array, torch.Tensor):
@@ -185,15 +197,18 @@ def _tensor(array: Any) -> Any:
 
 
 def _units(eps: float) -> float:
-    """What the order of sums may change, as a part of what is summed up."""
+    """The relative error that another order of summation may cause, for a dtype with the machine epsilon `eps`."""
     return eps * (4 if eps > 1e-4 else 64)
 
 
-# ---- what to try -----------------------------------------------------------------------
+# ---- candidates ------------------------------------------------------------------------
 
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
-    """A short list for a plan, led by its kernel with most work: a product if there is one. `chip`: what it runs on."""
+    """A short list of candidates for the kernel of a plan with the most work: a product if there is one.
+
+    `chip` describes the GPU that the program runs on.
+    """
     if not plan.kernels:
         return []
     kernel = max(plan.kernels, key=lambda k: (any(isinstance(op, Dot) for op in k.body), len(k.axes), len(k.body)))
@@ -215,11 +230,11 @@ def _products(kernel: Kernel, dots: Sequence[Dot], interpreter: bool, chip: Chip
     chosen = schedule(kernel, Request(chip))
     rows = chosen.axes[row][1]
     many = rows > products.FEW_ROWS and dot.on_tensor_cores and products.are_described(dot)
-    described = many or products.is_transposed(kernel)  # else descriptors read no factors
+    described = many or products.is_transposed(kernel)  # descriptors read no other factors
     made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows, chip)]
-    turns = products.turning(kernel, chip) if many and not chosen.persistent else None
+    turns = products.persistent_choice(kernel, chip) if many and not chosen.persistent else None
     first = [replace(_tiled(dot, turns.tile, True), persistent=turns.persistent)] if turns else []
-    return first + [o for o in made if not _is(chosen, o)]
+    return first + [o for o in made if not _is_choice(chosen, o)]
 
 
 def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
@@ -229,7 +244,7 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
 
 
 def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Options]:
-    """Rows of a program, and elements of the loop in an iteration."""
+    """Candidates for a kernel with a shared loop. The candidates vary the rows of a program and the block of the loop."""
     row, loop = dot.tile[0], kernel.shared_loop or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
@@ -237,11 +252,11 @@ def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Opt
                     registers=r.registers or None)
             for r in attention.CANDIDATES]  # fmt: skip
     chosen = schedule(kernel, Request(chip))
-    return [o for o in made if not _is(chosen, o)]
+    return [o for o in made if not _is_choice(chosen, o)]
 
 
-def _is(chosen: Schedule, options: Options) -> bool:
-    """Whether these options are what the model chose: that is measured in any case."""
+def _is_choice(chosen: Schedule, options: Options) -> bool:
+    """Whether these options equal the model's choice, which is measured in any case."""
     if chosen.persistent:
         return False
     same = all(chosen.axes[name][1] == block for name, block in options.blocks.items())
@@ -250,8 +265,11 @@ def _is(chosen: Schedule, options: Options) -> bool:
 
 
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    """More and fewer warps than the model takes; a quarter of its rows a program, and four times as many; a looped
-    axis in larger and smaller blocks."""
+    """Candidates for a kernel with reductions.
+
+    The candidates vary the number of warps. Some compute a quarter of the model's rows in a program, or four times as
+    many. If the reduction is a loop, candidates instead halve and double the block of the loop.
+    """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
     blocks: list[dict[str, int]] = [{}]
@@ -264,15 +282,15 @@ def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
         blocks += [filled(order, n) for n in sorted({max(1, rows // 4), rows * 4} - {rows})]
     else:
         blocks += [{name: block // 2} for name, (_, block) in chosen.axes.items() if block > 1]
-    counts = (4,) if interpreter else (chosen.warps, *_near(chosen.warps))
+    counts = (4,) if interpreter else (chosen.warps, *_other_warp_counts(chosen.warps))
     return [Options(b, warps=w) for b in blocks for w in counts if b or w != chosen.warps]
 
 
-def _near(warps: int) -> list[int]:
+def _other_warp_counts(warps: int) -> list[int]:
     return [w for w in (warps * 2, warps // 2, warps * 4) if 1 <= w <= 32]
 
 
-TILES = (  # of two axes and warps: at most 128 elements a thread, of which there is not too much code to compile
+TILES = (  # (rows, columns, warps): at most 128 elements a thread, because more need long to compile
     (128, 128, 8), (64, 64, 4), (128, 64, 8), (64, 128, 8), (32, 64, 4), (64, 32, 4), (64, 64, 8), (128, 128, 4),
     (32, 128, 4), (128, 32, 4), (32, 32, 4), (256, 64, 8), (64, 256, 8),
 )  # fmt: skip
@@ -288,7 +306,7 @@ def _elementwise(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]
         sides = [(filled([one], m) | filled([other], n), m * n, w) for m, n, w in TILES]
         made = [Options(filled(tile, elements, blocks), warps=w) for blocks, elements, w in sides]
         distinct = [o for k, o in enumerate(made) if o not in made[:k]]
-        return [o for o in distinct if not _is(chosen, replace(o, stages=chosen.stages))]
+        return [o for o in distinct if not _is_choice(chosen, replace(o, stages=chosen.stages))]
     widest = max(chosen.axes, key=lambda name: chosen.axes[name][1])
     sizes = (256, 4096, 65536) if interpreter else (512, 1024, 2048, 4096)
     counts = (4,) if interpreter else (4, 8)

@@ -1,12 +1,13 @@
 """Measures how long a call takes.
 
-In: a function to call. Out: a `Timing`, the seconds of each repetition. A call on a GPU returns before the work is
-done, so events on the stream take the time. Before each repetition the L2 cache is filled with other data, because a
-call that finds its inputs there measures the cache. The host issues the call while the GPU is busy with that, so only
-GPU time counts. The cache is filled by reads: written data would have to be written back during the call. On a CPU a
-wall clock takes the time. A warm-up comes first in both cases, because the first call compiles.
+In: a function to call. Out: a `Timing`, with the seconds of each repetition. A call on a GPU returns before the work
+is done, so events on the stream measure the time. A call that finds its inputs in the L2 cache would be too fast, so
+the cache is filled with other data before each repetition. The host issues the call while the GPU is busy filling the
+cache, so only GPU time counts. The cache is filled by reading, because written data would have to be written back
+during the call. On a CPU, a wall clock measures the time. A warm-up comes first in both cases, because the first call
+compiles.
 
-Left out: the host's own time for a call (time `program.bind(...)` on tiny arrays for that).
+Left out: the host's own time for a call. To measure it, time `program.bind(...)` on tiny arrays.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.tables import milliseconds
+from minitri.base.text_tables import milliseconds
 
 CACHE_BYTES = 256 << 20  # more than the L2 cache of any GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of each repetition, and on what: "cuda:0", "cpu"."""
+    """The seconds of each repetition, and the device that the call ran on: "cuda:0" or "cpu"."""
 
     seconds: tuple[float, ...]
     device: str
@@ -40,13 +41,13 @@ class Timing:
 
 
 def time_call(function: Callable[..., Any], *args: Any, repeats: int = 20, warmup: int = 3, **keywords: Any) -> Timing:
-    """Times `function(*args, **keywords)`; a CUDA tensor among the arguments says that it runs on a GPU."""
+    """Times `function(*args, **keywords)`. The call runs on a GPU if an argument is a CUDA tensor."""
     devices = (str(a.device) for a in (*args, *keywords.values()) if getattr(a, "is_cuda", False))
     return measure(lambda: function(*args, **keywords), next(devices, "cpu"), repeats, warmup)
 
 
 def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int = 3) -> Timing:
-    """Times `run()`, which works on `device`."""
+    """Times `run()`, which works on `device`. ValueError if `repeats` is less than 1."""
     if repeats < 1:
         raise ValueError("nothing is measured in less than one repetition")
     for _ in range(warmup):

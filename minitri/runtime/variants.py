@@ -1,11 +1,11 @@
-"""The compiled kernels of a program, one `Executable` for each kind of call, and how they are chosen.
+"""The compiled kernels of a program: one `Executable` for each kind of call, and how a call gets its executable.
 
-On a GPU the first eight shapes get kernels of their own, in which sizes and strides are literals. Later
-shapes share general kernels. Only sizes that never changed stay literals there. The interpreter always
-gets kernels for the call's own sizes.
+On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. Later shapes
+share general kernels, in which only sizes that never changed are literals. The interpreter always gets kernels for the
+sizes of the call.
 
-A program with an `effort` has its schedules measured at the first call of a shape (measured_schedules.py).
-Left out: calls that are made again as they were (replay.py).
+A program with an `effort` measures schedules at the first call of a shape (measured_schedules.py). Left out: repeated
+calls (replay.py).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import Target
 from minitri.pipeline import Context
 from minitri.runtime.binding import Call
-from minitri.runtime.devices import beside, target_of
+from minitri.runtime.device_transfer import beside, target_of
 from minitri.runtime.launch import Executable
 from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 
 MAX_VARIANTS = 64  # executables kept for one program
-MAX_SPECIALISED = 8  # sizes a GPU program is specialised to before it stays general
+MAX_SPECIALISED = 8  # shapes that get their own kernels on a GPU
 
 
 class Variants:
     """The executables of one program.
 
-    kept      by the key of their context
-    shapes    sizes and strides of the calls that got kernels of their own
+    kept      executables by the key of their compilation context
+    shapes    the sizes and strides of calls that got their own kernels
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Variants:
         self.shapes: set[Any] = set()
 
     def executable(self, program: ProgramProtocol, call: Call) -> Executable:
-        """The kernels for a call. If several threads need the same ones, one thread makes them."""
+        """The kernels for a call. If several threads need the same kernels, only one thread compiles them."""
         with self.kept.lock:
             target = target_of(call.model.device if call.model is not None else "cpu")
             special = self.is_special(call, target)
@@ -72,7 +72,7 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """The sizes that have been the same in every call that got kernels of its own."""
+        """The sizes that were equal in every call with its own kernels."""
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}
 
@@ -83,15 +83,17 @@ def _launchable(program: ProgramProtocol, context: Context, options: Options) ->
 
 
 def _for_call(context: Context, options: Options) -> Options:
-    """Measured options. Whether there are descriptors, the arrays or the program's own options may say."""
+    """The measured options. The program's own setting for tensor descriptors, if it has one, replaces the measured
+    one.
+    """
     own = context.options.descriptors
     return replace(options, descriptors=options.descriptors if own is None else own)
 
 
 def known_options(program: ProgramProtocol, call: Call, target: Target | None) -> tuple[Options | None, str]:
-    """The options that a call on a GPU runs by, and a line about them for `explain`. Nothing is measured.
+    """The options that a call on a GPU uses, and a line about them for `explain`. Nothing is measured.
 
-    No options: the model's own choice. No target: there are no arrays on a GPU.
+    The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.
     """
     if target is None:
         return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
@@ -100,7 +102,7 @@ def known_options(program: ProgramProtocol, call: Call, target: Target | None) -
     call = beside(call)
     context = program.context(call, target)
     found = known(program, call, context)
-    with suppress(CompileError):  # what was chosen for other kernels than there are now
+    with suppress(CompileError):  # the cached options were chosen for other kernels
         if found is not None:
             options = _for_call(context, found[0])
             program.compilation(replace(context, options=options)).value("triton")

@@ -1,37 +1,37 @@
 """Random well-typed programs and arrays, for testing with hypothesis.
 
-In: choices (hypothesis draws them, so that a failure shrinks; or a seed). Out: `RandomProgram`,
-the *text* of a module with sizes for its dimensions, and numpy arrays to call it with.
+In: a source of choices. It is a seed, or hypothesis, which can shrink a failing program. Out: `RandomProgram`,
+which holds the *text* of a module and sizes for its dimensions, and numpy arrays to call it with.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):
         assert example.compile().check(*example.arguments(seed)).ok
 
-The one idea: valid by construction. The writer keeps the dtype, the axes and the largest
-size of every value, and picks among the statements that these allow.
+The one idea: programs are valid by construction. The writer keeps the dtype, the axes and the largest element of
+every value. It writes only statements that are valid for these values.
 
-    values.py       axes and values, and which go together
-    statements.py   what can be written about them: elementwise.py, reductions.py, views.py
-    writer.py       what there is to write about, and the whole text
+    values.py       axes and values, and which of them fit together
+    statement_kinds.py   the kinds of statements: elementwise.py, reductions.py, views.py
+    generator.py       the values of the program so far, and the text of the whole program
     choices.py      programs as lists of choices, which shrink
-    relations.py    programs that must compute the same
+    relations.py    changed programs that must compute the same result
     data.py         arrays
 
-hypothesis is imported when a strategy is asked for: `random_program(seed)` works without.
-Left out: programs with errors.
+`programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without it. Left out:
+programs with errors.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minitri.testing.choices import recorded
 from minitri.testing.data import random_array
-from minitri.testing.statements import Statements
-from minitri.testing.writer import Parameter, RandomProgram
+from minitri.testing.generator import Parameter, RandomProgram
+from minitri.testing.statement_kinds import Statements
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -40,7 +40,9 @@ __all__ = ["Parameter", "RandomProgram", "arrays", "programs", "random_array", "
 
 
 def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
-    """Well-typed programs of up to `max_ops` statements; they shrink to few and simple ones."""
+    """A hypothesis strategy for well-typed programs of up to `max_ops` statements. They shrink to few and simple
+    statements.
+    """
     from hypothesis import strategies as st
 
     @st.composite
@@ -52,7 +54,7 @@ def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
 
 
 def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -> SearchStrategy[Any]:
-    """Arrays of a type as the language writes it (`"f32[M, N]"`), of any strides."""
+    """A hypothesis strategy for arrays of any strides. `type` is written as in the language: `"f32[M, N]"`."""
     from hypothesis import strategies as st
 
     seeds = st.integers(0, 2**32 - 1)
@@ -60,6 +62,5 @@ def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -
 
 
 def random_program(seed: int, max_ops: int = 8) -> RandomProgram:
-    """The same program for the same seed, without hypothesis."""
-    rng = random.Random(seed)
-    return Statements(rng.choice).program(rng.randint(1, max_ops))
+    """A random program of up to `max_ops` statements, without hypothesis. The same seed gives the same program."""
+    return recorded(seed, max_ops)[0]

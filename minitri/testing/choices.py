@@ -1,11 +1,10 @@
 """Random programs as lists of choices, and smaller programs from shorter lists.
 
-In: a seed, or numbers. Out: a `Tape`, which the writer asks for each choice and which keeps what
-it answered. `smaller` takes pieces out of the numbers and makes single ones 0 while the program
-that comes of them still fails. The one idea is hypothesis': shrink the choices, and whatever
-comes out is a program by construction.
+In: a seed, or a list of numbers. Out: a `Tape`, which makes the writer's choices and records them as numbers.
+`smaller` removes numbers or makes them smaller while the resulting program still fails. The one idea is the same as
+in hypothesis: shrink the choices, because every list of choices gives a valid program.
 
-Left out: arrays (minitri/trust/shrink.py).
+Left out: shrinking arrays (minitri/trust/shrink_arguments.py).
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from minitri.testing.statements import Statements
-from minitri.testing.writer import RandomProgram
+from minitri.testing.generator import RandomProgram
+from minitri.testing.statement_kinds import Statements
 
 T = TypeVar("T")
-MOST_STATEMENTS = 8
 
 
 class Tape:
-    """Choices from `numbers`; past their end from `rng`, or else the first option."""
+    """Makes choices from `numbers`. After the last number, it chooses with `rng`, or takes the first option if
+    there is no `rng`.
+    """
 
     def __init__(self, numbers: Sequence[int] = (), rng: random.Random | None = None) -> None:
         self.given, self.rng = numbers, rng
@@ -38,20 +38,21 @@ class Tape:
         return options[number]
 
 
-def recorded(seed: int) -> tuple[RandomProgram, list[int]]:
-    """The program of a seed, and the choices it was made by."""
+def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
+    """The program of a seed, with up to `max_ops` statements, and the choices that made it, as numbers."""
     tape = Tape(rng=random.Random(seed))
-    return written(tape), tape.numbers
+    return written(tape, max_ops), tape.numbers
 
 
-def written(tape: Tape) -> RandomProgram:
-    return Statements(tape).program(tape(range(1, MOST_STATEMENTS + 1)))
+def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
+    return Statements(tape).program(tape(range(1, max_ops + 1)))
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
-    """The program of the simplest numbers found whose program fails as well; that of `numbers` must.
+    """A program from simpler choices for which `fails` is still true, or the program of `numbers`.
 
-    Takes the first candidate that fails and begins again, at most `tries` programs in all.
+    `fails` must be true for the program of `numbers`. The first simpler program that fails becomes the new start of
+    the search, which tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}
@@ -67,7 +68,7 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Shorter numbers, the shortest first, and then numbers of which one is smaller."""
+    """Lists without some of the numbers, the shortest lists first; then lists in which one number is smaller."""
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):
             yield [*numbers[:start], *numbers[start + length :]]

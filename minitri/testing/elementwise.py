@@ -1,11 +1,12 @@
 """Statements that work element by element: functions, operators, comparisons, conversions.
 
-Each method picks values that fit, writes one statement and says what it gives: dtype, axes,
-whether it is exact, how large. Functions keep to ranges where they do not amplify (exp only of
-what is small), jumps and truth values prefer what is exact.
+Each method chooses values that fit and writes one statement. It also states the properties of the result: dtype,
+axes, whether it is exact, and how large its elements are. Arguments stay in ranges where a function does not
+amplify rounding errors; for example, `exp` gets small arguments only. Functions with jumps and logical operators
+take exact values.
 
-Functions of the array API and of numpy that take one value stand in a table, `FORMS`. A row says what values suit the
-function, and what it gives.
+The table `FORMS` has functions of one value, from the array API and from numpy. A row says which values fit the
+function, and what its result is.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minitri.base.types import DTYPES, f32, promote
+from minitri.testing.generator import FLOATS, INTEGERS, Parameter, Writer, require, required
 from minitri.testing.values import ONE, Axis, Value, counted, joined
-from minitri.testing.writer import FLOATS, INTEGERS, Parameter, Writer, require, required
 
 TABLE = tomllib.loads(Path(__file__).with_name("elementwise.toml").read_text(encoding="utf-8"))
 EXACT = ("-{}", "abs({})", "relu({})", "{} / (1 + abs({}))", "square({})", "sqrt(abs({}))", "where", "clip")
@@ -43,7 +44,7 @@ class Elementwise(Writer):
         return self.add(self.choose(TABLE["integers"]).format(x.name), x.dtype, x.axes, True, math.inf)
 
     def _partner(self, x: Value, suits: Callable[[Value], bool] = lambda v: True) -> Value:
-        """Another value that broadcasts with x; a new parameter if there is none."""
+        """Another value that broadcasts with x, or a new parameter."""
         y = self.find(lambda v: v is not x and suits(v) and joined(x.axes, v.axes) is not None)
         if y is not None and not self.chance(3):
             return y
@@ -79,7 +80,7 @@ class Elementwise(Writer):
         return self.add(text.format(x.name, y.name), dtype.name, axes, exact, ops.get(text, max(x.reach, y.reach)))
 
     def _number(self) -> Value:
-        """A value with a Python number, a dimension, or a `float` parameter."""
+        """An operator on a value and a number: a Python number, a dimension, or a `float` parameter."""
         x = self.pick(lambda v: v.kind != "b")
         numbers = ["2", "1", "0.5", "3.25", "0", *(n for n, s in self.sizes.items() if s <= DTYPES[x.dtype].limits[1])]
         if x.kind != "u":
@@ -151,16 +152,17 @@ class Elementwise(Writer):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A statement about `{x}`, a value of any axes.
+    """A statement about `{x}`, a value with any axes.
 
-    kinds   of dtypes that it takes
-    least   axes that the value must have
-    axes    those of the result
-    dtype   of the result: a name, "" for that of the value, "float" for that or f32, "sum" as of a sum
-    reach   how large the result is, in terms of the value
-    exact   whether the value must be exact, so that a jump may depend on it
-    rounds  whether the result is not exact even so
-    suits   what else the value must be
+    kinds   kinds of dtypes that the statement takes
+    least   the least number of axes of the value
+    axes    the axes of the result
+    dtype   the dtype of the result: a name, "" for the value's dtype, "float" for the value's dtype or f32,
+            "sum" for the dtype of a sum
+    reach   the largest absolute element of the result
+    exact   whether the value must be exact, because the function has jumps
+    rounds  whether the result is rounded even if the value is exact
+    suits   what else must hold for the value
     """
 
     text: str
@@ -178,7 +180,7 @@ class Form:
 
 
 def times(x: Value, axis: int, factor: int) -> list[Axis]:
-    """The axes of x, one of them longer."""
+    """The axes of x, with one axis `factor` times as long."""
     axes = list(x.axes)
     axes[axis] = counted(factor * axes[axis].size, axes[axis])
     return axes

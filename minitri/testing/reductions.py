@@ -1,15 +1,15 @@
-"""Statements that combine many elements into one: reductions, scans, choices by position, and matrix products.
+"""Statements that combine many elements into one: reductions, scans, masks by position, and matrix products.
 
     where((arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60), x, 0)
     relu(x @ w + b)        x @ (w.astype(f16) * s)        softmax(where(mask, q @ k.mT, -inf)) @ v
 
-Each method picks values that fit, writes one statement and says what it gives (elementwise.py). Choices by position,
-which masks become, are triangles, bands, corners, their complements, and one choice inside another, over one axis or two.
-The element that is chosen elsewhere is mostly the one that the reduction ignores: then a compiler may leave out what the
-mask excludes.
+Each method chooses values that fit, writes one statement and states the properties of its result (elementwise.py).
+Masks by position are triangles, bands and corners, their complements, and one mask inside another, along one axis
+or two. Masked elements mostly get the value that the reduction ignores, such as 0 for a sum. A compiler may then
+skip the masked elements.
 
-Products stand alone and as models have them: layers, weights of few bits, attention, losses. Sides of models are short.
-Half of them are multiples of 16, which tensor cores and tensor descriptors ask for.
+Products stand alone or inside parts of models: layers, weights of few bits, attention, losses. Matrices in parts of
+models are small. Half of their sides are multiples of 16, which tensor cores and tensor descriptors require.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 
 from minitri.base.types import DTYPES, promote
+from minitri.testing.generator import FLOATS, MAX_ELEMENTS, Writer, require, required
 from minitri.testing.values import Axis, Value, product
-from minitri.testing.writer import FLOATS, MAX_ELEMENTS, Writer, require, required
 
 NEUTRAL = {
     "sum": ("0", "0", "1"), "mean": ("0", "0", "1"), "prod": ("1", "0"), "max": ("-inf", "-inf", "0"), "min": ("inf", "0"),
@@ -26,12 +26,12 @@ NEUTRAL = {
     "var": ("0", "1"), "cumulative_sum": ("0", "1"),
 }  # fmt: skip
 COMPARISONS = ("<=", ">=", "<", ">", "==", "!=")
-SHAPED = ("softmax", "cumulative_sum")  # their result has the shape of their operand
+SHAPED = ("softmax", "cumulative_sum")  # these keep the shape of their operand
 
 
 class Reductions(Writer):
     def _some_axes(self, x: Value) -> tuple[str, tuple[int, ...]]:
-        """Axes as text and as a set: one, two or all of them."""
+        """One, two or all axes of x: the text of the argument `axis`, and the positions of the axes."""
         ways: list[tuple[str, tuple[int, ...]]] = [(str(k - x.rank), (k,)) for k in reversed(range(x.rank))]
         ways += [("None", tuple(range(x.rank)))]
         ways += [(f"({k}, -1)", (k, x.rank - 1)) for k in range(x.rank - 1)]
@@ -96,13 +96,13 @@ class Reductions(Writer):
     # ---- choices by position -------------------------------------------------------------
 
     def _masked(self) -> Value:
-        """A choice by position."""
+        """A value masked by position."""
         x = self.pick(lambda v: v.rank > 0 and v.kind in "fi")
         other = self.choose(("0", "1", "-inf") if x.kind == "f" else ("0", "1"))
         return self.add(self._chosen(x, other), x.dtype, x.axes, x.exact, max(1, x.reach))
 
     def _masked_reduction(self) -> Value:
-        """A reduction of a choice by position, along one of its axes."""
+        """A reduction or scan of a value that is masked by position, along one of its axes."""
         x = self.find(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 100)
         x = x or self.array("f32", (self.axis(130), self.axis(130)))
         k = self.choose(x.axes_from_the_last)
@@ -124,7 +124,7 @@ class Reductions(Writer):
     # ---- conditions --------------------------------------------------------------------------
 
     def _chosen(self, x: Value, other: str) -> str:
-        """`where(condition, x, other)`; sometimes inside out, or one in another."""
+        """`where(condition, x, other)`, sometimes with the complement of the condition or with two conditions."""
         condition = self._condition(x, self.choose((1, 1, 2, 2, 3)))
         match self.choose(("plain", "plain", "plain", "inverted", "nested")):
             case "inverted":
@@ -135,7 +135,7 @@ class Reductions(Writer):
                 return f"where({condition}, {x.name}, {other})"
 
     def _condition(self, x: Value, comparisons: int) -> str:
-        """A number of comparisons of positions in x, joined by `&` and `|`."""
+        """The given number of comparisons of positions in x, joined by `&` and `|`."""
         if comparisons > 1:
             first = self.choose(range(1, comparisons))
             a, b = self._condition(x, first), self._condition(x, comparisons - first)
@@ -157,9 +157,9 @@ class Reductions(Writer):
         return f"({first} {compare} {second}{f' {offset:+d}'.replace('+', '+ ').replace('-', '- ') if offset else ''})"
 
     def _position(self, x: Value, k: int) -> str:
-        """The index along an axis of x, broadcast against the others."""
-        behind = x.rank - 1 - k
-        return f"arange({self.size(x, k)})" + (f"[:{', None' * behind}]" if behind else "")
+        """The index along axis k of x, shaped to broadcast with x."""
+        later_axes = x.rank - 1 - k
+        return f"arange({self.size(x, k)})" + (f"[:{', None' * later_axes}]" if later_axes else "")
 
 
 # ---- matrix products ----------------------------------------------------------------------------
@@ -174,22 +174,22 @@ class Products(Writer):
         x = self.pick(lambda v: v.rank > 0)
         y, right = self._factor(x)
         text = f"{x.name} @ {y.name}{right}"
-        axes = y.axes if not right else (*y.axes[:-2], y.axes[-1], y.axes[-2])
+        axes = y.transposed_axes if right else y.axes
         dtype = promote(DTYPES[x.dtype], DTYPES[y.dtype]).name
         reach = x.reach * y.reach * max(1, x.axes[-1].size)
         shape = required(product(x.axes, axes))
         require(self.fits(reach, dtype))
-        if sum(map(ord, x.name + y.name)) % 4 == 0:  # no draw, so that other programs stay what they are
+        if sum(map(ord, x.name + y.name)) % 4 == 0:  # a choice here would change the programs of all seeds
             text = _as_einsum(x, y, bool(right))
         return self.add(text, dtype, shape, not DTYPES[dtype].is_float, reach)
 
     def _factor(self, x: Value) -> tuple[Value, str]:
         """A right operand for x @ …, and ".mT" if it is transposed."""
         straight = self.find(lambda v: product(x.axes, v.axes) is not None)
-        turned = self.find(lambda v: v.rank > 1 and product(x.axes, (*v.axes[:-2], v.axes[-1], v.axes[-2])) is not None)
+        transposed = self.find(lambda v: v.rank > 1 and product(x.axes, v.transposed_axes) is not None)
         ways: list[tuple[Value, str] | None] = [None]
         ways += [(straight, "")] if straight else []
-        ways += [(turned, ".mT")] if turned else []
+        ways += [(transposed, ".mT")] if transposed else []
         way = self.choose(ways)
         if way is not None:
             return way
@@ -199,7 +199,7 @@ class Products(Writer):
         return self.array(x.dtype if not self.chance(5) else self.choose((*FLOATS, "i32")), axes), ""
 
     def _loss(self) -> Value:
-        """cross_entropy of rows, with a parameter for the classes."""
+        """A cross_entropy of rows, with a new parameter for the classes."""
         x = self.pick(lambda v: v.kind == "f" and v.rank == 2 and v.reach <= 1e4 and min(a.size for a in v.axes) > 0)
         y = self.array(self.choose(("i64", "i32")), x.axes[:1], 0, x.axes[1].size - 1)
         return self.add(f"cross_entropy({x.name}, {y.name})", x.dtype, (), False, 2 * x.reach + 6)
@@ -207,30 +207,30 @@ class Products(Writer):
     def _attention(self) -> Value:
         x = self.pick(lambda v: v.rank > 1 and v.kind == "f" and v.reach <= 30 and _fits_squared(v))
         forms = ("softmax({0} @ {0}.mT, axis=-1) @ {0}", "attention({0}, {0}, {0})")
-        require(x.axes[-1].size > 0)  # 0 ** -0.5
+        require(x.axes[-1].size > 0)  # 0 ** -0.5 is infinite
         return self.add(self.choose(forms).format(x.name), x.dtype, x.axes, False, x.reach)
 
     # ---- as models have them ----------------------------------------------------------------
 
     def _side(self) -> Axis:
-        """An axis of a known size."""
+        """A new axis whose size is a number."""
         size = self.choose(SIDES)
         return Axis(str(size), size)
 
     def _layer(self) -> Value:
-        """A product with a bias and what follows."""
+        """A matrix product with a bias, followed by an activation, a reduction or a transpose."""
         dtype = self.choose(("f32", *HALVES))
         m, k, n = self._side(), self._side(), self._side()
         x, b = self.array(dtype, (m, k), -1, 1), self.array(dtype, (n,), -1, 1)
-        turned = self.choose((False, True))
-        w = self.array(dtype, (n, k) if turned else (k, n), -1, 1)
-        text = f"{x.name} @ {w.name}{'.mT' * turned} + {b.name}"
+        transposed = self.choose((False, True))
+        w = self.array(dtype, (n, k) if transposed else (k, n), -1, 1)
+        text = f"{x.name} @ {w.name}{'.mT' * transposed} + {b.name}"
         form = self.choose(("relu({})", "{}", "gelu({})", "softmax({})", "sum({}, axis=1)", "({}).mT"))
         axes = {"sum({}, axis=1)": (m,), "({}).mT": (n, m)}.get(form, (m, n))
         return self.add(form.format(text), dtype, axes, False, (k.size + 1) * (n.size if form.startswith("sum") else 1))
 
     def _dequantised(self) -> Value:
-        """Weights of 8 bits with a scale for each column."""
+        """A product with 8-bit weights that have a scale for each column."""
         m, k, n = self._side(), self._side(), self._side()
         x, s = self.array("f16", (m, k), -1, 1), self.array("f16", (n,), 0, 1)
         w = self.array(self.choose(("i8", "u8")), (k, n), -20, 20) if self.choose((True, False)) else None
@@ -240,7 +240,7 @@ class Products(Writer):
         return self.add(text, "f16", (m, n), False, 200 * k.size)
 
     def _heads(self) -> Value:
-        """Attention over separate keys and values, with a mask of positions, of values, or none."""
+        """Attention over separate keys and values, with a mask by position, a mask from a parameter, or no mask."""
         dtype = self.choose(("f32", *HALVES))
         t, s, d, e = self._side(), self._side(), self._side(), self._side()
         lead = (self._side(),) if self.chance(4) else ()
@@ -263,9 +263,9 @@ class Products(Writer):
         return self.array("bool", (t, s)).name if way == "values" else way
 
 
-def _as_einsum(x: Value, y: Value, turned: bool) -> str:
-    """x @ y, or x @ y.mT, with names for the axes."""
-    left, right = ("...ij" if x.rank > 1 else "j"), ("...kj" if turned else "...jk" if y.rank > 1 else "j")
+def _as_einsum(x: Value, y: Value, transposed: bool) -> str:
+    """x @ y as an einsum, or x @ y.mT if `transposed` is true."""
+    left, right = ("...ij" if x.rank > 1 else "j"), ("...kj" if transposed else "...jk" if y.rank > 1 else "j")
     kept = "".join(n for n, v in (("i", x), ("k", y)) if v.rank > 1)
     return f'einsum("{left},{right}->{"..." if kept else ""}{kept}", {x.name}, {y.name})'
 

@@ -1,14 +1,14 @@
-"""Programs that must compute the same: metamorphic checks.
+"""Metamorphic tests: changed programs that must compute the same result as the original.
 
-In: the text of a random program. Out: for each row of `RELATIONS` another program, to be called
-with the same arguments. What rounding cannot touch must come out bit for bit, the rest within the
-bounds of the first program; dead code must leave no trace in the generated source.
+In: the text of a random program. Out: for each entry of `RELATIONS` a changed program, which is called with the
+same arguments. Exact results must be equal bit for bit; other results must lie within the error bounds of the
+original program. Dead code must not change the generated source.
 
     without simplify, …    an optional pass is left out
-    permuted               the operands of commutative operators change places
-    dead code              statements that nothing reads
-    renamed                parameters, variables and dimensions have other names, in another order
-    small blocks           tiles of few elements: small arrays are many programs, and axes are walked in loops
+    permuted               the operands of commutative operators are exchanged
+    dead code              statements are added whose results are not used
+    renamed                parameters, variables and dimensions get other names, in another order
+    small blocks           tiles have few elements, so small arrays need many programs and loops
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from minitri.language import ast
 from minitri.language.parser import parse_module
-from minitri.optimize.rooms import OPTIONAL
+from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 from minitri.tiles.schedule import Options, axis_names
 
@@ -43,15 +43,15 @@ def parsed(text: str) -> Program:
 
 
 def permuted(text: str) -> Program:
-    return Program(_turned(parse_module(text, "<permuted>")))
+    return Program(_exchanged(parse_module(text, "<permuted>")))
 
 
-def _turned(value: Any) -> Any:
-    """A tree whose commutative operators have their operands in the other order."""
+def _exchanged(value: Any) -> Any:
+    """The syntax tree with the operands of commutative operators exchanged."""
     if isinstance(value, tuple):
-        return tuple(map(_turned, value))
+        return tuple(map(_exchanged, value))
     if isinstance(value, ast.Node):
-        value = replace(value, **{f.name: _turned(getattr(value, f.name)) for f in fields(value)})
+        value = replace(value, **{f.name: _exchanged(getattr(value, f.name)) for f in fields(value)})
     match value:
         case ast.Binary(op=op) | ast.Compare(op=op) if op in COMMUTATIVE:
             return replace(value, left=value.right, right=value.left)
@@ -66,14 +66,14 @@ def _turned(value: Any) -> Any:
 
 def with_dead_code(text: str) -> Program:
     found = SIGNATURE.search(text)
-    if found is None:  # no parameters: nothing to compute from
+    if found is None:  # without parameters there is no array for dead code
         return parsed(text)
     lines = "".join(f"    {line.format(x=found['first'])}\n" for line in DEAD)
     return parsed(f"{text[: found.end()]}\n{lines}{text[found.end() + 1 :]}")
 
 
 def renamed(text: str) -> Program:
-    """Names that sort the other way round."""
+    """The program with new names, which sort in the reverse order."""
     start = text.index("def program(")
     own = dict.fromkeys(w for w in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text[start:]) if OWN_NAMES.fullmatch(w))
     other = {name: f"{'N' if name.isupper() else 'q'}{len(own) - k}" for k, name in enumerate(own)}

@@ -1,7 +1,7 @@
-"""Axes and values as the writer of random programs knows them, and which of them fit together.
+"""Axes and values of a random program while it is written, and which of them fit together.
 
-Two axes go together if both are known integers and equal (or 1), or if their sizes in this
-example are equal: the program then carries a condition that the call satisfies.
+Two axes fit together if both sizes are written as numbers and are equal, or if one size is 1. They also fit if
+their sizes in this example are equal: the program then has a condition that its arguments satisfy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minitri.base.types import DTYPES
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis: how the program writes its size ("" if it has no name for it), and what it is here."""
+    """An axis: the text of its size in the program ("" if it has no text) and its size in this example."""
 
     text: str
     size: int
@@ -28,13 +28,17 @@ ONE = Axis("1", 1)
 
 
 def counted(size: int, *of: Axis) -> Axis:
-    """An axis of a computed size. The program can write it if it knows what it is made of."""
+    """An axis of a computed size. Its size has a text if all axes `of`, from which it is computed, have numbers as
+    sizes.
+    """
     return Axis(str(size) if all(a.known for a in of) else "", size)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`exact`: what it holds follows from the inputs without rounding; `reach`: about its largest |element|."""
+    """A value of the program. `exact`: it is computed without rounding. `reach`: roughly the largest absolute
+    element.
+    """
 
     name: str
     dtype: str
@@ -48,7 +52,7 @@ class Value:
 
     @property
     def summed(self) -> str:
-        """The dtype of a sum."""
+        """The dtype of a sum of its elements."""
         return self.dtype if self.kind == "f" else "u64" if self.kind == "u" else "i64"
 
     @property
@@ -56,8 +60,12 @@ class Value:
         return len(self.axes)
 
     def without(self, over: Container[int], keep: bool) -> list[Axis]:
-        """The axes after a reduction over some of them; with `keep` those have the size 1."""
+        """The axes after a reduction over the axes `over`; with `keep` the reduced axes stay with size 1."""
         return [ONE if k in over else a for k, a in enumerate(self.axes) if keep or k not in over]
+
+    @property
+    def transposed_axes(self) -> tuple[Axis, ...]:
+        return (*self.axes[:-2], self.axes[-1], self.axes[-2])
 
     @property
     def axes_from_the_last(self) -> list[int]:
@@ -65,12 +73,12 @@ class Value:
 
     @property
     def steady(self) -> bool:
-        """Whether a jump may depend on it."""
+        """Whether its elements are certain enough for a function with jumps, such as a comparison."""
         return self.exact or self.kind != "f"
 
 
 def joined(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
-    """The axes of x and y broadcast together; None if they do not go together for all that is known."""
+    """The axes of x and y broadcast together, or None if their sizes do not fit."""
     longer, shorter = (x, y) if len(x) >= len(y) else (y, x)
     lead = len(longer) - len(shorter)
     axes = list(longer[:lead])
@@ -85,7 +93,7 @@ def joined(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
 
 
 def product(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
-    """The axes of x @ y, or None."""
+    """The axes of x @ y, or None if their sizes do not fit."""
     if not x or not y or x[-1].size != y[-2 if len(y) > 1 else 0].size:
         return None
     batch = joined(x[:-2], y[:-2])
@@ -95,6 +103,6 @@ def product(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
 
 
 def sliced(form: str, a: Axis) -> Axis:
-    """The axis that is left of a slice with numbers as bounds."""
+    """The axis after slicing it with numbers as bounds; `form` is the text of the slice."""
     parts = [int(p) if p else None for p in form.split(":")]
     return a if form in (":", "::-1") else counted(len(range(a.size)[slice(*parts)]), a)

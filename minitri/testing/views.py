@@ -1,6 +1,6 @@
 """Statements that move data, gather it, or create it.
 
-Each method picks values that fit, writes one statement and says what it gives (elementwise.py).
+Each method chooses values that fit, writes one statement and states the properties of its result (elementwise.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import reduce
 from itertools import pairwise
 
 from minitri.base.types import DTYPES, promote
+from minitri.testing.generator import HELPERS, Writer, require
 from minitri.testing.values import ONE, Axis, Value, counted, sliced
-from minitri.testing.writer import HELPERS, Writer, require
 
 SLICES = (":", "1:", ":-1", "::-1", "::2", "1:3", "-2:", "5:1:-2", "::-3", "0", "-1", "None", ":2")
 
@@ -64,7 +64,7 @@ class Views(Writer):
         return self.add(text, x.dtype, axes, x.exact, x.reach)
 
     def _move(self) -> Value:
-        """flip, roll, expand_dims, squeeze, tril and triu."""
+        """A call of flip, roll, expand_dims, squeeze, tril or triu."""
         x = self.pick(lambda v: v.rank > 0)
         k = self.choose(range(x.rank))
         forms = [f"flip({x.name}, axis={k})", f"roll({x.name}, {self.choose((1, -2, 5, 40))}, axis={k})"]
@@ -89,7 +89,7 @@ class Views(Writer):
         return self.add(f"broadcast_to({x.name}, ({shape},))", x.dtype, axes, x.exact, x.reach)
 
     def _known_axis(self) -> Axis:
-        """An axis that the body of the program can write: a dimension or an integer."""
+        """An axis whose size the body of the program can write: a dimension or an integer."""
         named = [Axis(n, s) for n, s in self.sizes.items() if s <= 33]
         return self.choose([Axis("2", 2), *named, Axis("3", 3), ONE, Axis("17", 17), *named])
 
@@ -121,7 +121,7 @@ class Views(Writer):
     # ---- gathers and what comes from nowhere -----------------------------------------
 
     def _indices(self, axes: tuple[Axis, ...], extent: int) -> Value:
-        """A parameter with indices, some counted from the end; now and then some out of range."""
+        """A new parameter of indices; some are negative, and now and then some are out of range."""
         dtype = self.choose(("i64", "i32", "u8"))
         wild = 2 if self.chance(5) else 0
         return self.array(dtype, axes, 0 if dtype == "u8" else -extent - wild, max(extent - 1, 0) + wild)
@@ -159,7 +159,7 @@ class Views(Writer):
         return self.add(text, dtype, axes, True, 130)
 
     def _like(self) -> Value:
-        """Zeros, ones or a number, with the shape and dtype of a value, or of a shape alone."""
+        """Zeros, ones or a number, with the shape and dtype of a value, or of a given shape."""
         x = self.pick()
         a = self._known_axis()
         ways: list[tuple[str, str, tuple[Axis, ...]]] = [

@@ -1,1 +1,1 @@
-"""The text of stages, read back."""
+"""Reads the printed text of a stage back into its IR."""

@@ -1,10 +1,9 @@
-"""The parts of a stage's text: expressions, types, lines, loops, kernels, each with its place.
+"""The syntax nodes of a stage's text: expressions, types, lines, loops and kernels.
 
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 
-In: the parser's callbacks in reader.py make these nodes. Out: graph/parse.py, kernels/parse.py and
-tiles/parse.py take them apart. The one idea: every node keeps the range of characters that it came from, so
-that a `Mistake` can point at it.
+reader.py makes these nodes. graph/parse.py, kernels/parse.py and tiles/parse.py turn them into IRs. The one idea: every
+node has its range of characters in the text, so that an error (`Mistake`) can point at it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of the text: characters start … end."""
+    """A piece of the text: the characters from `start` up to `end` (exclusive)."""
 
     start: int
     end: int
@@ -24,7 +23,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Expr(Text):
-    """`kind`: number name text list element max min neg, or an operator + - * // % < >= == !=."""
+    """An expression. `kind` is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= == !=.
+
+    `parts` are its operands, or its value. `depth` counts nested expressions.
+    """
 
     kind: str
     parts: tuple[Any, ...]
@@ -37,12 +39,16 @@ class Expr(Text):
 
 @dataclass(frozen=True, slots=True)
 class Type(Text):
+    """A type such as `f32[M, N]`. `dims` is None for a name without brackets, such as `float`."""
+
     name: Expr
-    dims: tuple[Expr, ...] | None  # None: no brackets
+    dims: tuple[Expr, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Param(Text):
+    """An array in a header, `x: f32[M, N]`. For a buffer of a kernel, `role` is input, output, temporary or scalar."""
+
     name: Expr
     type: Type
     strides: tuple[Expr, ...] | None = None
@@ -51,6 +57,8 @@ class Param(Text):
 
 @dataclass(frozen=True, slots=True)
 class Require(Text):
+    """A condition on sizes: `require left relation right else code message {attributes}`."""
+
     left: Expr
     relation: str
     right: Expr
@@ -61,7 +69,7 @@ class Require(Text):
 
 @dataclass(frozen=True, slots=True)
 class Line(Text):
-    """`result: type = op operands {attributes}`; a store has no result."""
+    """An operation: `result: type = op operands {attributes}`. A store has no result and no type."""
 
     result: Expr | None
     type: Type | None
@@ -72,12 +80,16 @@ class Line(Text):
 
 @dataclass(frozen=True, slots=True)
 class Next(Text):
+    """The line of a loop that sets the value of a carried variable for the next iteration."""
+
     carry: Expr
     value: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Nest(Text):
+    """A loop over axes, with its body. `bounds` has the first and last index if the loop does not cover its axis."""
+
     axes: tuple[Expr, ...]
     body: tuple[Line | Next, ...]
     bounds: dict[str, Expr]
@@ -85,7 +97,10 @@ class Nest(Text):
 
 @dataclass(frozen=True, slots=True)
 class Place(Text):
-    """An axis of a kernel (role: "parallel", "reduced") or of a tile program."""
+    """An axis of a kernel or a tile program.
+
+    `role` is "parallel" or "reduced" in a kernel, and "grid", "whole" or "loop" in a tile program.
+    """
 
     role: str
     name: Expr
@@ -96,7 +111,7 @@ class Place(Text):
 
 @dataclass(frozen=True, slots=True)
 class Block(Text):
-    """A graph, a kernel or a program."""
+    """A graph, a kernel or a tile program. `hints` are pairs of a name and an optional number, after the header."""
 
     name: Expr
     params: tuple[Param, ...]
@@ -109,6 +124,8 @@ class Block(Text):
 
 @dataclass(frozen=True, slots=True)
 class Head(Text):
+    """The header of a plan: its inputs, outputs, conditions on sizes and temporary arrays."""
+
     name: Expr
     inputs: tuple[Param, ...]
     outputs: tuple[Param, ...]
@@ -118,13 +135,15 @@ class Head(Text):
 
 @dataclass(frozen=True, slots=True)
 class Whole(Text):
+    """The text of all kernels, or of all tile programs. `ledger` has the fusion decisions."""
+
     head: Head
     blocks: tuple[Block, ...]
     ledger: tuple[Expr, ...] = ()
 
 
 class Mistake(Exception):
-    """Something wrong with a piece of the text. MT0501: how it is written, MT0502: what it means."""
+    """An error in a piece of the text. The code is MT0501 for a syntax error, else MT0502."""
 
     def __init__(self, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:
         super().__init__(message)

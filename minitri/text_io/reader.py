@@ -1,10 +1,11 @@
-"""Reads the texts of stages: from text to nodes that know their place.
+"""Parses the text of a stage into syntax nodes.
 
-In: the text of a graph, a plan of kernels or tile programs. Out: `Text` nodes for every line and expression of it, or a
-ParseError MT0501. The one idea: one grammar (ir.lark) for all of them, because they differ in meaning and not in form.
-graph/parse.py, kernels/parse.py and tiles/parse.py know what the lines mean. vocabulary.py has what all three share.
+In: the text of a graph, a plan of kernels or tile programs. Out: a `Text` node for every line and expression, or a
+ParseError MT0501. The one idea: one grammar (ir.lark) for all three, because their lines have the same syntax.
+graph/parse.py, kernels/parse.py and tiles/parse.py interpret the lines. name_resolution.py has the functions that all three
+use.
 
-Numbers and nesting are limited: anyone may have written the text.
+Numbers and nesting are limited, because the text may come from anyone.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.base.limits import current, exceeded
+from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Source, Span
 from minitri.language import parser_tables
 from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Nest, Next, Param, Place, Require, Text, Type, Whole
 
-MAX_NESTING = 50  # brackets, quotients, remainders, minima and maxima within each other
+MAX_NESTING = 50  # depth of nested brackets, quotients, remainders, minima and maxima
 MAX_NUMBER = 2**64
 
 Attributes = dict[str, Expr]
@@ -33,7 +34,10 @@ Params = tuple[Param, ...]
 
 
 def read(source: Source, start: str) -> Any:
-    """The nodes of a text whose start symbol is "graph", "kernels", "tiles" or "sum"."""
+    """The syntax nodes of a text. `start` is the start symbol: "graph", "kernels", "tiles" or "sum".
+
+    Raises Mistake with code MT0501 for a syntax error, and CompileError MT0401 for a text that is too long.
+    """
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     _check_text(source)
@@ -50,7 +54,7 @@ def read(source: Source, start: str) -> Any:
 
 @contextmanager
 def reading(source: Source) -> Iterator[None]:
-    """Mistakes become CompileErrors that point into the source."""
+    """Turns a `Mistake` inside the `with` block into a CompileError that points into the source."""
     try:
         yield
     except Mistake as error:
@@ -90,7 +94,7 @@ def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
 
 
 def _around(*parts: Text | None) -> tuple[int, int]:
-    """The range from the first to the last part that is there."""
+    """The range of characters from the first to the last part that is not None."""
     there = [p for p in parts if p is not None]
     return there[0].start, there[-1].end
 
@@ -121,7 +125,7 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """Tokens as expressions; nodes as they are."""
+    """The expression for a token. A node is returned unchanged."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
@@ -132,7 +136,10 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 
 
 class Builder:
-    """Makes the node of a rule (or alias) of ir.lark from its parts. Absent parts are None."""
+    """Makes syntax nodes. Each rule (or alias) of ir.lark has a method of its name, which takes the rule's parts.
+
+    An optional part that is missing is None.
+    """
 
     # Expressions
 
@@ -248,7 +255,7 @@ def _of(kind: Any, parts: Iterable[Any]) -> tuple[Any, ...]:
 
 
 class Callbacks:
-    """The builder as lark calls it: one function a rule, which takes a list of tokens and nodes."""
+    """Adapts `Builder` to lark, which calls a function for each rule with a list of tokens and nodes."""
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
         make = getattr(Builder(), rule)
@@ -256,7 +263,7 @@ class Callbacks:
 
 
 class Lines:
-    """Drops the line ends inside ( ) and [ ]."""
+    """Removes line ends inside ( ) and [ ] from the stream of tokens."""
 
     always_accept = ("_NL",)
 

@@ -1,18 +1,19 @@
-"""A template for each kind of line: it writes a line of a stage, and it reads one back.
+"""Templates for the lines of a stage. One template both writes and reads a kind of line.
 
     reduce.<op> <x> {over = <over:axis_names>, rescale = <rescale?>}         the template
     reduce.max %0 {over = [j]}                                         a line without its result and type
 
-A template looks like its line. `<x>` is a hole: it stands for the field `x` of an op.
+A template looks like its line. `<x>` is a placeholder for the field `x` of an operation.
 
-    <x>                   a value that stands above
-    <over:axis_names>     a field of the kind `axis_names`: a reader has a method of this name, and a writer if need be
-    <args...>             all operands that are left
-    rescale = <rescale?>  an attribute that a line may lack; it is not written for None and ()
-    <op>                  an operator, a reduction or a scan, as a part of the first word
+    <x>                   the name of a value that an earlier line defines
+    <over:axis_names>     a field of the kind `axis_names`, which the reader's method `axis_names` reads. The writer
+                          may have such a method too
+    <args...>             all remaining operands
+    rescale = <rescale?>  an optional attribute. It is not written for None and ()
+    <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an op, or a line of a text. Out: the text of the op, or the fields. graph/text.py and kernels/text.py
-have the templates and the writers, graph/parse.py and kernels/parse.py the readers.
+In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. graph/text.py and
+kernels/text.py have the templates and writers. graph/parse.py and kernels/parse.py have the readers.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.graph.ir import PRECISIONS
+from minitri.text_io.name_resolution import Names, read_attributes, read_list, read_number, read_word, wanted
 from minitri.text_io.nodes import Expr, Line, Mistake
-from minitri.text_io.vocabulary import Names, read_attributes, read_list, read_number, read_word, wanted
 
 V = TypeVar("V")
 _HOLE = re.compile(r"(?:(\w+) = )?<(\w+)(?::(\w+))?(\.\.\.|\?)?>")
@@ -38,7 +39,10 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 
 @dataclass(frozen=True)
 class Hole:
-    """`word = <field:kind mark>`; an operand has no word."""
+    """A placeholder of a template: `word = <field:kind mark>` for an attribute, `<field:kind mark>` for an operand.
+
+    `mark` is "...", "?" or empty.
+    """
 
     word: str
     field: str
@@ -47,6 +51,8 @@ class Hole:
 
 
 class Template:
+    """A template, which writes and reads one kind of line (see the top of the file)."""
+
     def __init__(self, text: str) -> None:
         self.head, _, rest = text.partition(" ")
         holes = [Hole(word or "", field, kind or "ref", mark or "") for word, field, kind, mark in _HOLE.findall(rest)]
@@ -55,7 +61,7 @@ class Template:
         self.between = " " if "> <" in rest else ", "
 
     def write(self, fields: Mapping[str, Any], writer: Any) -> str:
-        """The text of an op. Operands that are None are left out."""
+        """The text of an operation with these fields. Operands that are None are left out."""
         operands: list[str] = []
         for h in self.operands:
             values = fields[h.field] if h.mark == "..." else [fields[h.field]]
@@ -67,15 +73,17 @@ class Template:
 
 
 def plain(value: object) -> str:
-    """A field of a kind that no method of a writer is for."""
+    """The text of a field for whose kind the writer has no method."""
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
 
 
 class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
 
-    one_operand   what is said of ops that have one operand, if they are given another number of them
-    names, dtype  what names in an index mean, and the dtype of the result, for the line that is being read
+    templates    the template of each class of operations
+    one_operand  error messages for operations that take one operand and got another number
+    names        the meaning of names in index expressions, for the line that is being read
+    dtype        the dtype of the result, for the same line
     """
 
     templates: Mapping[type[Any], Template]
@@ -86,10 +94,10 @@ class LineReader(Generic[V]):
     def __init__(self, source: Source) -> None:
         self.source = source
         self.values: dict[str, V] = {}
-        self.taken: set[str] = set()  # names of values, those that cannot be seen any more too
+        self.taken: set[str] = set()  # all names of values, also of those that are out of scope
 
     def ref(self, e: Expr) -> V:
-        """A value that stands above."""
+        """The value with this name, which an earlier line must define."""
         if e.kind != "name" or e.name not in self.values:
             shown = self.source.text[e.start : e.end][:40]
             raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
@@ -111,13 +119,13 @@ class LineReader(Generic[V]):
         return (Span(self.source, line.start, line.end),)
 
     def take(self, result: Expr) -> None:
-        """Uses a name for a new value."""
+        """Reserves the name of a new value. Raises Mistake if it is in use."""
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")
         self.taken.add(result.name)
 
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
-        """What an op is, and its fields. `absent`: ops and fields that the text cannot have here."""
+        """The class of a line's operation, and its fields. `absent` has operations and fields that are not allowed."""
         cls, found = self._kind(line, absent)
         template = self.templates[cls]
         attributes = [h for h in template.attributes if h.field not in absent]
@@ -142,7 +150,7 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """The fields that stand as operands. If the last hole takes all that are left, there is one at least."""
+        """The fields that are operands. A placeholder for all remaining operands needs at least one operand."""
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
         if count != len(fixed) if fixed == holes else count < (len(fixed) or 1):
             raise Mistake(line.op, self.one_operand.get(line.op.name, f"`{line.op.name}` has {count} operands"))

@@ -1,1 +1,1 @@
-"""Tile programs: what one program of a grid does, block by block, with its masks."""
+"""Tile programs: the code that each program of a grid runs, block by block, with the masks of its accesses."""

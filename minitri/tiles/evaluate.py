@@ -1,11 +1,12 @@
-"""The definition of tile programs: numpy runs every program of the grid, one after another.
+"""The numpy evaluator of tile programs, which defines what a tile program means.
 
-In: tile programs, an array for each buffer, the sizes. Out: the outputs. The one idea: the state of
-an axis is its present block, and a loop changes that block. kernels/evaluate.py defines each op.
+In: tile programs, an array for each input, the sizes. Out: the outputs. The one idea: numpy runs every program of the
+grid, one after another. The state of an axis is its current block, and a loop changes that block.
+minitri/kernels/evaluate.py computes each op.
 
-Before masking, a block ends at the end of its axis. After masking, every element of a block exists
-and masks decide which ones count. The sanitizer (trust/sanitizer.py) then watches each access. A
-wrong access is an error that names the program, its place in the grid and the statement.
+In an unmasked program, the evaluator cuts off a block at the end of its axis. In a masked program, every element of a
+block exists, and masks decide which elements an access reads or writes. The sanitizer (minitri/trust/sanitizer.py)
+then checks each access. The error for a wrong access names the program, its place in the grid and the statement.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy as np
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
 from minitri.kernels.evaluate import Memory, Values, allocate, result
-from minitri.kernels.ir import Access, Carry, Count, Dot, Load, Op, Plan, Reduce, Scan
-from minitri.tiles.ir import Loop, Program, block_start, lane_number
+from minitri.kernels.ir import Access, Carry, Dot, Load, Op, Plan, Reduce, Scan
+from minitri.tiles.ir import Loop, Program
 from minitri.trust.sanitizer import AccessError, Watch
 
 __all__ = ["AccessError", "evaluate", "places", "run"]
@@ -28,9 +29,10 @@ __all__ = ["AccessError", "evaluate", "places", "run"]
 def evaluate(
     plan: Plan, programs: Sequence[Program], inputs: Mapping[str, Any], sizes: Mapping[str, int], masked: bool
 ) -> tuple[Any, ...]:
-    """The outputs; `masked`: masks are in the programs and are what bounds accesses.
+    """The outputs of tile programs as numpy arrays. `masked` says whether the programs have masks, which then bound
+    accesses.
 
-    Raises AccessError for the first access that is wrong.
+    Raises AccessError for the first wrong access.
     """
     memory = allocate(plan, inputs, sizes)
     watch = Watch(plan, programs, memory, sizes)
@@ -42,7 +44,7 @@ def evaluate(
 
 
 def places(program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
-    """The grid, in order."""
+    """All points of the grid, in order; the last axis changes fastest."""
     return np.ndindex(*[a.tiles.evaluate(sizes) for a in program.grid])
 
 
@@ -50,13 +52,13 @@ def run(
     program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], sizes: Mapping[str, int], masked: bool,
     watch: Watch,
 ) -> None:  # fmt: skip
-    """One program of the grid, on memory that it changes; `watch` sees what it does."""
+    """Runs one program of the grid, which changes `memory`. `watch` checks each statement of the program."""
     watch.enter(program, place)
     _Run(program, memory, sizes, masked, place, watch).all()
 
 
 class _Run(Values):
-    """One program of the grid."""
+    """The evaluation of one program of the grid."""
 
     def __init__(
         self, program: Program, memory: Mapping[str, Memory], sizes: Mapping[str, int], masked: bool,
@@ -66,23 +68,24 @@ class _Run(Values):
         self.program, self.masked, self.watch = program, masked, watch
         self.axes = {a.name: a for a in program.axes}
         self.extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
-        self.real: dict[str, int] = {}  # how many lanes of an axis are inside its extent
+        self.real: dict[str, int] = {}  # how many elements of the block are inside the extent
         grid = dict(zip((a.name for a in program.grid), place))
         for a in program.axes:
             self.start(a.name, grid.get(a.name, 0) * a.block)
 
     def start(self, name: str, first: int, looping: bool = False) -> None:
-        """Moves an axis to the block that starts at `first`.
+        """Moves an axis to the block that starts at the index `first`.
 
-        `looping`: a loop moves it, so before masking a short block has fewer positions.
+        `looping` is true if a loop moves the axis. In an unmasked program, a short last block of a loop has fewer
+        positions.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
         self.env[a.symbol] = self.along(name, first + np.arange(a.lanes if self.masked else self.real[name]))
-        lane, start = lane_number(name).atom, block_start(name).atom
-        assert isinstance(lane, Symbol) and isinstance(start, Symbol)
-        self.env[start] = np.full([1] * len(self.names), first)
-        self.env[lane] = self.along(name, np.arange(self.real[name] if looping and not self.masked else a.lanes))
+        self.env[Symbol(f"{name}_start", "axis")] = np.full([1] * len(self.names), first)
+        self.env[Symbol(f"{name}_lane", "axis")] = self.along(
+            name, np.arange(self.real[name] if looping and not self.masked else a.lanes)
+        )
 
     def all(self) -> None:
         for stmt in self.program.body:
@@ -121,7 +124,7 @@ class _Run(Values):
         return first, last
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """The elements of a carried value that belong to the present blocks."""
+        """The elements of a carried value that belong to the current blocks, as slices."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
@@ -146,13 +149,12 @@ class _Run(Values):
                 self.watch.past_end(op, name, value[past], None if before is None else before[past])
 
     def carry(self, op: Carry) -> Any:
-        """The first value of a carry: whole blocks of looped axes, even if the last block is short."""
+        """The initial value of a carry. The value has the size of a complete block, even if the last block of the axis
+        is short.
+        """
         looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
         shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]
         return np.broadcast_to(self.values[op.initial], shape).copy()
-
-    def count(self, op: Count) -> Any:
-        raise AssertionError("counts are of the kernel IR")
 
     def reduce(self, op: Reduce) -> Any:
         best = super().reduce(op)
@@ -176,7 +178,7 @@ class _Run(Values):
             self.watch.store(op, offset)
 
     def tests(self, op: Access) -> Sequence[Dim]:
-        """The conditions under which an access happens. A tensor descriptor knows the ends of its array alone."""
+        """The conditions under which an access happens. A tensor descriptor only tests the bounds of its array."""
         if self.program.hint(op).descriptor:
             return [c for d, e in zip(op.index, op.buffer.shape) for c in (d, e - 1 - d)]
         if self.masked:

@@ -2,9 +2,9 @@
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-In: a program and one of its accesses. Out: facts (minitri/base/inequalities.py) that hold whenever
-the access runs. The one idea: all facts follow from how blocks cover an axis, and from the fact that
-the program runs at all. A value that is loaded can be any number.
+In: a program and one of its accesses. Out: facts (minitri/base/inequalities.py) that are true whenever the access
+runs. The one idea: all facts follow from how blocks cover an axis, and from the fact that the program runs at all. A
+loaded value can be any number, so there are no facts about it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minitri.tiles.ir import Access, Loop, Program, TileAxis, enclosing, ends_wh
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
-    """Facts that hold whenever an access runs whose conditions are `tests`."""
+    """The facts that are true whenever the access `op` runs. The access tests the conditions `tests`."""
     symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
     names = {s.name.removesuffix("_lane") for s in symbols}
     facts = [*running(program), *(Fact(c, "tested") for c in tests)]
@@ -31,7 +31,7 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 
 def _whole(program: Program, op: Access) -> Iterator[Fact]:
-    """If a loop leaves out a short last block, all its elements are inside the axis."""
+    """The fact that all elements are inside the axis, if the loop around `op` leaves out a short last block."""
     for loop in (s for s in program.body if isinstance(s, Loop) and op in s.body):
         for a in map(program.axis, loop.axes):
             if ends_whole(loop, a):
@@ -39,26 +39,22 @@ def _whole(program: Program, op: Access) -> Iterator[Fact]:
 
 
 def running(program: Program) -> Iterator[Fact]:
-    """No axis of the grid is empty, because a program runs."""
+    """The fact that no axis of the grid is empty: otherwise no program would run."""
     for a in program.grid:
         yield from _not_empty(a)
 
 
 def lane_symbol(a: TileAxis) -> Symbol:
     """The symbol for the position of an element in its block."""
-    atom = lane_number(a.name).atom
-    assert isinstance(atom, Symbol)
-    return atom
+    return Symbol(f"{a.name}_lane", "axis")
 
 
 def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
-    """The range of an axis; with `lanes`, also the range of positions in its block."""
+    """The range of the index of an axis. If `lanes` is true, also the range of positions in its block."""
     blocks = ONE if a.role == "whole" else a.tiles
-    said = (
-        f"{a.name} < {blocks * a.block} by {blocks} blocks of {a.block}"
-        if a.role != "whole"
-        else f"{a.name} < {a.block}, one block"
-    )
+    said = f"{a.name} < {blocks * a.block} by {blocks} blocks of {a.block}"
+    if a.role == "whole":
+        said = f"{a.name} < {a.block}, one block"
     yield Fact(blocks * a.block - a.block + a.lanes - 1 - a.index, said)
     if lanes:
         lane = lane_number(a.name)
@@ -68,7 +64,9 @@ def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """The axis has a block, so it has an index, and no factor of its extent is 0."""
+    """The facts that follow if an axis has at least one block: its extent and each factor of the extent are at least
+    1.
+    """
     yield Fact(a.tiles - 1, f"{a.name} has a block")
     if a.tiles == (a.extent + (a.block - 1)) // a.block:
         yield Fact(a.extent - 1, f"{a.name} has a block")

@@ -1,23 +1,23 @@
-"""Tile programs: one structured program for each kernel, which runs once for each point of the grid.
+"""The tile IR: each kernel becomes one tile program, which runs once for each point of the grid.
 
     program = Program(name, axes, buffers, body, hints, warps, stages)
     axis    = TileAxis(name, extent, role, block)
-              "grid"   this program works on `block` neighbouring indices (any number of them)
-              "whole"  the program works on all indices at once (block >= extent)
-              "loop"   a loop of the program takes `block` indices in each iteration
-    stmt    = an op of minitri/kernels/ir.py, now on tiles
-            | Loop(axes, carries, body, first, last)     nested loops, the last axis innermost
-    hint    = Hints(…) of an op or a loop    what the target learns: only in `tile.target`
-    stage   = Programs(plan, programs)      what runs, in which order, over which memory
+              "grid"   a program works on `block` neighbouring indices (any number of them)
+              "whole"  a program works on all indices at once (block >= extent)
+              "loop"   a loop in the program works on `block` indices in each iteration
+    stmt    = an op of minitri/kernels/ir.py, whose value is now a tile
+            | Loop(axes, carries, body, first, last)     nested loops; the last axis is the innermost
+    hint    = Hints(…) of an op or a loop    how the target compiles it: only in `tile.target`
+    stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
-A value of type `f32[i, r]` is a tile. Along each axis it has `lanes` elements: `block`, rounded up to
-a power of two, because Triton's tiles are powers of two. So some elements have an index past the end
-of the axis or past their block. Masks stop these.
+A value of type `f32[i, r]` is a tile. Along each axis it has `lanes` elements: `block`, rounded up to a power of two,
+because Triton's tiles have such sizes. So some elements of a tile have an index past the end of the axis or past their
+block. Masks keep these elements from being read or written.
 
-A `Carry` op is a value that a loop passes from one iteration to the next. It comes before its loop.
-After the loop it is the last value.
+A `Carry` op is a value that a loop passes from one iteration to the next. The op comes before its loop. After the
+loop, the op has the value of the last iteration.
 
-What it no longer has: operations on whole arrays. The order of computation is explicit.
+A tile program has no operations on whole arrays any more. The order of computation is explicit.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
-from minitri.base.extremes import Smallest
 from minitri.base.intervals import Range
+from minitri.base.symbolic_minmax import Smallest
 from minitri.kernels.ir import Access, Axis, Buffer, Carry, Dot, Op, Plan
 
 
@@ -38,38 +38,38 @@ class TileAxis(Axis):
 
     @property
     def lanes(self) -> int:
-        """How many elements a tile has along this axis: the block, rounded up to a power of two."""
+        """The number of elements that a tile has along this axis: the block, rounded up to a power of two."""
         return 1 << max(0, self.block - 1).bit_length()
 
     @property
     def inside(self) -> Dim:
-        """>= 0 where the index is inside the extent."""
+        """An expression that is >= 0 where the index is inside the extent."""
         return self.extent - 1 - self.index
 
     @property
     def tiles(self) -> Dim:
-        """How many blocks cover the extent."""
+        """The number of blocks that cover the extent."""
         return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
 
 
 def lane_number(name: str) -> Dim:
-    """The position of an element in its block along an axis: 0 … `lanes` - 1."""
+    """The symbol for the position of an element in its block along an axis: 0 … `lanes` - 1."""
     return axis(f"{name}_lane")
 
 
 def block_start(name: str) -> Dim:
-    """The first index of the block that a loop works on."""
+    """The symbol for the first index of the current block of an axis."""
     return axis(f"{name}_start")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     axes: tuple[str, ...]
-    carries: tuple[tuple[Carry, Op], ...]  # (carried value, its value for the next round)
+    carries: tuple[tuple[Carry, Op], ...]  # (carried value, its value for the next iteration)
     body: tuple[Op, ...]
-    first: Dim | None = None  # of one axis: the index that it starts at, a multiple of the block,
-    last: Dim | None = None  # and the one that it ends before
-    because: tuple[str, ...] = ()  # why blocks outside of its bounds, or tests inside of them, may be left out
+    first: Dim | None = None  # the index at which a loop over one axis starts, a multiple of the block
+    last: Dim | None = None  # the index before which this loop ends
+    because: tuple[str, ...] = ()  # why the loop may skip blocks outside its bounds, or tests inside them
 
 
 Stmt = Union[Op, Loop]
@@ -77,18 +77,16 @@ Stmt = Union[Op, Loop]
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the target learns about one op or loop. The defaults say nothing. No hint changes a value.
+    """Instructions to the target for one op or loop. The default values say nothing. No hint changes a value.
 
-    descriptor     an access goes through a tensor descriptor; the elements of a block along each axis
-    evict_first    after a load the L2 cache may drop first what was read
-    fast           an operator is spelled as fast math allows
-    in_parts       a maximum of a row is made in parts of 16 columns
-    unknown_start  Triton's compiler must not see what a carried value starts with
-    wait           each iteration of a loop first waits for the tensor cores
+    descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
+    fast           the operator uses its fast-math spelling
+    in_parts       a maximum over rows first reduces parts of 16 columns each
+    unknown_start  the initial value of a carry is hidden from Triton's compiler
+    wait           each iteration of the loop first waits until the tensor cores have finished
     """
 
     descriptor: tuple[int, ...] = ()
-    evict_first: bool = False
     fast: bool = False
     in_parts: bool = False
     unknown_start: bool = False
@@ -100,24 +98,24 @@ PLAIN = Hints()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The code of one kernel, and the options that it is compiled with.
+    """The tile program of one kernel, and the options that it is compiled with.
 
-    warps              how many warps run one program (for Triton's compiler)
-    stages             how many blocks a pipelined loop keeps in flight (for Triton's compiler)
-    group              rasterisation: how many tiles of the last-but-one grid axis run side by side, so
-                       that their operands stay in the L2 cache
-    wide               offsets need 64 bits
+    warps              the number of warps that run one program
+    stages             how many blocks a pipelined loop keeps in flight; an option of Triton's compiler
+    group              rasterisation: this many tiles of the last-but-one grid axis run side by side, so that their
+                       operands stay in the L2 cache
+    wide               memory offsets are 64-bit integers
     relaxed            fast math is allowed, as in the kernel
-    descriptors        loads go through tensor descriptors where that is possible
-    persistent         how many programs a persistent kernel has; 0: one program for each tile
-    registers          the most registers of a thread; 0: Triton's compiler decides
+    descriptors        loads use tensor descriptors where that is possible
+    persistent         the number of programs of a persistent kernel; 0 means one program for each tile
+    registers          the most registers that a thread may use; 0 means that Triton's compiler decides
     descending         the tiles of the last grid axis run from its end to its start
-    returning          loops that carry nothing run from their last block to their first
-    peeled             complete tiles of the last grid axis skip the bounds checks of that axis
-    descriptor_stores  with `descriptors`: stores go through tensor descriptors too, where possible
-    early_start        the program starts while the kernel before it ends, and waits for that kernel itself
-    flattened          the loop over tiles of a persistent kernel and the loop inside it become one loop
-    hints              what the target learns about single ops and loops
+    returning          loops without carried values run from their last block to their first
+    peeled             tiles that are completely inside the last grid axis skip the bounds checks of that axis
+    descriptor_stores  with `descriptors`: stores use tensor descriptors too, where that is possible
+    early_start        the program starts before the previous kernel ends, and then waits for it (dependent launch)
+    flattened          the loop over the tiles of a persistent kernel and the loop inside it become one loop
+    hints              instructions to the target for single ops and loops
     """
 
     name: str
@@ -144,24 +142,26 @@ class Program:
         return self.hints.get(about, PLAIN)
 
     def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
-        """The program with `more` hints about some ops or loops; this object itself if there are none."""
+        """The program with the hints `more` added to the ops and loops in `about`. If `about` is empty, the result is
+        this object itself.
+        """
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self
 
     def without_descriptors(self) -> Program:
-        """The program without tensor descriptors, nor the wish for them."""
+        """The program without any use of tensor descriptors: neither the options nor the hints ask for them."""
         plain = self.hinted([x for x, hints in self.hints.items() if hints.descriptor], descriptor=())
         return replace(plain, descriptors=False, descriptor_stores=False) if self.descriptors else plain
 
     @property
     def peeled_tests(self) -> frozenset[Dim]:
-        """The conditions that need no test in complete tiles of a `peeled` program."""
+        """The bounds checks that complete tiles of a `peeled` program skip."""
         if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
             return frozenset()
         return frozenset((self.grid[-1].inside,))
 
     def from_end(self, loop: Loop) -> bool:
-        """Whether a loop begins at its last block."""
+        """Whether a loop runs from its last block to its first."""
         return self.returning and not loop.carries and loop.first is None and loop.last is None
 
     def axis(self, name: str) -> TileAxis:
@@ -174,13 +174,13 @@ class Program:
     def factors(self, dot: Dot) -> tuple[Op, Op]:
         """The operands of a product in the order of multiplication.
 
-        The rows of the result are the axis that comes first among the axes of the program.
+        The rows of the result are along the axis that comes first among the axes of the program.
         """
         row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
         return (dot.a, dot.b) if row < column else (dot.b, dot.a)
 
     def ops(self) -> Iterator[Op]:
-        """Every op in order, with the bodies of loops."""
+        """All ops in program order, including the ops inside loops."""
         for stmt in self.body:
             if isinstance(stmt, Loop):
                 yield from stmt.body
@@ -189,15 +189,15 @@ class Program:
 
 
 def index_axes(op: Access) -> set[str]:
-    """The axes in the index of an access. A position within a block counts as its axis."""
+    """The names of the axes in the index of an access. The symbol for a position in a block counts as its axis."""
     return {name.removesuffix("_lane") for name in op.indexed_by}
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
     """`condition >= 0` solved for one axis: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
 
-    The bound has no axis of `lanes` and no loaded value. None if there is no such form. Triton needs
-    this form to find how many neighbours share the result of a bounds check.
+    The bound contains no axis of `lanes` and no loaded value. The result is None if the condition cannot be solved
+    like this. From this form, Triton finds how many neighbouring elements have the same result of a bounds check.
     """
 
     def varies(s: Symbol) -> bool:
@@ -213,9 +213,10 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """An index as elements of a block: those of `axis` (None: a single one), `offset` after its first.
+    """An index that runs over the elements of a block of `axis`, plus `offset`.
 
-    `walks`: the first element is the start of the block at hand, else it is 0.
+    If `axis` is None, the index is the single number `offset`. If `walks` is true, the first element has the index of
+    the current block's start; otherwise it has the index 0.
     """
 
     axis: TileAxis | None
@@ -224,7 +225,9 @@ class BlockIndex:
 
 
 def block_index(program: Program, index: Dim) -> BlockIndex | None:
-    """None if an index is more than the elements of one axis and a number that a whole program shares."""
+    """The index as a `BlockIndex`: the elements along one axis plus a number that all elements share. The result is
+    None if the index has another form.
+    """
     symbols = {s.name for s in index.symbols()}
     axis = next((a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}), None)
     if axis is None:
@@ -236,21 +239,21 @@ def block_index(program: Program, index: Dim) -> BlockIndex | None:
 
 
 def index_ranges(program: Program) -> dict[Symbol, Range]:
-    """The ranges of all axes, with elements past the end, and of the starts of their blocks."""
+    """The range of each axis, including elements past its end, and the range of each block start."""
     found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
     starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}
     return {**found, **starts}
 
 
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:
-    """The axes of the loops around an op."""
+    """The axes of the loop that contains an op; empty for an op outside of loops."""
     return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
 
 
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
-    """Whether every block of a loop is inside its axis.
+    """Whether every block of a loop is completely inside its axis.
 
-    Such a loop ends at the last multiple of the block that is not past the extent, or before.
+    A loop of whole blocks ends at the last multiple of the block that is not past the extent, or before that.
     """
     whole = floordiv(axis.extent, Dim.of(axis.block)) * axis.block
     if loop.last is None or len(loop.axes) != 1:
@@ -261,9 +264,9 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Programs:
-    """The programs in launch order.
+    """The tile programs of a plan, in launch order.
 
-    Of the plan only the head counts: inputs, outputs, conditions and temporaries.
+    Only the head of `plan` is used: its inputs, outputs, conditions and temporaries.
     """
 
     plan: Plan
@@ -279,6 +282,8 @@ class Programs:
         return self.programs[number]
 
     def map(self, change: Callable[[Program], Program]) -> Programs:
-        """The changed programs; this object itself if nothing changed."""
+        """The result of applying `change` to each program. If `change` returns every program unchanged, the result is
+        this object itself.
+        """
         made = tuple(map(change, self.programs))
         return self if all(a is b for a, b in zip(made, self.programs)) else replace(self, programs=made)

@@ -7,15 +7,15 @@
                                           for r:  s' = s' + exp(x[i, r] - m)
                                           s = reduce.sum s'
 
-In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop.
-Out: a tile program.
+In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
+program.
 
-The one idea: a reduction over a looped axis ends a phase. A phase has one loop nest for each set of
-looped axes. The nest computes and loads again every value that it needs from an earlier phase. Only
-a whole axis reads its row once. A carried value keeps all its elements along the looped axis; one
-reduction after the loop combines them.
+The one idea: the body consists of phases, and each phase ends with its reductions over looped axes. A phase has one
+loop nest for each set of looped axes. The nest loads and computes again each value that it needs from an earlier
+phase. An axis with the role "whole" needs no loop, so a row along this axis is read once. A carried value keeps one
+element for each element of the block; one reduction after the loop combines them.
 
-Left out: reductions that share a loop although one follows the other. For their kernels
+Left out: reductions that share a loop although one depends on the other. For kernels with such reductions,
 minitri/optimize/online_reductions/lower.py extends `Lowering`.
 """
 
@@ -41,12 +41,12 @@ def lower(kernel: Kernel, schedule: Schedule) -> Program:
 
 @dataclass
 class Nest:
-    """A loop nest while it is written.
+    """A loop nest under construction.
 
-    loops    its axes
-    body     its statements
-    carries  the values that it carries, each with its value for the next iteration
-    values   ops of the kernel → their values in this iteration
+    loops    the axes of the loops
+    body     the statements of the innermost loop
+    carries  the carried values, each with its value for the next iteration
+    values   ops of the kernel → their values in the current iteration
     """
 
     loops: tuple[str, ...]
@@ -56,10 +56,10 @@ class Nest:
 
 
 class Lowering:
-    """Writes the body of one program: `out`.
+    """Builds the body of one tile program in `out`.
 
-    Constants and carried values come before the loop that uses them, each constant once. A value in a loop has the
-    axes of its operands, in the program's order.
+    Constants and carried values come before the loop that uses them, and equal constants are one op. The axes of a
+    value in a loop are the axes of its operands, in the program's order.
     """
 
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
@@ -68,7 +68,7 @@ class Lowering:
         self.kernel = self.without_transports(kernel)
         self.out: list[Stmt] = []
         self.constants: dict[tuple[DType, str], Op] = {}
-        self.top: dict[Op, Op] = {}  # ops of the kernel → ops outside of loops
+        self.top: dict[Op, Op] = {}  # ops of the kernel → their values outside of loops
 
     @classmethod
     def lower(cls, kernel: Kernel, schedule: Schedule) -> Program:
@@ -81,7 +81,11 @@ class Lowering:
         )  # fmt: skip
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """The kernel without `rescale` and `shift`, except in a shared loop: they change no reduction of all elements."""
+        """The kernel without `rescale` and `shift` of reductions, except in shared loops.
+
+        `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once does
+        not need them.
+        """
         new: dict[Op, Op] = {}
         for op in kernel.body:
             lost = {"rescale", "shift"} & {*ir.OPERANDS.get(type(op), ())} if not self.shares_a_loop(op) else ()
@@ -90,7 +94,7 @@ class Lowering:
         return replace(kernel, body=ir.live(new.values()))
 
     def shares_a_loop(self, op: Op) -> bool:
-        """Whether a reduction runs in the loop of the reduction that it follows."""
+        """Whether a reduction runs in the same loop as the reduction that it depends on."""
         return False
 
     def run(self) -> list[Stmt]:
@@ -110,15 +114,15 @@ class Lowering:
         return self.out
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """How many phases must end before an op can run. `levels`: those of its operands."""
+        """The number of phases that must end before an op can run. `levels` has this number for each operand."""
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.op_operands(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
-        """The looped axes that an op reduces. If there is one, the op ends its phase."""
+        """The looped axes that an op reduces. An op with such an axis ends its phase."""
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """The looped axes that an op runs over."""
+        """The looped axes that an op depends on, in order. The op must be inside loops over these axes."""
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)
@@ -127,14 +131,14 @@ class Lowering:
         return tuple(a for a in self.looped if a in used)
 
     def at_top(self, op: Op) -> Op:
-        """Writes an op outside all loops, after the operands that it still needs."""
+        """Writes an op outside all loops, after all operands that are not written yet."""
         for needed in self.needed([op], self.top):
             new = ir.with_operands(needed, self.top.__getitem__)
             self.top[needed] = self._whole(new, self.out)
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """The ops that must be written for `ops`, operands first; `have` is written already."""
+        """The ops that must be written to compute `ops`, operands first. The ops in `have` are written already."""
         wanted: set[Op] = set()
         stack = [op for op in ops if op not in have]
         while stack:
@@ -147,7 +151,9 @@ class Lowering:
     # ---- one phase -------------------------------------------------------------------
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Writes the loop nest that computes `sinks`, and what follows it."""
+        """Writes the loop nest that computes `sinks`, and the reductions after it. Sinks are stores and looped
+        reductions.
+        """
         nest, needed = Nest(loops), self.needed(sinks, self.top)
         for op in needed:
             if self.is_invariant(op):
@@ -155,18 +161,20 @@ class Lowering:
         for op in needed:
             if op not in self.top:
                 new = ir.with_operands(op, lambda o: nest.values.get(o) or self.top[o])
-                self.iterate(op, replace(new) if new is op else new, nest)  # every phase has an op of its own
+                self.iterate(op, replace(new) if new is op else new, nest)  # a new op: no two phases share an op
         self.out.append(Loop(loops, tuple(nest.carries), tuple(nest.body)))
         for op in sinks:
             if self.looped_over(op):
                 self.finish(op)
 
     def is_invariant(self, op: Op) -> bool:
-        """Whether an op has the same value in all iterations."""
+        """Whether an op is loop-invariant: it has the same value in all iterations."""
         return not self.loops_of(op)
 
     def iterate(self, op: Op, new: Op, nest: Nest) -> None:
-        """Writes what one iteration of a loop nest does for an op. `new`: the op on this iteration's operands."""
+        """Writes the statements of one iteration for `op`. `new` is the same op with the operands of the current
+        iteration.
+        """
         if self.looped_over(op):
             nest.carries += self._accumulate(op, new, nest.body)
         elif isinstance(new, Scan) and new.along in self.looped:
@@ -175,9 +183,9 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """After the loop: reduces the elements of the carried value."""
+        """Writes the reduction after the loop, which combines the elements of the carried value."""
         carried = self.top[op]
-        if isinstance(carried, Reduce):  # argmax: made with its carries
+        if isinstance(carried, Reduce):  # argmax: `_accumulate_arg` has made it
             self.top[op] = self.add(carried)
         elif isinstance(op, Reduce):
             final = Reduce(dtype=op.dtype, axes=op.axes, spans=op.spans, op=op.op, x=carried, over=op.over)
@@ -186,7 +194,7 @@ class Lowering:
     # ---- ops in loops ----------------------------------------------------------------
 
     def _whole(self, new: Op, body: list[Any]) -> Op:
-        """Writes an op that depends on the present block alone."""
+        """Writes an op that only depends on the current block: it needs no carried value."""
         if isinstance(new, Count):
             return self.number(new, product([self.axes[a].extent for a in new.over]), body)
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
@@ -198,7 +206,7 @@ class Lowering:
         return self.append(body, new)
 
     def _accumulate(self, op: Op, new: Op, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """One iteration of a reduction or product over looped axes."""
+        """One iteration of a reduction or product over looped axes: the carried values with their next values."""
         if isinstance(new, Dot):
             carry = self.carry(new.dtype, new.axes, 0.0, new)
             self.top[op] = carry
@@ -212,7 +220,11 @@ class Lowering:
         return [(carry, self.append(body, step))]
 
     def _accumulate_arg(self, op: Op, new: Reduce, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """Positions: the best value of each element, and its index. A later value wins only if it is better."""
+        """One iteration of argmax or argmin. The loop carries the best value so far of each element, and the index of
+        this value.
+
+        A later value replaces the best one only if it is strictly better, so the first of several equal values wins.
+        """
         x = new.x
         best = self.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
         lane = self.add(self._lane(new.over[0], new, first=True))
@@ -226,9 +238,8 @@ class Lowering:
         better = compute(reduction(new.op).combine, bool_, x, best)
         if x.dtype.is_float:  # the first nan wins
             fresh = compute("logical_not", bool_, compute("isnan", bool_, best))
-            better = compute(
-                "logical_or", bool_, better, compute("logical_and", bool_, compute("isnan", bool_, x), fresh)
-            )
+            first_nan = compute("logical_and", bool_, compute("isnan", bool_, x), fresh)
+            better = compute("logical_or", bool_, better, first_nan)
         here = self.append(body, self._lane(new.over[0], new))
         return [
             (best, compute("where", x.dtype, better, x, best)),
@@ -236,15 +247,15 @@ class Lowering:
         ]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
-        """The index along an axis; with `first`, the position in the block, which is the index in the first block."""
+        """The index along an axis. With `first`, the position in the block, which equals the index in the first block."""
         expr = lane_number(axis) if first else self.axes[axis].index
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
 
     def _scan(self, new: Scan, nest: Nest) -> Op:
         """A scan over blocks: the scan of each block, combined with the total of all earlier blocks.
 
-        The loop carries the last element. A sum in which all other elements are 0 picks it. (Triton 3.6
-        fails to compile the simpler form, the carried total plus the sum of the block.)
+        The loop carries the last element of the scan. A sum in which all other elements are 0 selects this last
+        element. A simpler loop would carry the total plus the sum of the block, but Triton 3.6 fails to compile it.
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)
@@ -268,26 +279,26 @@ class Lowering:
         return op
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
-        """A value that the next loop carries. `value`: the number that it starts with."""
+        """Writes a value that the next loop carries. `value` is the number that it starts with."""
         start = self.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         carry = Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start)
         self.add(carry)
         return carry
 
     def number(self, op: Op, expr: Dim, body: list[Any]) -> Op:
-        """The value of an index expression, in the dtype of an op."""
+        """Writes the value of an index expression, converted to the dtype of `op`."""
         place = self.append(body, Position(dtype=i64, axes=(), spans=op.spans, expr=expr))
         return self.append(body, Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,)))
 
     def constant(self, like: Op, value: int | float | bool) -> Op:
-        """A number that loops use, made before them."""
+        """A constant with the dtype of `like`, written before all loops that use it. Equal constants are one op."""
         key = (like.dtype, repr(value))
         if key not in self.constants:
             self.constants[key] = self.add(Constant(dtype=like.dtype, axes=(), spans=like.spans, value=value))
         return self.constants[key]
 
     def compute(self, body: list[Any], name: str, *args: Op) -> Op:
-        """Writes an elementwise op at the end of a body (`out`, or one of a loop)."""
+        """Writes an elementwise op at the end of `body`, which is `out` or the body of a loop."""
         axes = tuple(a for a in self.axes if any(a in x.axes for x in args))
         dtype = bool_ if name == "equal" else args[-1].dtype
         return self.append(body, Compute(dtype=dtype, axes=axes, spans=args[-1].spans, op=name, args=args))

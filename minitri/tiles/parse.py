@@ -1,7 +1,7 @@
-"""Text → tile programs: the inverse of tiles/text.py.
+"""Parses the text of tile programs: the inverse of minitri/tiles/text.py.
 
-In: a text that `format_programs` wrote, perhaps edited, and whether it is of the masked stage. Out:
-`Programs` whose spans point into that text. Their plan has no kernels, because the text has none.
+In: a text that `format_programs` wrote, perhaps edited by a user, and whether its programs have masks. Out: `Programs`
+whose spans point into that text. The plan of these programs has no kernels, because the text has none.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from minitri.base.dims import Dim
 from minitri.base.spans import Source
 from minitri.base.types import i64
 from minitri.kernels.ir import Carry, Op, Plan
-from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name, unlike
+from minitri.kernels.parse import Body, distinct, read_axis, read_buffers, read_head, read_hints, read_kernel_name
+from minitri.text_io.name_resolution import Names, read_list, read_number, read_text, read_word
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Nest, Next, Place, Whole
 from minitri.text_io.reader import read, reading
-from minitri.text_io.vocabulary import Names, read_list, read_number, read_text, read_word
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
 from minitri.tiles.text import OPTIONS
 
 MAX_BLOCK = 2**20
-OF_OPS = tuple(f.name for f in fields(Hints))
+HINT_NAMES = tuple(f.name for f in fields(Hints))
 
 
 def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
-    """The programs that a text says; CompileError MT05xx with its place if it says none."""
+    """The programs that a text describes. CompileError MT05xx with the place of the mistake if the text is not valid."""
     source = Source(name, text)
     with reading(source):
         whole: Whole = read(source, "tiles")
@@ -39,7 +39,7 @@ def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
 
 def _program(block: Block, plan: Plan, names: Names, source: Source, masked: bool, taken: Sequence[str]) -> Program:
     name = read_kernel_name(block.name, taken)
-    axes = tuple(_axis(p, names) for p in unlike(block.places))
+    axes = tuple(_axis(p, names) for p in distinct(block.places))
     buffers = read_buffers(block, plan, names)
     options = read_hints(block, {"warps": range(1, 33), **OPTIONS})
     warps = options.get("warps", 4)
@@ -53,20 +53,20 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
 
 
 class _Body(Body):
-    """The statements of a program; `hints` are the hints of ops and loops."""
+    """Parses the statements of a program. `hints` collects the hints of ops and loops."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.hints: dict[Op | Loop, Hints] = {}
 
     def line(self, line: Line) -> Op:
-        rest, hints = self.parted(line.attributes)
+        rest, hints = self.split_hints(line.attributes)
         op = super().line(replace(line, attributes=rest))
         return self.hinted(op, hints)
 
-    def parted(self, attributes: Mapping[str, Expr]) -> tuple[dict[str, Expr], Hints]:
-        """What is no hint, and the hints."""
-        found = {n: e for n, e in attributes.items() if n in OF_OPS and self.stage == "tile.masked"}
+    def split_hints(self, attributes: Mapping[str, Expr]) -> tuple[dict[str, Expr], Hints]:
+        """The attributes that are no hints, and the hints."""
+        found = {n: e for n, e in attributes.items() if n in HINT_NAMES and self.stage == "tile.masked"}
         hints = {n: _hint(n, e) for n, e in found.items()}
         return {n: e for n, e in attributes.items() if n not in found}, Hints(**hints)
 
@@ -77,7 +77,7 @@ class _Body(Body):
 
 
 def _hint(name: str, e: Expr) -> Any:
-    """The block of a tensor descriptor, or `true`."""
+    """The value of a hint: the block of a tensor descriptor, or True."""
     if name == "descriptor":
         return tuple(int(read_number(n, i64)) for n in read_list(e))
     return bool(read_word(e, ("true",)))
@@ -86,13 +86,13 @@ def _hint(name: str, e: Expr) -> Any:
 def _axis(p: Place, names: Names) -> TileAxis:
     name, extent = read_axis(p, names)
     assert p.block is not None
-    axis = TileAxis(name, extent, p.role, _whole(p.block))
+    axis = TileAxis(name, extent, p.role, _block_size(p.block))
     if p.lanes is not None and p.lanes.parts[0] != axis.lanes:
         raise Mistake(p.lanes, f"a block of {axis.block} has {axis.lanes} lanes")
     return axis
 
 
-def _whole(e: Expr) -> int:
+def _block_size(e: Expr) -> int:
     value = e.parts[0]
     if not isinstance(value, int) or not 1 <= value <= MAX_BLOCK:
         raise Mistake(e, f"a block is a number from 1 to {MAX_BLOCK:,}")
@@ -100,7 +100,7 @@ def _whole(e: Expr) -> int:
 
 
 def _loop(nest: Nest, body: _Body) -> Stmt:
-    """What a loop computes is not known after it, but what it carries is."""
+    """Parses a loop. Values that are computed in a loop have no name after it, except for carried values."""
     axes = [e.name for e in nest.axes]
     for e in nest.axes:
         if e.name not in body.axes or axes.count(e.name) > 1:
@@ -114,9 +114,11 @@ def _loop(nest: Nest, body: _Body) -> Stmt:
         elif carries:
             raise Mistake(line, "what a loop carries on stands at its end")
         else:
-            ops.append(_inside(line, body))
+            ops.append(body.line(line))
+            if isinstance(ops[-1], Carry):
+                raise Mistake(line, "a carried value stands before its loop")
     body.values = before
-    bounds, hints = body.parted(nest.bounds)
+    bounds, hints = body.split_hints(nest.bounds)
     because = tuple(map(read_text, read_list(bounds.get("because"))))
     loop = Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(bounds, body), because=because)
     return body.hinted(loop, hints)
@@ -127,13 +129,6 @@ def _loop_bounds(bounds: Mapping[str, Expr], body: Body) -> dict[str, Dim]:
         if name not in ("first", "last", "because"):
             raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last` and `because`")
     return {name: body.names.dim(e) for name, e in bounds.items() if name != "because"}
-
-
-def _inside(line: Line, body: Body) -> Op:
-    op = body.line(line)
-    if isinstance(op, Carry):
-        raise Mistake(line, "a carried value stands before its loop")
-    return op
 
 
 def _next(line: Next, body: Body) -> tuple[Carry, Op]:

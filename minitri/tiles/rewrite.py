@@ -1,8 +1,8 @@
-"""Tile programs with other ops.
+"""Rewrites the ops of a tile program.
 
     retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
 
-In: a program. Out: a new one, in which every op refers to the new operands. A program itself never changes.
+In: a program. Out: a new one, in which every op refers to the new operands. The given program stays as it is.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ def users(program: Program) -> dict[Op, list[Op]]:
 
 
 def exchange(program: Program, old: Op, new: Op) -> Program:
-    """The program with `new` instead of `old`, also as an operand of other ops."""
+    """The program with the op `new` instead of `old`, also as an operand of other ops."""
     return rebuilt(program, lambda op: new if op is old else op)
 
 
 def retyped(program: Program, dtypes: Mapping[Op, DType]) -> Program:
-    """The program with other dtypes for some ops; this object itself if there are none."""
+    """The program with other dtypes for some ops. If `dtypes` is empty, the result is the program itself."""
     return rebuilt(program, lambda op: replace(op, dtype=dtypes[op]) if op in dtypes else op) if dtypes else program
 
 
 def rebuilt(program: Program, change: Callable[[Op], Op]) -> Program:
-    """The program with `change(op)` for each op, over the new operands. Hints move to the new ops."""
+    """The program with `change(op)` in place of each op. The operands and hints of the new program refer to the new
+    ops.
+    """
     made: dict[Any, Any] = {}
 
     def moved(op: Op) -> Op:

@@ -1,15 +1,15 @@
-"""How a kernel runs: the role of each axis (grid, whole or loop) and the block sizes.
+"""The schedule of a kernel: the role of each axis (grid, whole or loop) and the block sizes.
 
     x + y, x: f32[M, 300]            {i: grid 2, j: grid 512}           1024 elements a program
     sum(x, axis=1)                   {i: grid 8, r: whole 512}          a row that fits in a tile stays in registers
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
-In: a kernel, whose sizes may be unknown, and what the caller wants (`Options`). Out: a `Schedule`. An unknown size
-gets a block that is right for any size.
+In: a kernel, whose sizes may be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
+block that is right for any size.
 
-The one idea: a plain schedule, which is right for every kernel and every target, and fast for none. The caller's
-options replace single decisions. Left out: the rules that make programs fast
-(minitri/optimize/schedules/rules.py). Where none of them answers, the plain schedule is taken.
+The one idea: a plain schedule, which is right for every kernel and every target, but not tuned for speed. The caller's
+options replace single decisions. Left out: the rules that make programs fast (minitri/optimize/schedules/rules.py). A
+kernel that no rule applies to gets the plain schedule.
 """
 
 from __future__ import annotations
@@ -19,31 +19,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.limits import MAX_LANES
+from minitri.base.resource_limits import MAX_LANES
 from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
 from minitri.tiles.ir import Program
 
 WARPS = (1, 2, 4, 8, 16, 32)
-RANGES = {  # of what the caller may set
-    "stages": range(1, 17),  # copies of a block that a pipelined loop keeps
-    "group": range(1, 4097),  # rows of tiles that are walked together
-    "persistent": range(1, (1 << 16) + 1),  # programs that run at once
-    "registers": range(32, 256),  # of a thread
+RANGES = {  # the values that a caller may choose
+    "stages": range(1, 17),  # blocks that a pipelined loop keeps in flight
+    "group": range(1, 4097),  # rows of tiles in one group
+    "persistent": range(1, (1 << 16) + 1),  # programs of a persistent kernel
+    "registers": range(32, 256),  # registers of a thread
 }
-LEAST = 16  # indices that `tl.dot` needs along each of its axes
-UNKNOWN = 1024  # the size that an unknown one is taken for
+LEAST = 16  # the shortest axis that `tl.dot` accepts
+UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How one kernel runs. Fields that are missing here are those of `Program` (minitri/tiles/ir.py).
+    """How one kernel runs. minitri/tiles/ir.py describes the other fields, which `Program` has too.
 
-    axes               name → (role, block); an axis that a rule leaves out: one index a program
-    rule               the rule that chose this schedule, for people
-    group              None leaves the choice to optimize/program_order.py
-    near               a second loop over the same elements reads them from a cache, so that an online
-                       reduction would gain nothing
-    descriptor_stores  a persistent kernel stores through tensor descriptors too
+    axes               name → (role, block); an axis that a rule leaves out has one index a program
+    rule               a description of the rule that chose this schedule
+    group              None leaves the choice to minitri/optimize/program_order.py
+    near               a second loop over the same elements finds them in a cache; an online reduction would save nothing
+    descriptor_stores  a persistent kernel also stores through tensor descriptors
     """
 
     axes: Mapping[str, tuple[str, int]]
@@ -64,17 +63,17 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a caller may decide about schedules; None leaves a decision to the rules.
+    """The caller's decisions about schedules. An option that is None leaves the decision to the schedule rules.
 
     blocks       block sizes by axis: {"i": 3}
-    warps        warps of one program
-    stages       blocks that a pipelined loop keeps in flight
-    group        tiles that run side by side (rasterisation)
-    descriptors  True: loads go through tensor descriptors, and stores of persistent kernels if there is room
+    warps        the number of warps that run one program
+    stages       the number of blocks that a pipelined loop keeps in flight
+    group        the number of tiles that run side by side (rasterisation)
+    descriptors  True: loads use tensor descriptors, and so do stores of persistent kernels if there is enough shared memory
     persistent   the number of programs of a persistent kernel
-    registers    the most registers of a thread (NVIDIA)
+    registers    the most registers that a thread may use (NVIDIA)
 
-    CompileError MT0404 if a value can be right for no program.
+    CompileError MT0404 if a value is wrong for every program.
     """
 
     blocks: Mapping[str, int] = field(default_factory=dict)
@@ -87,25 +86,25 @@ class Options:
 
     def __post_init__(self) -> None:
         if not isinstance(self.blocks, Mapping):
-            raise _bad("blocks", type(self.blocks).__name__, 'a size for each axis: `blocks={"i": 64}`')
+            raise _invalid("blocks", type(self.blocks).__name__, 'a size for each axis: `blocks={"i": 64}`')
         for name, block in self.blocks.items():
             if not _natural(block) or block > MAX_LANES:
-                raise _bad(f"the block of `{str(name)[:40]}`", block, f"a whole number from 1 to {MAX_LANES:,}")
+                raise _invalid(f"the block of `{str(name)[:40]}`", block, f"a whole number from 1 to {MAX_LANES:,}")
         if self.warps is not None and (not _natural(self.warps) or self.warps not in WARPS):
-            raise _bad("warps", self.warps, f"one of {', '.join(map(str, WARPS))}")
+            raise _invalid("warps", self.warps, f"one of {', '.join(map(str, WARPS))}")
         if not isinstance(self.descriptors, (bool, type(None))):
-            raise _bad("descriptors", self.descriptors, "True or False")
+            raise _invalid("descriptors", self.descriptors, "True or False")
         for name, numbers in RANGES.items():
             value = getattr(self, name)
             if value is not None and (not _natural(value) or value not in numbers):
-                raise _bad(name, value, f"a whole number from {numbers[0]:,} to {numbers[-1]:,}")
+                raise _invalid(name, value, f"a whole number from {numbers[0]:,} to {numbers[-1]:,}")
 
 
 def _natural(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _bad(what: str, value: object, wanted: str) -> CompileError:
+def _invalid(what: str, value: object, wanted: str) -> CompileError:
     shown = value if isinstance(value, (int, float, str)) else type(value).__name__
     return CompileError("MT0404", f"{what} cannot be {str(shown)[:40]}", help=f"write {wanted}")
 
@@ -115,12 +114,12 @@ def _bad(what: str, value: object, wanted: str) -> CompileError:
 
 @dataclass(frozen=True, slots=True)
 class TileSizes:
-    """How large the tiles of the plain schedule are.
+    """The tile sizes of the plain schedule.
 
-    elements  of a tile that is elementwise
-    reduced   elements of a tile that is reduced
-    side      rows and columns of a tile of a product
-    depth     indices of a product's sum in one iteration
+    elements  the number of elements of a tile in an elementwise kernel
+    reduced   the number of elements of a tile that is reduced
+    side      the number of rows, and of columns, in a tile of a product
+    depth     the number of indices that a product sums over in one iteration
     """
 
     elements: int = 1024
@@ -129,13 +128,12 @@ class TileSizes:
     depth: int = 32
 
 
-INTERPRETER = TileSizes(
-    1 << 18, 1 << 18, side=256, depth=256
-)  # a program costs a millisecond there, an element nothing
+# In the interpreter a program costs a millisecond, however many elements it has.
+INTERPRETER = TileSizes(1 << 18, 1 << 18, side=256, depth=256)
 
 
 def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
-    """A schedule without figures of a chip. Every kernel has one."""
+    """A schedule that uses no hardware figures. Every kernel has a plain schedule."""
     if kernel.dots:
         return _plain_product(kernel, sizes)
     axes: dict[str, tuple[str, int]] = {}
@@ -150,15 +148,16 @@ def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
 
 
 def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
-    """Tiles of products, without software pipelining. Other parallel axes are batches, one index a program.
+    """The plain schedule of a kernel with products, without software pipelining.
 
-    Products that share a loop with other reductions have few rows, so that shared memory has room for the
-    axes that one program keeps complete.
+    Parallel axes that are not rows or columns are batch axes, with one index a program. If a product shares a loop
+    with other reductions, its tiles have few rows. Shared memory then has room for the axes that one program computes
+    completely.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
     extents = {a.name: size(a, UNKNOWN) for a in kernel.axes}
-    deepest = max((extents[name] for name in summed), default=1)  # products with loops of their own have equal blocks
+    deepest = max((extents[name] for name in summed), default=1)  # separate loops have equal blocks
     side = sizes.depth if held else sizes.side
 
     def planned(a: Axis) -> tuple[str, int]:
@@ -186,47 +185,51 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def fitting(axis: Axis, most: int) -> int:
-    """The block of an axis of a product: no longer than the axis, but as long as `tl.dot` needs."""
+    """The block of a row or column axis: at most as long as the axis, at most `most`, and long enough for `tl.dot`."""
     return min(most, max(LEAST, ceil_pow2(size(axis, most))))
 
 
 def deep(dot: Dot, extent: int, most: int) -> int:
-    """The block of the axis that a product sums over: `tl.dot` needs more elements of 8 bits."""
+    """The block of the axis that a product sums over. `tl.dot` needs at least 16 indices, or 32 if elements have 8
+    bits.
+    """
     return min(most, max(LEAST if dot.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(extent)))
 
 
 # ---- the caller's options ----------------------------------------------------------------
 
 
-def _least(kernel: Kernel) -> dict[str, int]:
-    """For each axis of products whose block a caller may choose, the least block. A complete axis stays complete."""
+def _least_blocks(kernel: Kernel) -> dict[str, int]:
+    """The least block of each axis of a product whose block the caller may choose. Axes with the role "whole" are left
+    out.
+    """
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
     return {name: LEAST for d in kernel.dots for name in (*d.tile, d.over)}
 
 
 def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
-    """The schedule with the caller's decisions. Axes of a product that are batches stay one index a program."""
-    least = _least(kernel)
+    """The schedule with the caller's decisions. The batch axes of a product keep one index a program."""
+    least = _least_blocks(kernel)
     wanted = {a.name: options.blocks.get(a.name) for a in kernel.axes if not least or a.name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
-    axes = {a.name: _wanted(*chosen.axes.get(a.name, ("grid", 1)), blocks.get(a.name)) for a in kernel.axes}
-    own = not (options.blocks or options.warps or options.stages)  # the rule is for its own tile
+    axes = {a.name: _with_block(*chosen.axes.get(a.name, ("grid", 1)), blocks.get(a.name)) for a in kernel.axes}
+    own = not (options.blocks or options.warps or options.stages)  # the rule's other choices fit its own tile only
     described = chosen.descriptors and own if options.descriptors is None else options.descriptors
-    turns = options.persistent or (chosen.persistent if described else 0)
+    programs = options.persistent or (chosen.persistent if described else 0)
     return replace(
         chosen, axes=axes, warps=options.warps or chosen.warps, stages=options.stages or chosen.stages,
-        group=options.group or chosen.group, descriptors=described, persistent=turns, near=chosen.near and own,
+        group=options.group or chosen.group, descriptors=described, persistent=programs, near=chosen.near and own,
         registers=options.registers or (chosen.registers if own else 0),
-        rule=chosen.rule + ", one after the other" * (turns > 0) + ", from a near cache" * (chosen.near and own),
+        rule=chosen.rule + ", one after the other" * (programs > 0) + ", from a near cache" * (chosen.near and own),
     )  # fmt: skip
 
 
-def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
+def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
     """The role and the block of an axis for which the caller wants the block `wanted`.
 
-    On a grid axis any block is possible. Other blocks are powers of two. A whole axis becomes a loop if the
-    caller wants smaller blocks.
+    A grid axis can have any block. The block of another axis is rounded up to a power of two. An axis with the role
+    "whole" gets the role "loop" if the caller wants smaller blocks.
     """
     if wanted is None:
         return role, block
@@ -236,11 +239,12 @@ def _wanted(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """CompileError MT0404 if a block is for an axis that the program never has: it would have no effect.
+    """CompileError MT0404 if a block is for an axis that the program never has, because such a block would have no
+    effect.
 
-    `general` makes the program's plans for other sizes. An axis that only this call's sizes remove is accepted.
-    Its size may be 1, it may be merged into its neighbour, or it may exist only where a reduction is in parts.
-    So options that were measured for one shape can be written down for all shapes.
+    `general` makes the program's plans for other sizes. A block is accepted if its axis is only missing for the sizes
+    of this call. For example, the size of the axis is 1, or the axis is merged into its neighbour. Options that were
+    measured for one shape can therefore be used for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

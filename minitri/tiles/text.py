@@ -6,17 +6,17 @@
       store out[i] %0
     }
 
-Values are numbered in the order of computation. The text begins with the head of the plan
-(kernels/text.py). After its buffers, each program lists its compile options:
+Values are numbered in the order of computation. The text begins with the head of the plan (minitri/kernels/text.py).
+Each program lists its compile options after its buffers:
 
     warps 8 stages 4 group 8 registers 128 wide
 
-The stage `tile.target` also has the hints of single ops and loops, in braces:
+In the stage `tile.target`, ops and loops can have hints, in braces:
 
-    %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64], evict_first = true}
+    %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64]}
     for r {wait = true} {
 
-`tiles/parse.py` reads the text back.
+minitri/tiles/parse.py parses the text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minitri.kernels.text import format_op, head_lines, join
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis
 from minitri.tiles.schedule import RANGES
 
-# The options of a program in the order of its text, after the warps. Those without a range are names alone.
+# The options of a program after its warps, in the order of the text. An option without a range has no number.
 OPTIONS: Mapping[str, range | None] = {
     "stages": RANGES["stages"], "group": RANGES["group"], "registers": RANGES["registers"],
     "persistent": RANGES["persistent"], "wide": None, "relaxed": None, "descriptors": None, "descriptor_stores": None,
@@ -43,12 +43,10 @@ def format_programs(programs: Programs) -> str:
     return "".join(f"{text}\n" for text, _ in programs_lines(programs))
 
 
-def format_program(program: Program) -> str:
-    return "".join(f"{text}\n" for text, _ in program_lines(program))
-
-
 def programs_lines(programs: Programs) -> Iterator[TileLine]:
-    """The lines of `format_programs`, each with what it is about."""
+    """The lines of `format_programs`, each with the object that it shows: an op, an axis, a loop, a program or a
+    buffer.
+    """
     yield from head_lines(programs.plan)
     for program in programs:
         yield "", None
@@ -57,7 +55,7 @@ def programs_lines(programs: Programs) -> Iterator[TileLine]:
 
 def program_lines(program: Program) -> Iterator[TileLine]:
     buffers = join(f"{b.role} {b}" for b in program.buffers)
-    yield f"program {program.name}({buffers}) {_hints(program)} {{", program
+    yield f"program {program.name}({buffers}) {_options(program)} {{", program
     yield from ((f"  {a.role} {a.name}: {a.extent} by {a.block}{_lanes(a)}", a) for a in program.axes)
     names: dict[Op, str] = {}
     for stmt in program.body:
@@ -72,7 +70,7 @@ def program_lines(program: Program) -> Iterator[TileLine]:
 
 
 def _with_hints(text: str, hints: Hints) -> str:
-    """The text of an op or the head of a loop, with its hints as more attributes."""
+    """The text of an op, or of the first line of a loop, with its hints as further attributes."""
     if hints == PLAIN:
         return text
     values = {f.name: getattr(hints, f.name) for f in fields(Hints)}
@@ -88,16 +86,16 @@ def _bounds(loop: Loop) -> str:
 
 
 def statements(program: Program) -> dict[Op, str]:
-    """The line of each op, as the text of its program has it, without hints."""
+    """The line of each op in the text of its program, without hints."""
     names: dict[Op, str] = {}
     return {op: format_op(op, names) for op in program.ops()}
 
 
-def _hints(program: Program) -> str:
-    """The warps, and every other option that is not as usual."""
-    usual = {f.name: f.default for f in fields(Program)}
-    told = {name: getattr(program, name) for name in OPTIONS}
-    words = [name if value is True else f"{name} {value}" for name, value in told.items() if value != usual[name]]
+def _options(program: Program) -> str:
+    """The text of a program's options: the number of warps, and every option that does not have its default value."""
+    defaults = {f.name: f.default for f in fields(Program)}
+    options = {name: getattr(program, name) for name in OPTIONS}
+    words = [name if value is True else f"{name} {value}" for name, value in options.items() if value != defaults[name]]
     return " ".join([f"warps {program.warps}", *words])
 
 

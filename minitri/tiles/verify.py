@@ -1,8 +1,8 @@
 """Checks the rules of tile programs.
 
-Every op comes after its operands. The axes and dtype of every value follow from its operands. Each
-index of an access uses axes of the program; a looped axis only inside its loop. The size of each
-tile is one that Triton has. The checks run after lowering, after masking and on text that was read.
+Every op comes after its operands. The axes and dtype of every value follow from its operands. Each index of an access
+uses axes of the program, and uses a looped axis only inside its loop. Each tile has a size that Triton allows. The
+checks run after lowering, after masking, and on each program that was parsed from text.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from math import prod
 
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
-from minitri.base.extremes import Largest, Smallest
-from minitri.kernels.ir import Carry, Compute, Dot, Inside, Load, Op, Position, Reduce, Scan, Spread, Store, op_operands
+from minitri.base.resource_limits import MAX_LANES
+from minitri.base.symbolic_minmax import Largest, Smallest
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions, op_operands
 from minitri.kernels.verify import verify_op, verify_order
 from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 
-MAX_LANES = 2**20  # of one tile, in Triton
-COLUMNS = 16  # of a part of a maximum
+COLUMNS = 16  # the columns of one part, for the hint `in_parts`
 
 
 def verify_all(programs: Programs, masked: bool) -> None:
-    """Raises ValueError naming the first program and op that break a rule."""
+    """Raises ValueError, which names the first program and op that break a rule."""
     verify_order(programs.plan, [(p.name, p.ops()) for p in programs])
     for k, program in enumerate(programs):
         verify(program, masked)
@@ -30,7 +30,9 @@ def verify_all(programs: Programs, masked: bool) -> None:
 
 
 def verify(program: Program, masked: bool) -> None:
-    """Raises ValueError naming the first op that breaks a rule; `masked`: every access has its mask."""
+    """Raises ValueError, which names the first op that breaks a rule. If `masked` is true, every access must have its
+    mask.
+    """
     ops = list(program.ops())
     if len(set(ops)) < len(ops):
         raise ValueError("an op stands in two places")
@@ -49,13 +51,13 @@ def verify(program: Program, masked: bool) -> None:
 
 
 HINTED: dict[str, tuple[type, ...]] = {
-    "descriptor": (Load, Store), "evict_first": (Load,), "fast": (Compute,), "in_parts": (Reduce,),
+    "descriptor": (Load, Store), "fast": (Compute,), "in_parts": (Reduce,),
     "unknown_start": (Carry,), "wait": (Loop,),
 }  # fmt: skip
 
 
 def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
-    """A hint is about what it can be about, and changes no value."""
+    """Checks that each hint belongs to a kind of op or loop that can have it, and that it changes no value."""
     spans = () if isinstance(about, Loop) else about.spans
     for name, kinds in HINTED.items():
         if getattr(hints, name) and not isinstance(about, kinds):
@@ -75,7 +77,11 @@ def _is_maximum_of_rows(program: Program, op: Reduce) -> bool:
 
 
 def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]) -> None:
-    """A descriptor has a block of the tile's size, and gives zeros past the ends of its array, and there alone."""
+    """Checks that a tensor descriptor can do an access.
+
+    The descriptor's block must have as many elements as the tile. A descriptor only tests the bounds of its array, and
+    loads 0 past them. So the mask may test nothing else, and the `other` of a load must be 0.
+    """
     ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
     value = op if isinstance(op, Load) else op.value
@@ -113,14 +119,13 @@ def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> N
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """They depend on where the block of the grid starts alone, and blocks start at multiples of their size."""
+    """Checks that the bounds of a loop only depend on the start of the program's block, and begin at a multiple of the
+    block.
+    """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
-    if (
-        bounds
-        and len(loop.axes) > 1
-        or any(s.kind != "size" and s.name not in starts for d in bounds for s in d.symbols())
-    ):
+    varies = any(s.kind != "size" and s.name not in starts for d in bounds for s in d.symbols())
+    if varies or bounds and len(loop.axes) > 1:
         raise ValueError("the bounds of a loop depend on where the block of the grid starts alone")
     block = program.axis("".join(loop.axes[:1])).block
     if loop.first is not None and not _is_multiple(loop.first, block):
@@ -147,8 +152,6 @@ def _check_op(op: Op, known: set[Op], program: Program, masked: bool) -> None:
     for operand in op_operands(op):
         if operand not in known:
             raise ValueError(f"{type(op).__name__} uses a value before it is made")
-    if set(op.axes) != _axes(op) and not isinstance(op, (Spread, Carry, Store, Dot)):
-        raise ValueError(f"{type(op).__name__} has axes {op.axes}, not {sorted(_axes(op))}")
     if not set(op.axes) <= {a.name for a in program.axes}:
         raise ValueError(f"{type(op).__name__} has an axis that the program lacks")
     if isinstance(op, (Load, Store)) and len(op.index) != len(op.buffer.shape):
@@ -165,7 +168,7 @@ def _check_op(op: Op, known: set[Op], program: Program, masked: bool) -> None:
 
 
 def _check_product(op: Dot, program: Program) -> None:
-    """`tl.dot` takes two axes of each operand, with blocks of at least 16."""
+    """Checks the tiles of a product. `tl.dot` takes two axes of each operand, with blocks of at least 16 indices."""
     own = {*op.tile, op.over}
     small = [a for a in own if program.axis(a).block < 16]
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]
@@ -174,9 +177,11 @@ def _check_product(op: Dot, program: Program) -> None:
 
 
 def _check_places(op: Op, program: Program, loops: tuple[str, ...]) -> None:
-    """The index of a looped axis exists only inside its loop; positions in the block exist everywhere."""
+    """Checks that only ops inside a loop use the index of its axis. The symbol for the position of an element in its
+    block may be used everywhere.
+    """
     outside = {a.name for a in program.axes if a.role == "loop"} - {*loops}
-    if used := sorted(outside & (_indices(op) | _starts(op))):
+    if used := sorted(outside & {n.removesuffix("_start") for n in _symbols(op)}):
         raise ValueError(f"{type(op).__name__} uses the index {used[0]} outside of its loop")
 
 
@@ -185,33 +190,5 @@ def _indices(op: Op) -> set[str]:
     return {n for n in _symbols(op) if not n.endswith(("_lane", "_start"))}
 
 
-def _starts(op: Op) -> set[str]:
-    """The axes of whose blocks an op uses the first index."""
-    return {n.removesuffix("_start") for n in _symbols(op) if n.endswith("_start")}
-
-
 def _symbols(op: Op) -> set[str]:
-    exprs: list[Dim] = []
-    match op:
-        case Load() | Store():
-            exprs += [*op.index, *(op.mask.conditions if op.mask else ())]
-            exprs += op.guards if isinstance(op, Load) else ()
-        case Position():
-            exprs.append(op.expr)
-        case Inside():
-            exprs += op.conditions
-        case _:
-            pass
-    return {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
-
-
-def _axes(op: Op) -> set[str]:
-    match op:
-        case Compute():
-            return {a for x in op.args for a in x.axes}
-        case Reduce():
-            return set(op.x.axes) - set(op.over)
-        case Scan():
-            return set(op.x.axes)
-        case _:
-            return set(op.axes)
+    return {s.name for d in index_expressions(op) for s in d.symbols() if s.kind == "axis"}

@@ -1,1 +1,1 @@
-"""Tile programs as Triton source, what that source needs to run, and what Triton's compiler makes of it."""
+"""Writes tile programs as Triton source, and runs Triton's compiler on this source."""

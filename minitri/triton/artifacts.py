@@ -1,13 +1,14 @@
-"""Triton's own stages, for any target, on a machine without a GPU too.
+"""Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each of its stages.
 
-In: the module text of the triton stage, its kernels, a target. Out: for each kernel the texts
-that Triton's compiler made: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN). torch is not
-imported. What a machine cannot make (a stage of another vendor) is a `StageUnavailable`.
+In: the Python source of the triton stage, its kernels, a target. Out: for each kernel the texts that Triton's compiler
+made: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN). No function here imports torch. A stage that this machine cannot
+make, such as one of another vendor, raises `StageUnavailable`.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +24,11 @@ from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
 from minitri.triton.source import functions
 
-_MACHINE = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/triton|triton/language)\b)")  # where this machine keeps them
+_LOCAL_PATH = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/triton|triton/language)\b)")  # file paths on this machine
 
 
 def triton_namespace() -> dict[str, Any]:
-    """What generated kernels see when they are compiled."""
+    """The global names of generated kernels when Triton compiles them."""
     require_triton()
     import triton.language as tl
     from triton.language.extra import libdevice
@@ -54,10 +55,10 @@ def jit_functions(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What Triton knows of a kernel's arguments when it compiles: a class of them shares machine code.
+    """What Triton knows about a kernel's arguments when it compiles it. Calls with an equal `Kind` share machine code.
 
-    aligned   which pointers are multiples of 16 bytes
-    numbers   of each size whether it fits in 32 bits, and whether it is a multiple of 16
+    aligned   for each pointer: whether it is a multiple of 16 bytes
+    numbers   for each size: its type ("i32" or "i64"), and whether it is a multiple of 16
     """
 
     aligned: tuple[bool, ...]
@@ -70,28 +71,31 @@ class Kind:
 
     @staticmethod
     def usual(kernel: EmittedKernel) -> Kind:
-        """Pointers as torch allocates them, sizes of which nothing is known but what they are times a number."""
+        """The kind for compilation without arguments: aligned pointers as torch allocates them, and 32-bit sizes.
+
+        A size counts as a multiple of 16 only if its expression shows this, as 16*N does.
+        """
         sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
         return Kind((True,) * len(kernel.pointers), sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What Triton made of a kernel: its stages by name, and the shared memory that a launch gives it (bytes)."""
+    """A compiled kernel: the output of each stage by name, and the shared memory that a launch reserves, in bytes."""
 
     asm: Mapping[str, Any]
     shared: int
 
 
 def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Built]:
-    """Every kernel, compiled ahead of time; nothing is launched."""
+    """Compiles every kernel ahead of time, without launching any."""
     jitted = jit_functions(text)
     made = [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
     return [Built(m.asm, m.metadata.shared) for m in made]
 
 
 def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
-    """What Triton compiles: a jit-compiled function with the types of its arguments."""
+    """The input of Triton's compiler: a jit function with the types of its arguments."""
     from triton.compiler import ASTSource
 
     types = {f"p{k}": f"*{b.dtype.signature}" for k, b in enumerate(kernel.pointers)}
@@ -104,11 +108,11 @@ def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
 
 
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
-    """Triton's compiled kernel; StageUnavailable MT0402 with the reason if it cannot be."""
+    """The kernel, compiled by Triton. StageUnavailable MT0402 with the reason if Triton cannot compile it."""
     try:
         with LANGUAGE.compiled():
             return machine_code.compiled(source, kernel, target)
-    except Exception as error:  # Triton raises its own and bare exceptions alike
+    except Exception as error:  # Triton raises exceptions of many types
         first = str(error).strip().splitlines()[:1]
         message = f"Triton could not compile {kernel.name} for {target}: {''.join(first)[:200]}"
         help = "try another target, or other block sizes"
@@ -118,7 +122,9 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 
 
 def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:
-    """Triton's first two stages of a kernel, past its cache, so that its passes run."""
+    """The name and text of Triton's first two stages, TTIR and TTGIR. Triton's cache is not used, so that its passes
+    run.
+    """
     source = ast_source(jit_functions(text)[kernel.name], kernel, Kind.usual(kernel))
     with LANGUAGE.compiled():
         for stage, module in islice(machine_code.stages(source, kernel, target, {}), 2):
@@ -126,7 +132,7 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
 
 
 def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:
-    """One stage of all kernels, each under its name."""
+    """The text of one stage of all kernels. A comment with the kernel's name comes before each kernel."""
     parts: list[str] = []
     for name, built in zip(names, compiled):
         text = kernel_text(built.asm, stage, name)
@@ -136,18 +142,21 @@ def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> s
 
 
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
-    """The machine code of an NVIDIA kernel with the source line of each instruction. `ptx` is that of
-    the kernel, with other lines perhaps; if it compiles to the same instructions, its lines count."""
-    own = _disassembled(asm["cubin"], kernel.name)
+    """The machine code of an NVIDIA kernel, with the source line of each instruction.
+
+    `ptx` is PTX of the same kernel, which may have other line numbers. If this PTX assembles to the same instructions,
+    the result shows its line numbers.
+    """
     try:
-        located = _disassembled(_assembled(ptx, kernel, target), kernel.name)
-    except RuntimeError:  # Triton's way to say that its assembler has failed
-        return own
-    return located if _instructions(located) == _instructions(own) else own
+        located = _assembled(ptx, kernel, target)
+    except RuntimeError:  # Triton raises it if its assembler fails
+        located = asm["cubin"]
+    shown = located if _instructions(located) == _instructions(asm["cubin"]) else asm["cubin"]
+    return inspected(shown, kernel.name, "nvdisasm", "--print-line-info-inline", "--print-code")
 
 
 def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
-    """What Triton makes of a PTX text."""
+    """The machine code (cubin) that Triton's assembler makes from a PTX text."""
     from triton.compiler.compiler import Language, make_backend
 
     backend = make_backend(target.of_triton)
@@ -156,12 +165,10 @@ def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
     return stages["cubin"](ptx, {})
 
 
-def _disassembled(cubin: bytes, name: str) -> str:
-    return inspected(cubin, name, "nvdisasm", "--print-line-info-inline", "--print-code")
-
-
 def inspected(cubin: bytes, name: str, tool: str, *options: str) -> str:
-    """What a tool of NVIDIA's that comes with triton says of machine code."""
+    """What one of NVIDIA's command-line tools prints about machine code. The command-line tool must be part of the
+    triton package.
+    """
     from triton import knobs
 
     with tempfile.TemporaryDirectory() as directory:
@@ -171,18 +178,27 @@ def inspected(cubin: bytes, name: str, tool: str, *options: str) -> str:
         try:
             return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
         except (OSError, subprocess.SubprocessError) as error:
-            message = f"the machine code of {name} cannot be shown: {type(error).__name__} of {tool}"
-            raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None
+            raise _not_shown(name, error, tool) from None
 
 
-def _instructions(disassembly: str) -> list[str]:
-    return [line.strip() for line in disassembly.split("\n") if line.lstrip().startswith("/*")]
+def _not_shown(name: str, error: Exception, tool: str) -> StageUnavailable:
+    message = f"the machine code of {name} cannot be shown: {type(error).__name__} of {tool}"
+    return StageUnavailable("MT0402", message, help="the stages down to ptx are there")
+
+
+def _instructions(cubin: bytes) -> list[bytes]:
+    """The sections of an ELF file with machine code: `.text.k0` and so on."""
+    table, size, count, names = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * k) for k in range(count)]
+    name_of = {at: cubin[headers[names][4] + at :].partition(b"\0")[0] for at, *_ in headers}
+    return [
+        cubin[offset : offset + length] for at, _, _, _, offset, length in headers if name_of[at].startswith(b".text")
+    ]
 
 
 def kernel_text(asm: Mapping[str, Any], stage: str, name: str) -> str:
-    """A stage of one kernel. SASS is made when it is asked for, by a tool that may fail."""
+    """The text of one stage of one kernel. The first access to SASS runs a disassembler, which can fail."""
     try:
-        return _MACHINE.sub("", asm[stage])
+        return _LOCAL_PATH.sub("", asm[stage])
     except (OSError, subprocess.SubprocessError) as error:
-        message = f"the machine code of {name} cannot be shown: {type(error).__name__} of cuobjdump"
-        raise StageUnavailable("MT0402", message, help="the stages down to ptx are there") from None
+        raise _not_shown(name, error, "cuobjdump") from None

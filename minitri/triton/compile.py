@@ -1,8 +1,9 @@
-"""Triton's compiler, stage after stage, and its machine code kept on disk under a name of ours.
+"""Runs the stages of Triton's compiler, and caches the machine code on disk under our own keys.
 
-In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, a target. Out: Triton's compiled kernel, new or
-from its cache folder. The one idea: Triton names its entries by a hash of all its own files. That takes each process
-0.3 s before it compiles anything. The version, size and date of its library identify Triton as well.
+In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, a target. Out: Triton's compiled kernel,
+either new or from its cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
+Computing this hash takes each process 0.3 s before it compiles anything. The version, size and date of Triton's
+library identify Triton too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from minitri.triton.workarounds.ptxas import mended
 
 
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
-    """The kernel from the disk, or a new one, which is kept there. Raises what Triton raises."""
+    """The kernel from the cache on disk, or a new one, which is then cached. Raises the exceptions of Triton's
+    compiler.
+    """
     if not _is_usual():
         import triton
 
@@ -34,19 +37,21 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 
 
 def _on_disk(source: Any, kernel: EmittedKernel, name: str) -> Any:
-    """The kernel that is kept; None if there is none."""
+    """The cached kernel, or None."""
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime.cache import get_cache_manager
 
     try:
         group = get_cache_manager(name).get_group(f"{kernel.name}.json")
         return CompiledKernel(source, group, name) if group else None
-    except Exception:  # torn files, another layout: it is compiled again
+    except Exception:  # damaged files or another format: compile it again
         return None
 
 
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
-    """Kept as triton.compile keeps the stages: a file for each, and a list of them."""
+    """Compiles a kernel, and caches it in the format of triton.compile: one file for each stage, and a list of these
+    files.
+    """
     import triton
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime.cache import get_cache_manager
@@ -62,7 +67,10 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
 
 
 def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Triton's stages of a kernel by name, each made when it is asked for. `metadata`: what they say about it."""
+    """The name and result of each stage of Triton's compiler; each stage runs when it is requested.
+
+    The stages write into `metadata`, which describes the compiled kernel.
+    """
     from triton._C.libtriton import ir
     from triton.compiler.compiler import make_backend
 
@@ -83,7 +91,7 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
         yield stage, module
 
 
-# ---- names -------------------------------------------------------------------------------
+# ---- cache keys ---------------------------------------------------------------------------
 
 
 def _name(source: Any, kernel: EmittedKernel, target: Target) -> str:
@@ -91,7 +99,9 @@ def _name(source: Any, kernel: EmittedKernel, target: Target) -> str:
 
 
 def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
-    """Everything that the machine code of a kernel depends on. Its text alone does not say the types."""
+    """The cache key: everything that the machine code of a kernel depends on. The source text alone does not say the
+    types.
+    """
     return {
         "triton": _triton(), "settings": _settings(), "kernel": kernel.source, "types": source.signature,
         "known": str(source.attrs), "target": str(target), "options": target.compile_options(kernel),
@@ -99,7 +109,7 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 
 
 def _is_usual() -> bool:
-    """Whether Triton may take a kernel from the disk, and nothing wants to see or change how it compiles."""
+    """Whether Triton may load a kernel from disk, and no setting inspects or changes how it compiles."""
     from triton import knobs
 
     c, hook = knobs.compilation, getattr(knobs.runtime, "add_stages_inspection_hook", None)
@@ -108,21 +118,23 @@ def _is_usual() -> bool:
 
 @once
 def _triton() -> Mapping[str, Any]:
-    """What besides the kernel and settings decides about its machine code: Triton, our functions for kernels."""
+    """The parts of the cache key that all kernels share: the version of Triton, and the source of our `rt` functions."""
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
     ours = b"".join(
         (Path(__file__).parent / name).read_bytes()
-        for name in ("rt.py", "rt_compiler_hints.py", "rt_fast_math.py", "workarounds/ptxas.py")
+        for name in ("rt.py", "rt_intrinsics.py", "rt_fast_math.py", "workarounds/ptxas.py")
     )
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
     return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(ours).hexdigest()}
 
 
 def _settings() -> Mapping[str, str]:
-    """Those of Triton's compilers, of the environment or set in this process; not where its tools lie, which it
-    would run to tell."""
+    """The settings of Triton's compilers that are in the environment or were set in this process.
+
+    The paths of Triton's tools are left out, because Triton runs each tool to find its path.
+    """
     from triton import knobs
     from triton._C.libtriton import get_cache_invalidating_env_vars
 

@@ -1,10 +1,10 @@
-"""Tensor descriptors: what the launch makes, and how a kernel loads and stores through them.
+"""Tensor descriptors: the arguments that a launch makes, and the loads and stores that use them.
 
-    desc0.load([i_tile * 64, r_start])            a block of the array behind p0, by its first index
+    desc0.load([i_tile * 64, r_start])            loads a block of the array p0, given the block's first index
     desc1.store([i_tile * 64, 0], tl.trans(v5))
 
-In: a tile program whose accesses have blocks (`Hints.descriptor`). Out: the descriptors, and text. An array
-has one descriptor for each size of block.
+In: a tile program whose accesses have the hint `descriptor`. Out: the program's descriptors, and the text of the loads
+and stores that use them. An array has one descriptor for each block size.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from minitri.kernels.ir import Buffer, Load, Store
 from minitri.tiles.ir import Access, BlockIndex, Program, TileAxis, block_index
 
 Block = tuple[int, ...]
-Text = Callable[[Dim], str]  # of an index
+Text = Callable[[Dim], str]  # the source text of an index expression
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """An argument of a kernel: blocks of the array behind one of its pointers. `strides`: in elements."""
+    """An argument of a kernel that describes blocks of one array, whose pointer has the number `pointer`.
+
+    `shape`, `strides` and `block` are in elements.
+    """
 
     name: str
     pointer: int
@@ -36,16 +39,16 @@ class Descriptor:
     def of(name: str, pointer: int, buffer: Buffer, block: Block) -> Descriptor:
         shape = tuple(int(d) for d in buffer.shape)
         unit, strides = ALIGNMENT // buffer.dtype.bytes, [int(s) for s in buffer.strides]
-        rows = [s * n for s, n in zip(strides[:-1], shape) if n > 1]  # how far each axis reaches
+        rows = [s * n for s, n in zip(strides[:-1], shape) if n > 1]  # the elements that each axis spans in memory
         past = max(rows, default=-(-shape[-1] // unit) * unit)
         for k, extent in enumerate(shape[:-1]):
-            if extent == 1:  # its step is not used, but must fit in with the others
+            if extent == 1:  # this stride is not used, but must be valid
                 strides[k] = strides[k - 1] if k else past
         return Descriptor(name, pointer, buffer, block, shape, tuple(strides))
 
     @property
     def signature(self) -> str:
-        """Its type, as Triton writes it."""
+        """The type of the argument, as Triton writes it."""
         return f"tensordesc<{self.buffer.dtype.signature}{list(self.block)}>"
 
 
@@ -57,7 +60,7 @@ def descriptors(program: Program, pointers: Sequence[Buffer]) -> dict[tuple[Buff
 
 
 def load(program: Program, op: Load, name: str, context: tuple[str, ...], expression: Text) -> str:
-    """Loads a block as a tile with the axes of `context`."""
+    """The expression that loads a block as a tile with the axes `context`."""
     lanes, start = _place(program, op, expression)
     text = f"{name}.load([{start}])"
     if len(op.index) > len(lanes):
@@ -66,7 +69,7 @@ def load(program: Program, op: Load, name: str, context: tuple[str, ...], expres
 
 
 def store(program: Program, op: Store, name: str, context: tuple[str, ...], value: str, expression: Text) -> str:
-    """Stores `value`, a tile with the axes of `context`, as a block."""
+    """The statement that stores `value`, a tile with the axes `context`, as a block."""
     lanes, start = _place(program, op, expression)
     text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
     if len(op.index) > len(lanes):
@@ -75,13 +78,13 @@ def store(program: Program, op: Store, name: str, context: tuple[str, ...], valu
 
 
 def _place(program: Program, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
-    """The axes of a block along which it has several elements, and its first index."""
+    """The axes along which a block has several elements, and the text of the block's first index."""
     along = [a for a in (block_index(program, d) for d in op.index) if a is not None]
     return [a.axis for a in along if a.axis is not None], ", ".join(_first(a, expression) for a in along)
 
 
 def _first(along: BlockIndex, expression: Text) -> str:
-    """The first index of a block along one axis of its array."""
+    """The text of a block's first index along one axis of its array."""
     axis = along.axis
     if axis is None or not along.walks or axis.role == "whole":
         return expression(along.offset)

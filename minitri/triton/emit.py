@@ -1,47 +1,27 @@
 """tile.target → Triton source.
 
-In: tile programs. Out: for each, the text of one `@triton.jit` function and what its
-arguments are. One line holds one operation, so that Triton's line tables lead back to it;
-`EmittedKernel.lines` says which op each line is.
+In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line holds
+one operation, so that Triton's line tables lead back to this operation. `EmittedKernel.lines` has the op of each line.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-The emitter decides nothing: whatever a line depends on is in the program, as an op or as a hint.
+The emitter decides nothing: everything that a line depends on is in the program, as an op or as a hint.
 
-Nothing of the user's text gets in: values are v0…, buffers p0…, sizes s0…, scalars a0…, axes
-i, j, r…, dtypes come from a table and numbers are printed again. Whatever depends on sizes
-alone is computed by the host and passed as an integer argument.
+No text of the user gets into the source. Values are called v0…, buffers p0…, sizes s0…, scalars a0…, axes i, j, r….
+Dtypes come from a table, and numbers are formatted again. The host computes everything that only depends on sizes, and
+passes it as an integer argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from minitri.base.dims import Dim, floordiv
-from minitri.base.extremes import smallest
 from minitri.base.operators import OPERATORS, reduction, running
-from minitri.kernels.ir import (  # fmt: skip
-    Buffer,
-    Carry,
-    Compute,
-    Constant,
-    Count,
-    Dot,
-    Inside,
-    Load,
-    Old,
-    Op,
-    Picks,
-    Position,
-    Reduce,
-    Scalar,
-    Scan,
-    Spread,
-    Store,
-    op_operands,
-)
+from minitri.base.symbolic_minmax import smallest
+from minitri.kernels import ir
+from minitri.kernels.ir import Buffer, Carry, Constant, Load, Op, Picks, Store, op_operands
 from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.triton import descriptors
 from minitri.triton.descriptors import Descriptor
@@ -51,8 +31,11 @@ from minitri.triton.grid import count, widened, write_grid
 
 @dataclass(frozen=True, slots=True)
 class EmittedKernel:
-    """A Triton function and its arguments, in order: pointers, integer sizes, scalars, tensor descriptors. `follows`:
-    it starts while the kernel before it ends, and waits for that by itself."""
+    """The source of a Triton function, and its arguments in order: pointers, integer sizes, scalars, tensor
+    descriptors.
+
+    If `follows` is true, the kernel starts before the previous kernel ends, and itself waits for the end.
+    """
 
     name: str
     source: str
@@ -89,7 +72,7 @@ class _Emitter(Expressions):
         if program.early_start:
             self.add("rt.wait_for_previous()")
         write_grid(program, lines)
-        self._peeled(program.grid[-1]) if program.peeled_tests else self._statements()
+        self._peeled_branches(program.grid[-1]) if program.peeled_tests else self._statements()
         made = tuple(self.descriptors.values())
         names = [f"p{k}" for k in range(len(self.pointers))]
         names += [*lines.sizes.values(), *[f"a{k}: tl.float64" for k in range(len(self.scalars))]]
@@ -106,20 +89,27 @@ class _Emitter(Expressions):
         for stmt in self.program.body:
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
-    def _peeled(self, axis: TileAxis) -> None:
-        """The statements twice: without the tests that whole tiles pass, and for the last tile with them."""
+    def _peeled_branches(self, axis: TileAxis) -> None:
+        """Writes the statements twice: for complete tiles without their bounds checks, and for the last tile with
+        them.
+        """
         whole = self.size(floordiv(axis.extent, Dim.of(axis.block)))
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Its values have names of their own: Triton would take the same ones for results of both branches."""
+        """Writes the statements in a branch. The values of each branch have different names.
+
+        Triton would treat names that both branches assign as results of the whole `if` statement.
+        """
         self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}
         with self.lines.within(head):
             self._statements()
 
     def _initials(self) -> set[Op]:
-        """Constants that are only what a carried value starts with: they are part of its line."""
+        """The constants that are only used as initial values of carries. Such a constant is written in the line of the
+        carry.
+        """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
         used = {o for op in ops if not isinstance(op, Carry) for o in op_operands(op)}
@@ -130,7 +120,7 @@ class _Emitter(Expressions):
         with ExitStack() as nest:
             for a in (self.axes[name] for name in loop.axes):
                 block = f"BLOCK_{a.name.upper()}" if a.block > 1 else "1"
-                nest.enter_context(self.lines.within(f"for {a.name}_start in range({self._walk(loop, a, block)}):"))
+                nest.enter_context(self.lines.within(f"for {a.name}_start in range({self._range(loop, a, block)}):"))
                 lanes = widened(f"tl.arange(0, {block})" if a.block > 1 else "tl.full((), 0, tl.int32)", self.program)
                 self.add(f"{a.name} = {a.name}_start" + (f" + {lanes}" if a.block > 1 or self.wide else ""))
             if self.program.hint(loop).wait:
@@ -141,7 +131,7 @@ class _Emitter(Expressions):
                 self.add(f"{self.names[carry]} = {self.names[following]}")
         self.predicates = outer
 
-    def _walk(self, loop: Loop, axis: TileAxis, block: str) -> str:
+    def _range(self, loop: Loop, axis: TileAxis, block: str) -> str:
         if self.program.from_end(loop):
             start = floordiv(axis.extent - 1, Dim.of(axis.block)) * axis.block
             return f"{self.size(start)}, -{block}, -{block}"
@@ -157,7 +147,7 @@ class _Emitter(Expressions):
         if op in self.initials:
             return None
         text = self._expression(op)
-        if text.isidentifier():  # a conversion to the same dtype, a test made before: no operation
+        if text.isidentifier():  # only another name: a cast to the same dtype, or a condition tested before
             self.names[op] = text
             return
         self.names[op] = f"v{self.used + len(self.names)}"
@@ -170,67 +160,57 @@ class _Emitter(Expressions):
                 return self._load(op, context)
             case Constant():
                 return constant(float(op.value) if op.dtype.is_float else op.value, op.dtype)
-            case Scalar():
+            case ir.Scalar():
                 return f"tl.full((), a{self.scalars.index(op.buffer)}, tl.{op.dtype.triton})"
-            case Position():
+            case ir.Position():
                 return self._position(op, context)
-            case Inside():
-                return self._inside(op, context)
-            case Compute(op="cast"):
+            case ir.Inside():
+                return self.predicate(op.conditions, context, op.picks) if op.conditions else "tl.full((), 1, tl.int1)"
+            case ir.Compute(op="cast"):
                 return convert(self.names[op.args[0]], op.args[0].dtype, op.dtype)
-            case Compute():
+            case ir.Compute():
                 operands = [self.value(a, context) for a in op.args]
                 text = OPERATORS[op.op].spell(op.args[-1].dtype, *operands, relaxed=self.program.hint(op).fast)
                 return text if context or OPERATORS[op.op].result != "bool" else f"rt.to_bool({text})"  # as in _test
-            case Spread():
+            case ir.Spread():
                 return f"tl.broadcast_to({self.value(op.x, context)}, {self.shape(context)})"
-            case Reduce():
+            case ir.Reduce():
                 return self._reduce(op)
-            case Scan():
+            case ir.Scan():
                 if op.along not in context:
                     return self.names[op.x]
                 return f"rt.scan_{running(op.op).name}({self.names[op.x]}, {context.index(op.along)})"
-            case Dot():
+            case ir.Dot():
                 return self._dot(op)
             case Carry():
                 return self._carry(op, context)
-            case Store() | Old() | Count():
+            case Store() | ir.Old() | ir.Count():
                 raise AssertionError(f"a {type(op).__name__} has no value here")
 
-    def _position(self, op: Position, context: tuple[str, ...]) -> str:
+    def _position(self, op: ir.Position, context: tuple[str, ...]) -> str:
         expr = self.index(op.expr, context, op.picks)
         return f"({expr}).to(tl.{op.dtype.triton})" if context else f"tl.full((), {expr}, tl.{op.dtype.triton})"
 
-    def _inside(self, op: Inside, context: tuple[str, ...]) -> str:
-        if op.conditions:
-            return self.predicate(op.conditions, context, op.picks)
-        return "tl.full((), 1, tl.int1)"
-
-    def _offset(self, buffer: Buffer, index: Sequence[Dim], context: tuple[str, ...], picks: Picks) -> str:
-        offset = sum((d * s for d, s in zip(index, buffer.strides)), Dim.of(0))
+    def _pointer(self, op: ir.Access, context: tuple[str, ...], picks: Picks = ()) -> str:
+        offset = op.offset
         text = self.index(offset, context, picks)
-        axes = {s.name for s in offset.symbols() if s.kind == "axis"}
-        axes |= {a for s, v in picks if s in offset.symbols() for a in v.axes}
-        if self.lanes(axes) != context:
-            return f"tl.full({self.shape(context)}, 0, tl.int32) + {operand(text)}"
-        return text
+        if self.index_lanes(offset, picks) != context:
+            text = f"tl.full({self.shape(context)}, 0, tl.int32) + {operand(text)}"
+        pointer = f"p{self.pointers.index(op.buffer)}"
+        return pointer if text == "0" else f"{pointer} + {text}"
 
     def _load(self, op: Load, context: tuple[str, ...]) -> str:
         if block := self.program.hint(op).descriptor:
             name = self.descriptors[op.buffer, block].name
             return descriptors.load(self.program, op, name, context, self.index)
-        pointer = f"p{self.pointers.index(op.buffer)}"
-        offset = self._offset(op.buffer, op.index, context, op.picks)
-        arguments = [pointer if offset == "0" else f"{pointer} + {offset}"]
+        arguments = [self._pointer(op, context, op.picks)]
         if tests := self._tests(op):
             mask = self.predicate(tests, context, op.picks)
             arguments += [f"mask={mask}", f"other={other_value(op.other, op.dtype)}"]
-        if self.program.hint(op).evict_first:
-            arguments.append('eviction_policy="evict_first"')
         return f"tl.load({', '.join(arguments)})"
 
     def _tests(self, op: Load | Store) -> list[Dim]:
-        """The conditions that the mask of an access tests in this branch."""
+        """The conditions that the mask of an access tests in the current branch."""
         assert op.mask is not None
         return [c for c in op.mask.conditions if c not in self.needless]
 
@@ -242,14 +222,11 @@ class _Emitter(Expressions):
             name = self.descriptors[op.buffer, block].name
             self.add(descriptors.store(self.program, op, name, context, value, self.index), op)
             return
-        pointer = f"p{self.pointers.index(op.buffer)}"
-        offset = self._offset(op.buffer, op.index, context, ())
-        place = pointer if offset == "0" else f"{pointer} + {offset}"
-        tests = self._tests(op)
+        pointer, tests = self._pointer(op, context), self._tests(op)
         mask = f", mask={self.predicate(tests, context)}" if tests else ""
-        self.add(f"tl.store({place}, {value}{mask})", op)
+        self.add(f"tl.store({pointer}, {value}{mask})", op)
 
-    def _reduce(self, op: Reduce) -> str:
+    def _reduce(self, op: ir.Reduce) -> str:
         lanes, name = self.lanes(op.x.axes), reduction(op.op).name
         over = [lanes.index(a) for a in op.over if a in lanes]
         if op.index is not None:
@@ -264,8 +241,10 @@ class _Emitter(Expressions):
             text = f"rt.reduce_{name}({text}, {place})"
         return text
 
-    def _dot(self, op: Dot) -> str:
-        """Operands oriented as [row, k] and [k, column] of the result's own axis order."""
+    def _dot(self, op: ir.Dot) -> str:
+        """The call of `rt.dot`. The operands of `rt.dot` have the axes [row, k] and [k, column], where row comes
+        before column in the program.
+        """
         first, second = self.program.factors(op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]
         a = self._oriented(first, (outer, op.over))
@@ -282,8 +261,6 @@ class _Emitter(Expressions):
         if isinstance(op.initial, Constant):
             start = f"tl.full({self.shape(context)}, {number(op.initial.value)}, tl.{op.dtype.triton})"
             return f"rt.unknown({start})" if self.program.hint(op).unknown_start else start
-        return (
-            f"tl.broadcast_to({self.value(op.initial, context)}, {self.shape(context)})"
-            if context
-            else self.names[op.initial]
-        )
+        if context:
+            return f"tl.broadcast_to({self.value(op.initial, context)}, {self.shape(context)})"
+        return self.names[op.initial]

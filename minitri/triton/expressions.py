@@ -1,12 +1,12 @@
-"""Expressions of Triton source, and its lines: numbers, conversions, indices and conditions.
+"""Writes expressions and lines of Triton source: numbers, conversions, indices and conditions.
 
     -1.5 of f32                  tl.full((), -1.5, tl.float32)
     i + 2*r of f32[i, r]         i[:, None] + r[None, :] * 2
-    i < 777                      m3 = i < 777, on a line of its own; then m3
+    i < 777                      the line m3 = i < 777, then the name m3
 
-In: a value with its dtype, or an index expression of the tile IR. Out: text; `rt` in it is triton/rt.py.
-A part of an expression that depends on sizes alone becomes an argument, which the host computes.
-Left out: operators, whose spelling is in THE operator table (minitri/base/operators.py).
+In: a value with its dtype, or an index expression of the tile IR. Out: source text, in which `rt` is
+minitri/triton/rt.py. A part of an expression that only depends on sizes becomes an argument, which the host computes.
+Left out: elementwise operators, whose spelling is in THE operator table (minitri/base/operators.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from minitri.base.dims import Atom, Dim, Monomial, Quotient, Remainder, Symbol, value
-from minitri.base.extremes import Largest
 from minitri.base.intervals import is_natural
-from minitri.base.limits import check_time
+from minitri.base.resource_limits import check_time
+from minitri.base.symbolic_minmax import Largest
 from minitri.base.types import DType, f32
 from minitri.kernels.ir import Op, Picks
 from minitri.tiles.ir import Program, index_ranges, isolated
@@ -30,11 +30,11 @@ STEP = "    "
 
 
 class Lines:
-    """The lines of a Triton function while they are written.
+    """The lines of a Triton function under construction.
 
-    texts   one operation each, at the indentation at hand
-    ops     the op that a line holds, by its number from 1
-    sizes   unknown sizes, which become arguments
+    texts   the lines; each line holds one operation and has its indentation
+    ops     (number of a line from 1, the op that it computes)
+    sizes   expressions over unknown sizes → the names of the arguments that hold them
     """
 
     def __init__(self) -> None:
@@ -50,14 +50,14 @@ class Lines:
             self.ops.append((len(self.texts), op))
 
     def size(self, d: Dim) -> str:
-        """A size as a literal or as an argument that the host computes."""
+        """A size as an integer literal, or as the name of an argument that the host computes."""
         if d.constant is not None:
             return str(d.constant)
         return self.sizes.setdefault(d, f"s{len(self.sizes)}")
 
     @contextmanager
     def within(self, head: str) -> Iterator[None]:
-        """What is added stands in this `for`, `if` or `else`."""
+        """Adds a `for`, `if` or `else` line. Lines that are added in the `with` block are indented below it."""
         self.add(head)
         outer, self.indent = self.indent, self.indent + STEP
         yield
@@ -68,8 +68,11 @@ class Lines:
 
 
 def constant(value: int | float | bool, dtype: DType) -> str:
-    """A 0-d tensor. Triton makes a zero of every number that equals zero, so -0.0 is a product."""
-    if dtype.name == "bf16" and value != 0:  # the interpreter of Triton 3.6 has no bf16 constants but 0
+    """A constant as a 0-d tensor.
+
+    Triton turns every number that equals zero into +0.0, so -0.0 is written as a product.
+    """
+    if dtype.name == "bf16" and value != 0:  # the only bf16 constant in the interpreter of Triton 3.6 is 0
         return f"rt.to_bf16({constant(value, f32)})"
     if isinstance(value, float) and value == 0 and math.copysign(1, value) < 0:
         return f"tl.full((), 0.0, tl.{dtype.triton}) * -1.0"
@@ -77,12 +80,12 @@ def constant(value: int | float | bool, dtype: DType) -> str:
 
 
 def other_value(value: int | float | bool, dtype: DType) -> str:
-    """What a masked load gives where it reads nothing."""
+    """The argument `other` of a masked load: the value of elements that the load does not read."""
     return constant(value, dtype) if dtype.name == "bf16" and value != 0 else number(value)
 
 
 def number(value: int | float | bool) -> str:
-    """A number as Python source; inf and nan never as bare names."""
+    """A number as Python source. Infinity and nan are calls of `float`, because they have no literals."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float) and not math.isfinite(value):
@@ -91,7 +94,7 @@ def number(value: int | float | bool) -> str:
 
 
 def convert(name: str, source: DType, target: DType) -> str:
-    """The conversion between two dtypes, as docs/reference/semantics.md defines it."""
+    """The conversion of a value between two dtypes, as docs/reference/semantics.md defines it."""
     if source == target:
         return name
     if source.is_float and source.bits == 16:
@@ -113,11 +116,11 @@ def convert(name: str, source: DType, target: DType) -> str:
 
 
 class Expressions:
-    """Expressions over the values and axes of one program.
+    """Writes expressions over the values and axes of one program.
 
-    extents     how many elements tiles have along each axis where they have several, in order
+    extents     the number of elements of a tile along each axis that has several, in the program's order
     names       the name of each value that has been computed
-    predicates  the name of each condition that has been tested, by the condition on named values
+    predicates  the name of each condition that has been tested; picked values in the condition have their names
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:
@@ -128,7 +131,7 @@ class Expressions:
         self.predicates: dict[Dim, str] = {}
 
     def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Those of some axes along which tiles have several elements, in the program's order."""
+        """The given axes along which tiles have several elements, in the program's order."""
         axes = set(axes)
         return tuple(a for a in self.extents if a in axes)
 
@@ -139,7 +142,7 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """An index expression over axis variables and picked values."""
+        """The text of an index expression over axis variables and picked values."""
         bound = dict(picks)
         free = Dim({m: c for m, c in d.terms if _is_host(m)})
         parts: list[str] = []
@@ -173,14 +176,16 @@ class Expressions:
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
 
     def predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
-        """The conjunction of conditions, each a Dim that must be >= 0. A line of its own tests each of them once."""
+        """The conjunction of conditions, each of them an expression that must be >= 0. Each condition of a mask is
+        tested once, on a line of its own.
+        """
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):
             tests.insert(0, f"tl.full({self.shape(context)}, 1, tl.int1)")  # a mask has the shape of its tile
         return " & ".join(tests)
 
     def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
-        """The axes with several elements that an expression varies along."""
+        """The axes with several elements that an index expression depends on."""
         symbols = d.symbols()
         axes = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
         return self.lanes(axes | {a for s, v in picks if s in symbols for a in v.axes})
@@ -192,12 +197,12 @@ class Expressions:
         if key not in self.predicates:
             self.predicates[key] = f"m{len(self.lines.texts)}"
             text = self._condition(condition, own, used)
-            # the interpreter takes a scalar comparison for an integer, until it is said to be a truth value
+            # In the interpreter a scalar comparison is an integer; `rt.to_bool` makes it a truth value.
             self.lines.add(f"{self.predicates[key]} = {text if own else f'rt.to_bool({text})'}")
         return _aligned(self.predicates[key], own, context)
 
     def _condition(self, d: Dim, context: tuple[str, ...], picks: Picks) -> str:
-        """d >= 0, as a comparison with the axis on the left where it is one."""
+        """The comparison for `d >= 0`. If possible, the comparison has a single axis on its left side."""
         found = isolated(d, self.extents)
         if found is None:
             return f"{self.index(d, context, picks)} >= 0"
@@ -207,7 +212,7 @@ class Expressions:
 
 
 def operand(text: str) -> str:
-    """A text that can stand beside an operator."""
+    """The text of an expression, in parentheses unless it is a name or a number."""
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
@@ -219,5 +224,5 @@ def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
 
 
 def _is_host(monomial: Monomial) -> bool:
-    """Whether a product depends on sizes alone."""
+    """Whether a product depends only on sizes, so that the host can compute it."""
     return all(s.kind == "size" for a in monomial for s in Dim({(a,): 1}).symbols())

@@ -1,12 +1,13 @@
-"""Which tile a program works on: the first lines of a Triton function.
+"""Writes the first lines of a Triton function: they compute which tile the program works on.
 
-    tile = tl.program_id(0)                        programs are numbered along one axis,
-    j_tile = tile % 13                             which is split into one tile number an axis of the grid,
-    tile = tile // 13                              the last one fastest,
-    j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   and from each come the indices of its lanes
+    tile = tl.program_id(0)                        the programs are numbered along one axis
+    j_tile = tile % 13                             this number is split into one tile number for each grid axis;
+    tile = tile // 13                              the last axis changes fastest
+    j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
-In: a tile program. Out: lines. Tiles can come in groups of several rows (`group`), from the end of the last axis on
-(`descending`), and several to a program, one after the other (`persistent`).
+In: a tile program. Out: lines. Three options of a program change the order of its tiles. `group` makes groups of
+several rows. `descending` begins at the end of the last axis. `persistent` gives a program several tiles, one after
+the other.
 """
 
 from __future__ import annotations
@@ -14,25 +15,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minitri.base.dims import Dim, product
-from minitri.kernels.ir import Inside, Load, Position
+from minitri.kernels.ir import index_expressions
 from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.triton.expressions import STEP, Lines
 
 
 def count(program: Program) -> Dim:
-    """How many tiles there are."""
+    """The number of tiles of the grid."""
     return product([a.tiles for a in program.grid])
 
 
 def widened(lanes: str, program: Program) -> str:
-    """The numbers of a tile's elements, with as many bits as offsets have. (Indices of the grid take the bits of `tile`.)"""
+    """The positions in a block as 64-bit integers if memory offsets need 64 bits.
+
+    Grid axes do not need this, because `tile` has 64 bits already.
+    """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
 
 def write_grid(program: Program, lines: Lines) -> None:
-    """Writes the indices of grid axes and whole axes, and the numbers of a loop's elements if an op uses them.
+    """Writes the indices of the axes with the roles "grid" and "whole". For a loop, it writes the positions in a block
+    if some op uses them.
 
-    If a program has several tiles, all later lines are in the loop over them.
+    If a program has several tiles, all later lines are inside the loop over these tiles.
     """
     _Grid(program, lines).run()
 
@@ -50,7 +55,7 @@ class _Grid:
                 self.add(f"BLOCK_{a.name.upper()}: tl.constexpr = {a.block}")
         if self.program.grid:
             first = "tl.program_id(0)" + (".to(tl.int64)" if self.program.wide else "")
-            self.add(f"tile = {self._turns(first) if self.program.persistent else first}")
+            self.add(f"tile = {self._persistent_loop(first) if self.program.persistent else first}")
         self._tiles(self.program.grid)
         for a in self.program.axes:
             if a.role == "whole":
@@ -59,22 +64,22 @@ class _Grid:
             elif a.role == "loop" and self._uses_lane(a):
                 self.add(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
-    def _turns(self, first: str) -> str:
-        """One tile after the other, each program from its own number in steps of how many there are."""
+    def _persistent_loop(self, first: str) -> str:
+        """Writes the loop over the tiles of a persistent program, and returns the name of the loop variable.
+
+        The loop starts at the program's own number, and its step is the number of programs.
+        """
         flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
         self.lines.indent += STEP
         return "turn"
 
     def _uses_lane(self, axis: TileAxis) -> bool:
-        name = f"{axis.name}_lane"
-        exprs = [d for op in self.program.ops() if isinstance(op, Inside) for d in op.conditions]
-        exprs += [op.expr for op in self.program.ops() if isinstance(op, Position)]
-        exprs += [d for op in self.program.ops() if isinstance(op, Load) for d in op.index]
-        return any(name in {s.name for s in d.symbols()} for d in exprs)
+        exprs = [d for op in self.program.ops() for d in index_expressions(op)]
+        return any(f"{axis.name}_lane" in {s.name for s in d.symbols()} for d in exprs)
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:
-        """Splits the program id into one tile number an axis, the last axis fastest."""
+        """Splits the program id into one tile number for each axis. The last axis changes fastest."""
         rest = list(grid)
         if self.program.group > 1 and len(grid) >= 2:
             self._grouped(*grid[-2:], more=len(grid) > 2)
@@ -87,7 +92,9 @@ class _Grid:
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Tiles in groups of several rows: neighbours in time share rows and columns in the L2."""
+        """Numbers the tiles in groups of several rows. Programs that run at the same time then share operands in the
+        L2 cache.
+        """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"
         if more:
@@ -104,7 +111,7 @@ class _Grid:
         self._index(column)
 
     def _from_end(self, a: TileAxis, tile: str) -> str:
-        """The tile with a number, or that many tiles from the end."""
+        """The number of a tile along an axis, counted from the end on the last axis of a `descending` program."""
         if a is not self.program.grid[-1] or not self.program.descending:
             return tile
         known = a.tiles.constant

@@ -1,9 +1,9 @@
-"""Who may use `triton.language` at a time: one interpreter, or any number of compilers.
+"""A lock for `triton.language`: one interpreter may use it at a time, or any number of compilers.
 
-While Triton's interpreter runs a kernel, its own functions replace the functions of the language, for the whole
-process. A second interpreter would save the replacements as the originals and leave them in place; a compiler would use
-them. So threads wait: `with LANGUAGE.interpreted():` until nobody else is there, `with LANGUAGE.compiled():` until
-nobody interprets.
+While Triton's interpreter runs a kernel, it replaces the functions of `triton.language` for the whole process. A
+second interpreter would save the replacements as the originals, and never restore the real functions. A compiler would
+use the replacements. Threads therefore take this lock. `with LANGUAGE.interpreted():` waits until no other thread uses
+the language. `with LANGUAGE.compiled():` waits until no interpreter runs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Turns:
+class LanguageLock:
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._compilers, self._interpreter, self._depth = 0, 0, 0  # how many; which thread; how often it came in
+        # The number of compiling threads, the id of the interpreting thread, and its number of nested `with` blocks.
+        self._compilers, self._interpreter, self._depth = 0, 0, 0
 
     @contextmanager
     def compiled(self) -> Iterator[None]:
@@ -44,4 +45,4 @@ class Turns:
                 self._changed.notify_all()
 
 
-LANGUAGE = Turns()
+LANGUAGE = LanguageLock()

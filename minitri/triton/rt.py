@@ -1,40 +1,35 @@
-"""The functions that generated kernels call as `rt.NAME`, compiled by Triton.
+"""The functions that generated kernels call as `rt.NAME`, and that Triton compiles with the kernels.
 
-In: tiles or scalars of a compute dtype (f32, f64, integers, int1); f16 and bf16 only to convert
-and to `dot`. Out: what numpy would give. Each exists because the plain Triton spelling differs
-from numpy (docs/reference/semantics.md): integers divide towards zero, shifts past the width and
-conversions out of range are undefined, maxima drop NaN.
+In: tiles or scalars of a compute dtype (f32, f64, integers, int1). Conversions and `dot` also take f16 and bf16. Out:
+the result that numpy would give. Each function exists because Triton's own operation gives another result than numpy
+(docs/reference/semantics.md). Triton's integer division rounds towards zero, and its maxima drop NaN. Shifts by too
+many bits and conversions of numbers out of range are undefined.
 
-The same names for Triton's interpreter are in minitri/triton/rt_interpreter.py. Both must be
-changed together; tests/test_ops.py compares the two lists. Only generated kernels import this
-module: it needs triton (not torch).
+minitri/triton/rt_interpreter.py has the same names for Triton's interpreter. Change both files together;
+tests/test_ops.py compares their names. Only generated kernels import this module: it needs triton, but not torch.
 
-Left out: anything `tl` or `libdevice` already says right. Approximations are in minitri/triton/rt_fast_math.py,
-functions that change no result in minitri/triton/rt_compiler_hints.py. `rt` exports their names.
+Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
+minitri/triton/rt_fast_math.py. Functions that change no result are in minitri/triton/rt_intrinsics.py. `rt`
+exports the functions of all three modules.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
 # pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
+# pyright: reportOptionalOperand=false
 
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from minitri.triton.rt_compiler_hints import byte_to_f16 as byte_to_f16
-from minitri.triton.rt_compiler_hints import settle as settle
-from minitri.triton.rt_compiler_hints import unknown as unknown
-from minitri.triton.rt_compiler_hints import wait_for_previous as wait_for_previous
-from minitri.triton.rt_fast_math import exp2 as exp2
-from minitri.triton.rt_fast_math import relaxed_erf as relaxed_erf
-from minitri.triton.rt_fast_math import relaxed_sigmoid as relaxed_sigmoid
-from minitri.triton.rt_fast_math import relaxed_tanh as relaxed_tanh
+from minitri.triton.rt_fast_math import exp2, relaxed_erf, relaxed_sigmoid, relaxed_tanh  # noqa: F401
+from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_previous  # noqa: F401
 
 # ---- elementwise -------------------------------------------------------------------------
 
 
 @triton.jit
 def maximum(a, b):
-    """The larger; NaN if either is NaN."""
+    """The larger operand, or NaN if either operand is NaN."""
     if a.dtype.is_floating():
         return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
     elif a.dtype == tl.int1:
@@ -45,7 +40,7 @@ def maximum(a, b):
 
 @triton.jit
 def minimum(a, b):
-    """The smaller; NaN if either is NaN."""
+    """The smaller operand, or NaN if either operand is NaN."""
     if a.dtype.is_floating():
         return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
     elif a.dtype == tl.int1:
@@ -56,7 +51,7 @@ def minimum(a, b):
 
 @triton.jit
 def floordiv(a, b):
-    """a / b rounded down; integers give 0 for b = 0 and wrap for INT_MIN // -1."""
+    """a / b rounded down. For integers the result is 0 if b = 0, and INT_MIN // -1 wraps around."""
     if a.dtype.is_floating():
         return _float_floordiv(a, b)
     elif a.dtype.is_int_signed():
@@ -72,23 +67,21 @@ def floordiv(a, b):
 
 @triton.jit
 def remainder(a, b):
-    """a - floor(a / b) * b, which has the sign of b; integers give 0 for b = 0."""
+    """a - floor(a / b) * b, which has the sign of b. For integers the result is 0 if b = 0."""
     if a.dtype.is_floating():
         rest = libdevice.fmod(a, b)
         fixed = tl.where((rest < 0) != (b < 0), rest + b, rest)
         return tl.where(rest == 0, libdevice.copysign(rest, b), fixed)
     elif a.dtype.is_int_signed():
-        safe = tl.where((b == 0) | (b == -1), 1, b)
-        rest = a - (a // safe) * safe
+        rest = fmod(a, b)
         return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
     else:
-        safe = tl.where(b == 0, 1, b)
-        return a - (a // safe) * safe
+        return fmod(a, b)
 
 
 @triton.jit
 def fmod(a, b):
-    """a - trunc(a / b) * b, which has the sign of a; integers give 0 for b = 0."""
+    """a - trunc(a / b) * b, which has the sign of a. For integers the result is 0 if b = 0."""
     if a.dtype.is_floating():
         return libdevice.fmod(a, b)
     elif a.dtype.is_int_signed():
@@ -101,7 +94,7 @@ def fmod(a, b):
 
 @triton.jit
 def signbit(x):
-    """Is the sign of x a minus? That of -0.0 is."""
+    """Whether the sign bit of a float is set; true for -0.0."""
     if x.dtype == tl.float64:
         return x.to(tl.int64, bitcast=True) < 0
     else:
@@ -131,7 +124,7 @@ def _divide(a, b):
 
 @triton.jit
 def power(b, n):
-    """Integer b ** n: wraps; 1 / b**-n truncated for negative n (0 for b = 0)."""
+    """b ** n for integers, which wraps around. For negative n it is 1 / b**-n, truncated, and 0 if b = 0."""
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1
     for _ in range(b.dtype.primitive_bitwidth):
@@ -146,14 +139,14 @@ def power(b, n):
 
 @triton.jit
 def shift_left(a, n):
-    """a << n; 0 for n outside 0 .. bits-1."""
+    """a << n. The result is 0 if n is negative, or not less than the number of bits."""
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     return tl.where(inside, a << tl.where(inside, n, 0), 0)
 
 
 @triton.jit
 def shift_right(a, n):
-    """a >> n; 0, or -1 for negative a, for n outside 0 .. bits-1."""
+    """a >> n. If n is negative or not less than the number of bits, the result is 0, or -1 for negative a."""
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)
     if a.dtype.is_int_signed():
@@ -164,12 +157,14 @@ def shift_right(a, n):
 
 @triton.jit
 def round_to_tf32(x):
-    """To 11 significant bits in the range of f32, halves away from zero: half of the last place is added, what lies
-    below it cut off."""
+    """Rounds to 11 significant bits in the range of f32 (tf32); halves are rounded away from zero.
+
+    The function adds half of the last kept bit, and then clears all lower bits.
+    """
     if x.dtype == tl.float64:
         bits = x.to(tl.int64, bitcast=True) + (1 << 41)
         rounded = ((bits >> 42) << 42).to(tl.float64, bitcast=True)
-        steps = x * 8.711228593176025e40  # 2**136: of the least step, where f32 is denormal
+        steps = x * 8.711228593176025e40  # 2**136: x in multiples of the smallest denormal tf32
         least = libdevice.trunc(tl.where(steps < 0, steps - 0.5, steps + 0.5)) * 1.1479437019748901e-41
         rounded = tl.where(tl.abs(x) < 1.1754943508222875e-38, least, rounded)
         rounded = tl.where(tl.abs(rounded) < 3.402823669209385e38, rounded, rounded * float("inf"))
@@ -181,7 +176,7 @@ def round_to_tf32(x):
 
 @triton.jit
 def sigmoid(x):
-    """1 / (1 + exp(-x)), through exp(-|x|), which cannot overflow."""
+    """1 / (1 + exp(-x)), computed from exp(-|x|), which cannot overflow."""
     z = libdevice.exp(-tl.abs(x))
     return _divide(tl.where(x >= 0, 1.0, z), 1.0 + z)
 
@@ -191,10 +186,10 @@ def sigmoid(x):
 
 @triton.jit
 def float_to_int(x, dtype: tl.constexpr):
-    """x truncated, saturated at the limits of `dtype`; NaN gives 0."""
+    """x truncated to an integer, and clamped to the limits of `dtype`. NaN gives 0."""
     low: tl.constexpr = dtype.get_int_min_value()
     high: tl.constexpr = dtype.get_int_max_value()
-    above: tl.constexpr = float(high + 1)  # a power of two, exact in f32, unlike `high`
+    above: tl.constexpr = float(high + 1)  # a power of two: exact in f32, but `high` is not
     inside = (x >= low) & (x < above)
     result = tl.where(inside, x, 0.0).to(dtype)
     result = tl.where(x >= above, high, result)
@@ -203,7 +198,7 @@ def float_to_int(x, dtype: tl.constexpr):
 
 @triton.jit
 def to_bool(x):
-    """Is x not zero? NaN is not."""
+    """Whether x is not zero; true for NaN."""
     return x != 0
 
 
@@ -214,17 +209,17 @@ def to_f32(x):
 
 @triton.jit
 def to_bf16(x):
-    """Rounds f32 or f64 to nearest, ties to even (f64 by way of f32)."""
+    """Rounds f32 or f64 to the nearest bf16, ties to even. An f64 is rounded to f32 first."""
     return x.to(tl.float32).to(tl.bfloat16)
 
 
 @triton.jit
 def to_f16(x):
-    """Rounds f32 or f64 to nearest, ties to even."""
+    """Rounds f32 or f64 to the nearest f16, ties to even."""
     return x.to(tl.float16)
 
 
-# ---- reductions and scans along one axis: a reduction removes it -----------------------------
+# ---- reductions and scans along one axis -----------------------------------------------------
 
 
 @triton.jit
@@ -264,10 +259,10 @@ def reduce_max(x, axis: tl.constexpr):
 
 @triton.jit
 def reduce_max_in_parts(x):
-    """The maxima of the rows of a product: first of parts of 16 columns, elementwise.
+    """The maximum of each row of a product, whose tile is first reduced to 16 columns by elementwise maxima.
 
-    A thread holds a quarter of a row of what tensor cores make. Its maximum is one chain, in which each step waits
-    for the one before; with parts there are four beside each other.
+    A thread holds a quarter of a row of a result of the tensor cores. The maximum of this quarter would be one chain,
+    in which each step waits for the step before. With 16 columns, there are four independent chains.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
@@ -290,7 +285,9 @@ def reduce_all(x, axis: tl.constexpr):
 
 @triton.jit
 def _better_maximum(v1, i1, v2, i2):
-    """The better of two (value, index) pairs: NaN, then the larger; on a tie the smaller index."""
+    """The better of two (value, index) pairs: NaN, then the larger value. If the values are equal, the smaller index
+    wins.
+    """
     nan1, nan2 = v1 != v1, v2 != v2
     wins = (v1 > v2) | (nan1 & ~nan2)
     ties = (v1 == v2) | (nan1 & nan2)
@@ -300,7 +297,9 @@ def _better_maximum(v1, i1, v2, i2):
 
 @triton.jit
 def _better_minimum(v1, i1, v2, i2):
-    """The better of two (value, index) pairs: NaN, then the smaller; on a tie the smaller index."""
+    """The better of two (value, index) pairs: NaN, then the smaller value. If the values are equal, the smaller index
+    wins.
+    """
     nan1, nan2 = v1 != v1, v2 != v2
     wins = (v1 < v2) | (nan1 & ~nan2)
     ties = (v1 == v2) | (nan1 & nan2)
@@ -310,14 +309,14 @@ def _better_minimum(v1, i1, v2, i2):
 
 @triton.jit
 def reduce_argmax(x, index, axis: tl.constexpr):
-    """(largest value, its index), where `index` holds the index of each element."""
+    """The largest value along an axis, and its index. `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_maximum)
 
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
-    """(smallest value, its index), where `index` holds the index of each element."""
+    """The smallest value along an axis, and its index. `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_minimum)
 
@@ -347,5 +346,5 @@ def scan_min(x, axis: tl.constexpr):
 
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
-    """a @ b + acc, accumulated in the dtype of `acc`; `precision`: as of graph/ir.py."""
+    """a @ b + acc, accumulated in the dtype of `acc`. minitri/graph/ir.py explains the values of `precision`."""
     return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)

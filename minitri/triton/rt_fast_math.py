@@ -1,11 +1,11 @@
-"""Approximations that generated kernels call where a result of 16 bits hides the difference.
+"""Approximations that generated kernels call where rounding to a 16-bit result hides the difference.
 
-    rt.sigmoid(x)            division and exp, rounded correctly or nearly so
-    rt.relaxed_sigmoid(x)    good to 2**-17: two approximate instructions of the GPU and few others
+    rt.sigmoid(x)            division and exp with correct or nearly correct rounding
+    rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
-In: tiles or scalars of f32. Out: the same shape in f32; each docstring says how far it may be off. The one
-idea: an instruction of the special function unit that flushes denormals replaces a sequence that keeps them.
-Kernels reach these functions through minitri/triton/rt.py; minitri/optimize/fast_math/ decides where.
+In: tiles or scalars of f32. Out: f32 of the same shape. Each docstring gives the largest error. The one idea: one
+instruction of the special function unit, which flushes denormals to 0, replaces a sequence that keeps them. Kernels
+call these functions as `rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/ decides which kernels use them.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -20,8 +20,10 @@ from triton.language.extra import libdevice
 
 @tl.core.builtin
 def exp2(x, _semantic: Any = None):
-    """2 to the power x, where a denormal result may be 0: one instruction, where `tl.exp2`, which keeps
-    them, is four."""
+    """2 to the power x in one instruction, which may return 0 for a denormal result.
+
+    `tl.exp2` keeps denormals, and needs four instructions.
+    """
     if _semantic.builder.options.backend_name != "cuda":
         return tl.exp2(x, _semantic=_semantic)
     code = "ex2.approx.ftz.f32 $0, $1;"
@@ -30,7 +32,10 @@ def exp2(x, _semantic: Any = None):
 
 @tl.core.builtin
 def _reciprocal(y, _semantic: Any = None):
-    """1 / y, where what is denormal may be 0: one instruction, where `1.0 / y`, which keeps it, is four."""
+    """1 / y in one instruction, which may treat denormal numbers as 0.
+
+    The plain spelling `1.0 / y` keeps denormals, and needs four instructions.
+    """
     if _semantic.builder.options.backend_name != "cuda":
         return _semantic.truediv(1.0, y)
     code = "rcp.approx.ftz.f32 $0, $1;"
@@ -39,15 +44,18 @@ def _reciprocal(y, _semantic: Any = None):
 
 @triton.jit
 def relaxed_sigmoid(x):
-    """1 / (1 + exp(-x)), good to 2**-17; denormal results are kept."""
+    """1 / (1 + exp(-x)) with a relative error of at most 2**-17. Denormal results are kept."""
     z = tl.exp(tl.abs(x) * -1.0)
     return tl.where(x >= 0, 1.0, z) * _reciprocal(1.0 + z)
 
 
 @triton.jit
 def relaxed_tanh(x):
-    """tanh(x), good to 2**-18: through 2**(|x| * 2 log2 e), and near zero, where that cancels, two terms (as
-    relaxed_erf)."""
+    """tanh(x) with a relative error of at most 2**-18.
+
+    The function computes 2**(|x| * 2 log2 e). Near zero this form would lose digits by cancellation, so the function
+    uses a polynomial of two terms there.
+    """
     far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))
     return tl.where(tl.abs(x) < 0.085, near, libdevice.copysign(far, x))
@@ -55,12 +63,13 @@ def relaxed_tanh(x):
 
 @triton.jit
 def relaxed_erf(x):
-    """erf(x), good to 2**-18, and to 2**-22 of 1.
+    """erf(x) with a relative error of at most 2**-18, and an absolute error of at most 2**-22.
 
-    It uses erfc(|x|) = 2**p(|x|). Near zero, where that cancels, it uses a polynomial of two terms. p is the polynomial of
-    degree 8 whose 2**p is closest to erfc in [0.088, 4], with an error of at most 1e-8. Past 4, p falls without bound,
-    so large x, infinity too, give 1 without a test. Both parts are minimax fits of math.erfc and math.erf at Chebyshev
-    nodes, as linear programs; tests/test_ops.py measures them.
+    The function computes erfc(|x|) as 2**p(|x|). Near zero this form would lose digits by cancellation, so the
+    function uses a polynomial of two terms there. p is the polynomial of degree 8 whose 2**p is closest to erfc in
+    [0.088, 4], with an error of at most 1e-8. Beyond 4, p decreases without bound. So large x, also infinity, give 1
+    without a test. Both polynomials are minimax fits of math.erfc and math.erf at Chebyshev nodes, found by linear
+    programming. tests/test_ops.py measures their errors.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

@@ -1,15 +1,15 @@
-"""`rt` and `libdevice` for kernels that run in Triton's interpreter.
+"""The functions of `rt` and `libdevice` for kernels that run in Triton's interpreter.
 
-In: interpreter tensors (`tl.tensor` around a `TensorHandle` with a numpy array). Out: the same,
-computed by numpy. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`; compiled,
-these are minitri/triton/rt.py and Triton's math library, interpreted they are the two
-namespaces here. The interpreter itself is left alone: on its own, a reduction is a Python loop over
-the elements, `libdevice` returns nothing, conversions to bf16 truncate and maxima drop NaN.
+In: tensors of the interpreter (`tl.tensor` around a `TensorHandle` with a numpy array). Out: tensors, whose elements
+numpy computes. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel, the names
+`rt` and `libdevice` are minitri/triton/rt.py and Triton's math library. In an interpreted kernel, `rt` and `libdevice`
+are the two `Namespace` objects of this module. The interpreter's own functions would be slow or wrong. Reductions are
+Python loops over elements, `libdevice` functions return nothing, conversions to bf16 truncate, and maxima drop NaN.
 
-Elementwise functions come from the operator table: a row whose Triton spelling is a single
-call, `libdevice.tanh({0})`, names its own numpy reference.
+Elementwise functions come from the operator table. If the Triton spelling of a row is a single call, such as
+`libdevice.tanh({0})`, the numpy function of this row computes the call.
 
-Left out: what the compiled functions do beyond numpy's result (the order of sums).
+Left out: the order in which compiled functions add elements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def _unwrap(x: Any) -> Any:
-    """The numpy array in a tensor (bf16 as such, not as the bits the interpreter keeps)."""
+    """The numpy array in a tensor. A bf16 array has the dtype bf16, although the interpreter keeps its bits as
+    integers.
+    """
     if not isinstance(x, tl.tensor):
         return x.value if isinstance(x, tl.constexpr) else x
     data = x.handle.data
@@ -42,7 +44,9 @@ def _unwrap(x: Any) -> Any:
 
 
 def _wrap(data: Any) -> Any:
-    """A tensor around a numpy array; without axes it is a scalar, held as one element."""
+    """A tensor around a numpy array. A 0-d array becomes a scalar, which the interpreter keeps as an array of one
+    element.
+    """
     data = np.asarray(data)
     dtype, shape = _TRITON[data.dtype], list(data.shape)
     bits = data.view(np.uint16) if data.dtype == _BF16 else data
@@ -51,7 +55,9 @@ def _wrap(data: Any) -> Any:
 
 
 def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays as a function of tensors; a tuple of results stays a tuple."""
+    """Turns a function of numpy arrays into a function of tensors. The function may return an array or a tuple of
+    arrays.
+    """
 
     def lifted(*args: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -62,7 +68,7 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """The functions of a module by name: those given, then the operator table's."""
+    """The functions of a module by name: first the given functions, then those of the operator table."""
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions
@@ -71,7 +77,7 @@ class Namespace:
         function = self._functions.get(name) or self._reference(name)
         if function is None:
             raise AttributeError(f"the interpreter has no {self._name}.{name}")
-        setattr(self, name, _lift(function))  # found without __getattr__ from now on
+        setattr(self, name, _lift(function))  # the next access does not call __getattr__
         return getattr(self, name)
 
     def _reference(self, name: str) -> Callable[..., Any] | None:
@@ -86,7 +92,7 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
     match row.kind:
         case "position":
             return _argument(row.ufunc)
-        case "logical":  # the interpreter's truth values may be integers
+        case "logical":  # the interpreter may represent truth values as integers
             return lambda x, axis: row.ufunc.reduce(x != 0, axis)
         case _:
             return lambda x, axis: row.ufunc.reduce(x, axis=axis, dtype=x.dtype)
@@ -97,7 +103,9 @@ def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
-    """(best value, smallest index that has it); `maximum` and `minimum` let NaN win."""
+    """A function that gives the best value along an axis and the smallest index that has it. NaN is better than any
+    number.
+    """
 
     def reduce(x: Any, index: Any, axis: int) -> tuple[Any, Any]:
         x, index = np.broadcast_arrays(x, index)
@@ -128,9 +136,9 @@ rt = Namespace(
         "to_bool": lambda x: x != 0,
         "to_f32": lambda x: x.astype(np.float32),
         "to_f16": lambda x: x.astype(np.float16),
-        "settle": lambda: np.int32(0),  # nothing is in flight
+        "settle": lambda: np.int32(0),  # nothing runs at the same time
         "unknown": lambda x: x,
-        "wait_for_previous": lambda: np.int32(0),  # it has ended
+        "wait_for_previous": lambda: np.int32(0),  # the previous kernel has ended
         "byte_to_f16": lambda x: x.astype(np.float16),
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),

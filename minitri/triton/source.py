@@ -1,12 +1,11 @@
-"""The text of the triton stage, and generated text made into functions.
+"""The Python source of the triton stage, and the conversion of generated source into functions.
 
-In: emitted kernels and the plan they carry out. Out: `module_text` (complete Python source:
-imports, kernels, the launch plan as a comment) and `functions` (its kernels as Python
-functions, for triton.jit or for the interpreter).
+In: emitted kernels and their plan. Out: `module_text` gives complete Python source with imports, kernels, and the
+launch plan as a comment. `functions` gives the kernels as Python functions, for triton.jit or for the interpreter.
 
-Generated source is parsed and held against an allowlist of syntax and names before it is
-executed, although no user text gets into it: two locks. A linecache entry under a synthetic
-name lets Triton read the source; no file is written.
+No user text gets into generated source. As a second safeguard, the source is parsed before it is executed, and its
+syntax and names are checked against an allowlist. Triton reads the source through an entry in `linecache` with a
+made-up file name, so no file is written.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _NAMES = re.compile(
 )
 _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
-_STRINGS = {"nan", "inf", "-inf", *PRECISIONS, "evict_first"}
+_STRINGS = {"nan", "inf", "-inf", *PRECISIONS}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.If, ast.Expr,
     ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,
@@ -46,18 +45,14 @@ _NODES = (
 
 
 def module_text(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
-    return HEADER + "".join(f"\n{_titled(k)}" for k in kernels) + "\n\n" + launch_plan(plan, kernels)
-
-
-def _titled(kernel: EmittedKernel) -> str:
-    return f"\n@triton.jit\n{kernel.source}"
+    return HEADER + "".join(f"\n\n@triton.jit\n{k.source}" for k in kernels) + "\n\n" + launch_plan(plan, kernels)
 
 
 def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
-    """Temporaries, then one line a launch, in order."""
+    """The launch plan as comments: one line for each temporary, then one line for each launch, in order."""
     lines = [f"# temporary {t}" for t in plan.temporaries]
     for k in kernels:
-        bound = [*_bound(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_bound(k.scalars, "a")]
+        bound = [*_named(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_named(k.scalars, "a")]
         bound += [
             f"{d.name}=TensorDescriptor({d.buffer.name}, {list(d.shape)}, {list(d.strides)}, {list(d.block)})"
             for d in k.descriptors
@@ -68,23 +63,23 @@ def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
     return "# launch plan\n" + "\n".join(lines) + "\n"
 
 
-def _bound(buffers: Sequence[Buffer], letter: str) -> list[str]:
+def _named(buffers: Sequence[Buffer], letter: str) -> list[str]:
     return [f"{letter}{n}={b.name}" for n, b in enumerate(buffers)]
 
 
 def line_ops(kernels: Sequence[EmittedKernel]) -> dict[int, Op]:
-    """Line of the module text → the op it holds."""
+    """The op that each line of the module text computes, by line number."""
     table: dict[int, Op] = {}
     line = HEADER.count("\n")
     for k in kernels:
-        line += 3  # a blank line, another, the decorator
+        line += 3  # two blank lines and the decorator
         table |= {line + n: op for n, op in k.lines}
         line += k.source.count("\n")
     return table
 
 
 def check(tree: ast.AST) -> None:
-    """Raises ValueError for anything that the emitter does not write."""
+    """Raises ValueError if generated source has syntax or names that the emitter never writes."""
     for node in ast.walk(tree):
         if not isinstance(node, _NODES):
             raise ValueError(f"generated source holds {type(node).__name__}")
@@ -99,7 +94,9 @@ def check(tree: ast.AST) -> None:
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
-    """A function of one of the three modules (none of a module within it), `value.to`, `desc0.load` or `desc0.store`."""
+    """Whether an attribute is allowed: a function of `tl`, `rt` or `libdevice`, `value.to`, `desc0.load` or
+    `desc0.store`.
+    """
     of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
     of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
     moves = of_descriptor and node.attr in ("load", "store")
@@ -107,7 +104,10 @@ def _known_attribute(node: ast.Attribute) -> bool:
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:
-    """The kernels of a module text as plain Python functions over `namespace` (tl, rt, libdevice)."""
+    """The kernels of a module text as plain Python functions.
+
+    `namespace` gives their global names: tl, rt, libdevice.
+    """
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     for node in tree.body:

@@ -1,1 +1,1 @@
-"""Why an answer can be trusted: error bounds, proofs, the sanitizer, `check`."""
+"""Tools that show whether a compiled program is correct: error bounds, proofs, a sanitizer and `check`."""

@@ -1,24 +1,25 @@
-"""Compares every pass with the reference, for every target whose code runs on this machine.
+"""Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
-In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the
-largest error of the stage that the pass made, its bound, and whether the error keeps the bound. The
-first row that fails names the wrong pass: its input was right and its output is not. The call is
-then shrunk for as long as the same pass fails.
+In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the largest error
+of the stage that the pass made, the error bound, and whether the error stays within the bound. The first row that
+fails names the wrong pass: the stage before that pass was still right. `check` then shrinks the call to smaller
+arguments for which the same pass fails.
 
-    interpreter     what a call with numpy arrays runs: tiles as large as Triton allows
-    cuda            code for a GPU, run by numpy and by Triton's interpreter; shown as "for cuda:90"
-    cuda general    the same for any sizes and strides: they are arguments of the kernel
+    interpreter     code for numpy arrays, run by Triton's interpreter; its tiles are as large as Triton allows
+    cuda            code for a GPU, run by numpy and by Triton's interpreter; reports call it "cuda:90 on CPU"
+    cuda general    the same, but sizes and strides are arguments of the kernel
+    cuda wide       the same as "cuda general" with 64-bit offsets; only `minitri fuzz` asks for it
     gpu             the GPU itself, if there is one
 
-Each result is compared with an f64 evaluation of the graph. A running error analysis gives the
-radius that each element may deviate (minitri/trust/error_bounds.py). The radius is 0 for values
-that follow exactly from the inputs: integers, data movement and single IEEE operations. It is a few
-roundings for other values. If rounding can change an element to any value, the element is not
-compared; a note counts these.
+`check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
+element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius is 0 for integers,
+for moved data, and for single IEEE operations on exact operands. For other values the radius is a few rounding
+errors. If rounding can change an element to any value, `check` does not compare the element. A note in the report
+counts such elements.
 
-First of all, the graph is compared with the syntax tree, which numpy evaluates. The syntax tree
-defines what a program means. A program that begins at the text of a stage is compared with its
-original: `mt.load(text, stage, against=f)`.
+Before the passes, `check` compares the graph with the syntax tree, which numpy evaluates. The syntax tree defines
+what a program means. A program that was loaded from the text of a stage is compared with its original program:
+`mt.load(text, stage, against=f)`.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.tables import table
+from minitri.base.text_tables import table
 from minitri.graph.ir import Input
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.language.front_end import is_module
+from minitri.notebook.html import card, counted
 from minitri.pipeline import Compilation
 from minitri.runtime.binding import Call, bind, check_conditions
-from minitri.runtime.devices import on_cpu
+from minitri.runtime.device_transfer import on_cpu
 from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.tiles.ir import Program, Programs
-from minitri.trust import run_stage, shrink
+from minitri.trust import run_stage, shrink_arguments
 from minitri.trust.error_bounds import Enclosure
 from minitri.trust.error_bounds import enclosures as graph_enclosures
-from minitri.trust.operator_bounds import distance
+from minitri.trust.error_propagation import distance
 
 CUDA = Target("cuda", "90")
 VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 64-bit offsets
@@ -53,16 +55,26 @@ VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 6
     "cuda general": (CUDA, False, False),
     "cuda wide": (CUDA, False, True),
 }
+PLACES = {  # what runs, and where, for people
+    "interpreter": "interpreter",
+    "cuda": f"{CUDA} on CPU",
+    "cuda general": "any sizes on CPU",
+    "cuda wide": "64-bit offsets on CPU",
+    "gpu": "gpu",
+}
 USUAL = ("interpreter", "cuda", "cuda general", "gpu")
-MOST_PROGRAMS = 3000  # of a GPU's schedule: about ten seconds
-TEXT = "text"  # what made a stage that was read
+MOST_PROGRAMS = 3000  # that run one after another with a GPU's schedule: about ten seconds
+TEXT = "text"  # `CheckRow.by` of a stage that was loaded from a text
 SHOWN = 24  # elements of an array that a report prints
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """The stage that the pass `by` made. `max_error` and `bound` are of the element that comes nearest
-    to its bound, or passes it."""
+    """The result of checking one stage, which the pass `by` made.
+
+    `max_error` and `bound` belong to the same element: the element whose error is the largest relative to its
+    bound.
+    """
 
     by: str
     stage: str
@@ -80,10 +92,10 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The smallest call that was found at which the guilty pass is the first to go wrong.
+    """The smallest call found for which the wrong pass is still the first pass that fails.
 
-    before, after   texts of the stage that the pass was given and of the one it made
-    got             what that stage computes; None if it does not run
+    before, after   texts of the stage that the pass received and of the stage that it made
+    got             the results of the stage that the pass made; None if that stage does not run
     """
 
     row: CheckRow
@@ -96,9 +108,9 @@ class Failure:
     after: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; of large arrays only what they are."""
-        arrays = {n: _listed(v) for n, v in self.arguments.items()}
-        results = {"expected": list(map(_listed, self.expected)), "got": self.got and list(map(_listed, self.got))}
+        """The failure as values that JSON can hold; a large array is given by its dtype and shape only."""
+        arrays = {n: _as_json(v) for n, v in self.arguments.items()}
+        results = {"expected": list(map(_as_json, self.expected)), "got": self.got and list(map(_as_json, self.got))}
         texts = {"program": self.program, "before": self.before, "after": self.after}
         return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
 
@@ -106,15 +118,15 @@ class Failure:
         sizes = ", ".join(f"{n} = {s}" for n, s in self.sizes.items())
         lines = [f"{self.row}: {self.row.note}", self.program]
         lines += [f"sizes     {sizes}"] if sizes else []
-        lines += [f"{name:9} {_shown(value)}" for name, value in self.arguments.items()]
-        lines += [f"expected  {_shown(value)}" for value in self.expected]
-        lines += [f"got       {_shown(value)}" for value in self.got or ()]
+        lines += [f"{name:9} {_described(value)}" for name, value in self.arguments.items()]
+        lines += [f"expected  {_described(value)}" for value in self.expected]
+        lines += [f"got       {_described(value)}" for value in self.got or ()]
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """`smallest`: of a report that is not ok, unless shrinking was not asked for."""
+    """The rows of a check. `smallest` is the shrunk failure, or None if every row is ok or shrinking was off."""
 
     rows: Sequence[CheckRow]
     smallest: Failure | None = None
@@ -125,42 +137,66 @@ class CheckReport:
 
     @property
     def ran(self) -> list[CheckRow]:
-        """The rows of stages that could run here."""
+        """The rows of stages that this machine could run."""
         return [r for r in self.rows if not r.note.startswith("not run")]
 
     @property
+    def scope(self) -> str:
+        """In one line: what ran, on which processor, and what did not run, with the reason."""
+        ran = dict.fromkeys(PLACES[r.variant] for r in self.ran if r.variant)
+        missing = dict.fromkeys(
+            f"{PLACES[r.variant]} ({r.note.removeprefix('not run: ')})" for r in self.rows if r not in self.ran
+        )
+        return "; ".join([f"ran: {', '.join(ran)}"] * bool(ran) + [f"not run: {', '.join(missing)}"] * bool(missing))
+
+    @property
     def first(self) -> CheckRow | None:
-        """The first row that is wrong."""
+        """The first wrong row, or None if every row is right."""
         return next((r for r in self.rows if not r.ok), None)
 
     @property
     def guilty(self) -> str | None:
-        """The first pass that breaks the program."""
+        """The name of the first pass that breaks the program, or None if every row is right."""
         return self.first and self.first.by
 
     @property
     def first_bad(self) -> str | None:
-        """The stage which that pass made."""
+        """The stage that the guilty pass made, or None if every row is right."""
         return self.first and self.first.stage
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as values that JSON can hold."""
         rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
         return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
 
     def __str__(self) -> str:
+        rows = self._table()
+        text = table(rows, (0, 1, len(rows[0]) - 1))
+        return "\n".join([text, *self._not_run(), *([f"\n{self.smallest}"] if self.smallest else [])])
+
+    def _repr_html_(self) -> str:
+        verdict = "every pass is right" if self.ok else str(self.first)
+        text = str(self.smallest) if self.smallest else ""
+        rows, note = self._table(), "; ".join(self._not_run())
+        fold = counted(len(rows) - 1, "pass", "passes")
+        return card("check", facts=verdict, wrong=not self.ok, rows=rows, fold=fold, text=text, note=note)
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """A line for each pass, after the line of heads."""
         ran = self.ran
         variants = list(dict.fromkeys(r.variant for r in ran if r.variant))
         steps = list(dict.fromkeys((r.by, r.stage) for r in ran))
         lines = [_line([r for r in ran if (r.by, r.stage) == step], variants) for step in steps]
-        shown = [v.replace("cuda", f"for {CUDA}") for v in variants]
-        text = table([("pass", "stage", *shown, "max error", "of bound", "note"), *lines], (0, 1, 4 + len(variants)))
-        missing = dict.fromkeys(f"{r.variant}: {r.note}" for r in self.rows if r not in ran)
-        return "\n".join([text, *missing, *([f"\n{self.smallest}"] if self.smallest else [])])
+        shown = [PLACES[v] for v in variants]
+        return [("pass", "stage", *shown, "max error", "of bound", "note"), *lines]
+
+    def _not_run(self) -> list[str]:
+        """A line for each variant that did not run: its place and the reason."""
+        return list(dict.fromkeys(f"{PLACES[r.variant]}: {r.note}" for r in self.rows if r not in self.ran))
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """One pass in all variants; the figures are of the worst of them."""
+    """The table's cells for one pass in all variants; the error and the bound are those of the worst variant."""
     worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
     found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
     cells = [found.get(v, found.get("", "")) for v in variants]
@@ -169,7 +205,7 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
 
 
 def culprit(by: str) -> str:
-    """The name of the pass or text that made a stage, for people."""
+    """How messages name the maker of a stage: a pass, or a text that was loaded."""
     return "the text" if by == TEXT else f"the pass `{by}`"
 
 
@@ -177,9 +213,9 @@ def culprit(by: str) -> str:
 
 
 def check(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
-    """Every pass against the reference; what cannot run here is noted, not failed.
+    """Compares every pass with the reference. A stage that this machine cannot run gets a note and counts as right.
 
-    A pass that raises, and one whose stage does not run, is wrong as well.
+    A pass that raises an exception counts as wrong. So does a pass whose stage raises one when it runs.
     """
     rows = tuple(_Check(program, call).rows(variants))
     report = CheckReport(rows)
@@ -189,12 +225,12 @@ def check(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL,
 
 
 def first_wrong(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
-    """The first row that is wrong; nothing after it is looked at."""
+    """The first wrong row, or None. Later passes are not run."""
     return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
 
 
 class _Check:
-    """The check of one call. The expected results are computed once; rows follow one after another."""
+    """The check of one call: it computes the expected results once and yields the rows one by one."""
 
     def __init__(self, program: ProgramProtocol, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
@@ -205,10 +241,10 @@ class _Check:
         first = self.first()
         yield first
         if not first.ok:
-            return  # all that follows would be made of it
+            return  # every later stage is made from this one
         for variant in variants:
             if variant in VARIANTS and variant != "interpreter" and self.begin.startswith("tile"):
-                continue  # schedules were chosen before
+                continue  # the loaded text has its schedules already
             if variant == "gpu":
                 yield self.row("emit", "gpu", "gpu", lambda: self.program.evaluate("gpu", self.call))
             else:
@@ -223,30 +259,34 @@ class _Check:
         return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
 
     def build(self) -> tuple[Any, ...]:
-        """Checks that the values of the syntax tree and of the graph lie in the enclosures of the graph."""
+        """The outputs of the syntax tree and of the graph. Both are compared with the graph's enclosures, so
+        `wanted` holds these twice.
+        """
         self.wanted = enclosures(self.program, self.call) * 2
         return self.program.evaluate("ast", self.call) + self.program.evaluate("graph", self.call)
 
     def passes(self, variant: str) -> Iterator[CheckRow]:
-        """The passes after the graph (or the text), each with the stage that it makes."""
+        """One row for each pass after the stage where the program begins."""
         compiled = compilation(self.program, self.call, variant)
         before, row, wrong = compiled.value(self.begin), None, False
         stages = [p.stage for p in compiled.table]
         for p in compiled.table[stages.index(self.begin) + 1 :]:
-            if p.stage == "triton" and wrong:  # an access out of bounds may be in it
+            if p.stage == "triton" and wrong:  # it may access memory out of bounds
                 return
             if row is not None and _same(before, _value(compiled, p.stage)):
-                row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # it had nothing to do
+                row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # the pass changed nothing
             else:
                 row = self.row(p.name, p.stage, variant, lambda s=p.stage: self.results(compiled, s, variant))
             yield row
             wrong = wrong or not row.ok
             before = compiled.values.get(p.stage)
             if before is None:
-                return  # the pass raised: there is nothing to go on with
+                return  # the pass raised: the next pass has no input
 
     def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
-        """A GPU has room for many small programs; here they run one after another."""
+        """The results of a stage. StageUnavailable if a GPU's schedule has too many programs to run one after
+        another.
+        """
         if variant != "interpreter" and (stage == "triton" or stage.startswith("tile")):
             count = run_stage.programs(compiled, self.call)
             if count > MOST_PROGRAMS:
@@ -259,7 +299,7 @@ class _Check:
             results = run()
         except StageUnavailable as reason:
             found = True, 0.0, 0.0, f"not run: {reason.message}"
-        except Exception as error:  # whatever a wrong pass leads to: AccessError, MT0403, an error of Triton's
+        except Exception as error:  # a wrong pass can cause any error: AccessError, MT0403, Triton's own
             found = False, np.inf, 0.0, _reason(error)
         else:
             found = worst(results, self.wanted)
@@ -267,20 +307,22 @@ class _Check:
 
 
 def compilation(program: ProgramProtocol, call: Call, variant: str) -> Compilation:
-    """The stages of a call for one of `VARIANTS`."""
+    """The compilation of a call for one of `VARIANTS`."""
     target, known, wide = VARIANTS[variant]
     return program.compilation(program.context(call, target, known, wide))
 
 
 def _origin(program: ProgramProtocol, call: Call) -> tuple[ProgramProtocol, Call]:
-    """The program that defines the right result, and the same call of it."""
+    """The program that defines the right result, and the call with its arguments bound to that program."""
     if program.against is None:
         return program, call
     return program.against, bind(program.against.function, (), _arguments(call))
 
 
 def _value(compiled: Compilation, stage: str) -> Any:
-    """The value of a stage; None if the pass raises, which running the stage will report."""
+    """The value of a stage, or None if its pass raises. Running the stage raises again, and `row` reports the
+    error.
+    """
     try:
         return compiled.value(stage)
     except Exception:
@@ -288,13 +330,13 @@ def _value(compiled: Compilation, stage: str) -> Any:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Whether a pass changed nothing that numpy can see. Most hints to the target are such changes."""
+    """Whether a pass changed nothing that can affect numpy's result. Most hints for the target do not affect it."""
     if isinstance(before, Programs) and isinstance(after, Programs):
-        return [_seen(p) for p in before] == [_seen(p) for p in after]
+        return [_visible(p) for p in before] == [_visible(p) for p in after]
     return after is before
 
 
-def _seen(program: Program) -> tuple[Any, ...]:
+def _visible(program: Program) -> tuple[Any, ...]:
     blocks = [program.hint(op).descriptor for op in program.ops()]
     return program.axes, program.body, program.returning, program.descending, program.peeled, blocks
 
@@ -305,12 +347,12 @@ def _reason(error: Exception) -> str:
 
 
 def enclosures(program: ProgramProtocol, call: Call) -> tuple[Enclosure, ...]:
-    """The enclosure of each output: a correct implementation stays inside."""
+    """For each output the values that a correct implementation may return."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 
 def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
-    """`compare` of the output that is nearest to its bounds."""
+    """Compares every output and returns `compare`'s tuple for the output that is nearest to its bounds."""
     if len(results) != len(wanted):
         return False, np.inf, 0.0, f"{len(results)} results, not {len(wanted)}"
     compared = [compare(*two) for two in zip(results, wanted)]
@@ -318,7 +360,7 @@ def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, fl
 
 
 def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
-    """(ok, error, its bound, note) of one output, at the element that comes nearest to its bound."""
+    """Compares one output: (ok, error, bound, note), where error and bound are of the element nearest to its bound."""
     result, value, radius = np.asarray(result), wanted.value, wanted.radius
     if result.shape != value.shape or result.dtype != wanted.dtype.numpy:
         made, right = f"{result.dtype}{list(result.shape)}", f"{wanted.dtype}{list(value.shape)}"
@@ -340,7 +382,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: ProgramProtocol, call: Call, row: CheckRow) -> Failure:
-    """The call shrunk while the same pass of the same variant stays the first that is wrong."""
+    """Shrinks the call for as long as the same pass of the same variant is the first wrong one."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         try:
@@ -355,14 +397,14 @@ def _smallest(program: ProgramProtocol, call: Call, row: CheckRow) -> Failure:
     inputs = [n for n in origin.graph(same.instance).inputs if not n.scalar]
     given = _arguments(call, inputs)
     shapes = {n.name: n.shape for n in inputs if isinstance(given[n.name], np.ndarray)}
-    given = shrink.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
+    given = shrink_arguments.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
     found = first(given)
-    smaller, found_row = found or (call, row)  # where a wrong result does not come every time
+    smaller, found_row = found or (call, row)  # None if the failure does not occur every time
     return _failure(program, smaller, found_row, given)
 
 
 def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
-    """The arguments of the call, by parameter."""
+    """The arguments of the call by parameter name; those of `inputs` come first, in that order."""
     arrays = {n: a.numpy() for n, a in call.arrays.items()}
     return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
 
@@ -374,7 +416,7 @@ def _failure(program: ProgramProtocol, call: Call, row: CheckRow, arguments: dic
         compiled = compilation(program, call, row.variant if row.variant in VARIANTS else "interpreter")
         before, after = _texts(compiled, row.by)
         got = run_stage.results(compiled, row.stage, call) if row.stage != "gpu" else program.evaluate("gpu", call)
-    except Exception:  # the note of the row says what it was
+    except Exception:  # the row's note describes this error
         pass
     expected = origin.evaluate("ast", same)
     return Failure(row, _text(origin), dict(same.sizes), arguments, expected, got, before, after)
@@ -389,13 +431,13 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
 
 
 def _text(program: ProgramProtocol) -> str:
-    """The source text of the program; for an expression also the types of its parameters."""
+    """The source text of the program. For an expression a comment lists the types of its parameters."""
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
     return text if is_module(text) or not types else f"{text}  # {types}"
 
 
-def _listed(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         kind = {"dtype": value.dtype.name, "shape": list(value.shape)}
         return kind | ({"values": _elements(value)} if value.size <= SHOWN else {})
@@ -406,8 +448,8 @@ def _elements(array: Any) -> Any:
     return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
 
 
-def _shown(value: Any) -> str:
-    """An array with its dtype and shape; its elements if they are few."""
+def _described(value: Any) -> str:
+    """One line for a value; an array is given by its dtype and shape, and by its elements if there are few."""
     if not isinstance(value, np.ndarray):
         return repr(value)
     kind = f"{value.dtype}{list(value.shape)}"

@@ -1,23 +1,23 @@
-"""An interval that holds the result of every correct implementation of a graph: running error analysis.
+"""For each element of a result, an interval that holds the result of every correct implementation of a graph.
 
-In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, a value and a radius for each
-element. The value is computed in f64, or in a longer type for f64 results if the machine has one.
-The radius bounds what rounding can change, for any order of addition and any fusion. Each kind of
-node computes both from its operands:
+In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each
+element. The value is computed in f64. For f64 results it is computed in a longer type, if the machine has one. The
+radius bounds the effect of rounding, for any order of addition and any fusion. The method is running error
+analysis: each kind of node computes its value and radius from those of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
-If all operands of an element are exact and the operator is correctly rounded, the language fixes
-every bit. Then the value is the result of the operator in its own dtype, and the radius is 0. Sums of
-small whole numbers are exact in the same way, because no order of addition rounds them. Elsewhere u
-is half a unit in the last place of 1 in the dtype of the node. operator_bounds.py has the radius of
-an operator.
+If all operands of an element are exact and the operator is correctly rounded, the language fixes every bit of the
+result. The value is then the result of the operator in its own dtype, and the radius is 0. Sums of small whole
+numbers are exact too, because no order of addition rounds them. For other elements the radius grows by multiples of
+u, half a unit in the last place of 1 in the dtype of the node. error_propagation.py computes how far an operator's
+result can move.
 
-A radius of inf means "cannot tell": an overflow depends on the order, or an index is not certain.
-Such elements are not checked. Left out: correlations. `x - x` of an inexact x gets the radius 2e
-instead of 0, so bounds are on the safe side.
+A radius of inf means that the result may be any number, because an overflow depends on the order of addition, or
+because an index is not certain. Such elements are not checked. Left out: correlations. For an inexact x with radius
+e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scalar_form import deviations
 from minitri.optimize.factor_out_scales import find
-from minitri.trust import operator_bounds
-from minitri.trust.operator_bounds import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
+from minitri.trust import error_propagation
+from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
 
 NUMPY_ULP = 4.0  # the error of numpy's functions that are not correctly rounded, in every dtype
-SLACK = 1 + 2.0**-8  # for terms of second order, and for what the longer arithmetic rounds itself
+SLACK = 1 + 2.0**-8  # for errors of second order, and for the rounding of the f64 reference itself
 MOVES = {"where", "next_float", "maximum", "minimum", "clip", "abs", "negative", "positive", "copysign", "sign", "floor", "ceil",
          "trunc", "round"}  # fmt: skip
-RELAXED = 64.0  # units of f32: 2**-17
-# How far a factor is off before it is multiplied (graph/ir.py): a tensor core cuts off what it does not look at.
-LOST = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
+RELAXED = 64.0  # error of an operator with fast math, in units of f32: 64 * 2**-23 = 2**-17
+# Relative error of a factor by the precision of the product (graph/ir.py): a tensor core ignores the lowest bits.
+FACTOR_ERROR = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ class Enclosure:
 
 
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
-    """Every output's enclosure; inputs are exact. Those of 16 bits may come from relaxed kernels."""
+    """The enclosure of each output, for inputs without error. The radii of 16-bit outputs include the error of fast
+    math.
+    """
     kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
     strict = _Analysis(graph, inputs, sizes).run()
     relaxed = _Analysis(graph, inputs, sizes, strict).run() if any(kinds.values()) else strict
@@ -66,14 +68,16 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Floats as f64, those of an f64 node as something longer; anything else as it is."""
+    """Floats as f64, or as numpy's longdouble if the dtype is f64; other values unchanged."""
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
 
 
 class Terms(NamedTuple):
-    """What a product sums, element by element: how often a term is rounded, and the sum of the terms' sizes."""
+    """The terms of a matrix product, for each element: how often a term is rounded, and the sum of the terms'
+    absolute values.
+    """
 
     rounds: Any
     size: Any
@@ -82,9 +86,9 @@ class Terms(NamedTuple):
 class _Analysis:
     """The values and radii of all nodes.
 
-    `strict` is an analysis without fast math. With it, f32 arithmetic is the fast math of kernels that
-    write 16 bits only (minitri/optimize/fast_math/relax.py). Operands of functions with jumps keep the
-    strict values.
+    `strict` is the analysis of the same graph without fast math, or None. If it is given, f32 operators may use
+    fast math, as in kernels that write 16-bit results only (minitri/optimize/fast_math/relax.py). Functions with
+    jumps, such as floor, take their values and radii from `strict`.
     """
 
     def __init__(
@@ -118,7 +122,7 @@ class _Analysis:
         self.values[node], self.radii[node] = value, radius
 
     def node(self, node: Node) -> tuple[Any, Any]:
-        """The value and the radius of a node, from those of its operands."""
+        """The value and the radius of a node, computed from those of its operands."""
         match node:
             case Input() | Const() | Index():
                 exact = np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy)
@@ -146,25 +150,28 @@ class _Analysis:
     def apply(self, node: Apply) -> tuple[Any, Any]:
         row, operand = OPERATORS[node.op], node.args[-1].dtype
         args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
-        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~np.asarray(
-            operator_bounds.takes_sign_of_nan(row, args)
-        )
+        of_nan = np.asarray(error_propagation.takes_sign_of_nan(row, args))
+        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~of_nan
         value = widened(row.numpy(*args), node.dtype)
         radius = moved(row, operand, args, radii, value)
         if node.dtype.is_float:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
         if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
-            return value, radius + _loosened(row, value, args) + self._as_power(node, value)
-        early = self._added_first(*node.args) + self._added_first(*node.args[::-1]) if node.op == "add" else 0.0
+            return value, radius + _fast_math_error(row, value, args) + self._exp2_error(node, value)
+        early = (
+            self._accumulator_start_error(*node.args) + self._accumulator_start_error(*node.args[::-1])
+            if node.op == "add"
+            else 0.0
+        )
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
             return value, radius + early
-        fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # as the language says
+        fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # in the node's own dtype
         return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius) + early
 
-    def _added_first(self, product: Node, start: Node) -> Any:
-        """What `a @ b + c` may lose because the sum starts with c: each of its roundings is of a sum that has c in it.
+    def _accumulator_start_error(self, product: Node, start: Node) -> Any:
+        """The extra error of `a @ b + c` if the sum of products starts from c, so that every rounding includes c.
 
-        Triton makes `dot(a, b, c)` of `dot(a, b, 0) + c` (its pass triton-combine).
+        Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         """
         if product not in self.terms:
             return 0.0
@@ -174,30 +181,29 @@ class _Analysis:
         exact = whole & (size * GRID <= 2 ** BITS[product.dtype.name])
         return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
 
-    def _as_power(self, node: Apply, value: Any) -> Any:
-        """What exp(x - h) may lose as 2**(x * log2 e - h * log2 e) (minitri/optimize/fast_math/exp2.py).
+    def _exp2_error(self, node: Apply, value: Any) -> Any:
+        """The extra error of exp(x - h) computed as 2**(x * log2 e - h * log2 e)
+        (minitri/optimize/fast_math/exp2.py).
 
-        Both exponents are rounded if x is computed. Denormal results may be lost.
+        Both products in the exponent are rounded, unless x is an input. Denormal results may become 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
-        exponents, difference = 0.0, node.args[0]
-        if (
-            isinstance(difference, Apply)
-            and difference.op == "subtract"
-            and not isinstance(_origin(difference.args[0]), Input)
-        ):
-            sizes = [np.abs(np.asarray(self.values[a], np.float64)) for a in difference.args]
-            exponents = sum(np.where(np.isfinite(s), s, 0) for s in sizes) * 2.0**-23
+        exponents = 0.0
+        match node.args[0]:
+            case Apply(op="subtract", args=args) if not isinstance(_origin(args[0]), Input):
+                sizes = [np.abs(np.asarray(self.values[a], np.float64)) for a in args]
+                exponents = sum(np.where(np.isfinite(s), s, 0) for s in sizes) * 2.0**-23
         size = np.abs(np.where(np.isfinite(value), value, 0))
         return size * exponents + float(np.finfo(np.float32).tiny)
 
     def cast(self, node: Apply) -> tuple[Any, Any]:
-        """For an output the corners decide, because rounding keeps order.
+        """A conversion of dtypes.
 
-        Elsewhere a fused kernel may round at another scale. For example, `softmax(x) @ v` may divide
-        after the product, and `x @ (w * s)` may multiply sums with s. There the value stays the same,
-        and the radius grows by one rounding, which may be one to a denormal number.
+        For an output, the converted ends of the interval bound the result, because rounding keeps order. For other
+        nodes, a fused kernel may round at another place. For example, `softmax(x) @ v` may divide after the
+        product, and `x @ (w * s)` may multiply sums with s. The value then stays unrounded, and the radius grows by
+        one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -228,18 +234,20 @@ class _Analysis:
 
     def reduce(self, node: Reduce) -> tuple[Any, Any]:
         value, radius = self.folded(node, lambda op, y: numpy_semantics.reduce(op, y, node.axes))
-        return value, radius + self.about_means(node) if node.op == "sum" else radius
+        return value, radius + self.running_means_error(node) if node.op == "sum" else radius
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
-        """The value and the radius of a reduction or scan; `fold` applies one by name to an array."""
+        """The value and the radius of a reduction or scan. `fold(name, array)` applies the reduction `name` to an
+        array.
+        """
         x, e = self.values[node.x], self.radii[node.x]
         value = fold(node.op, x)
         match reduction(node.op).kind:
             case "sum":
-                return value, operator_bounds.summed(x, e, node.dtype, fold)
+                return value, error_propagation.summed(x, e, node.dtype, fold)
             case "product":
-                return value, operator_bounds.multiplied(x, e, node.dtype, fold)
-            case "extreme" | "logical":  # they keep order
+                return value, error_propagation.multiplied(x, e, node.dtype, fold)
+            case "extreme" | "logical":  # monotone: the ends of the intervals bound the result
                 return value, farthest(value, [fold(node.op, shifted(x, e, s)) for s in (-1, 1)])
             case "bits":
                 return value, np.where(fold("sum", e) > 0, np.inf, 0.0)
@@ -247,13 +255,13 @@ class _Analysis:
                 assert isinstance(node, Reduce)
                 return value, _argument(node, x, e, value)
 
-    def about_means(self, node: Reduce) -> Any:
-        """What a sum of products of deviations may lose if each part uses its own mean.
+    def running_means_error(self, node: Reduce) -> Any:
+        """The extra error of a sum of products of deviations if each part of the sum uses its own mean.
 
-        Online reductions make such parts (minitri/optimize/online_reductions/transport.py). The loss is
-        there even if every term is exact. Let V = sum (x - mean)^2, and let running means be off by o.
-        Then n times the steps of the means is at most sqrt(2 n V), and each step loses o times that. The
-        roundings of the sums come on top.
+        Online reductions compute such parts (minitri/optimize/online_reductions/transport.py). The error occurs
+        even if every term is exact. Let V = sum (x - mean)^2, and let each running mean have an error of at most o.
+        The steps of the running means, times n, add up to at most sqrt(2 n V). Each step adds an error of o times
+        its length. The rounding errors of the sums are added to that.
         """
         means = deviations(node)
         if means is None:
@@ -265,7 +273,7 @@ class _Analysis:
         return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
 
     def _spread(self, y: Reduce) -> tuple[Any, Any]:
-        """Of what y sums: sum (x - mean)^2, and how far a running mean may be off."""
+        """For the operand x of the sum `y`: sum (x - mean)^2, and the largest error of a running mean."""
         x = self.values[y.x].astype(np.float64)
         x = np.where(np.isfinite(x), x, 0)
         n = np.prod([x.shape[k] for k in y.axes])
@@ -273,46 +281,45 @@ class _Analysis:
         return np.square(x - x.mean(y.axes, keepdims=True)).sum(y.axes) if n else 0.0 * off, off
 
     def contract(self, node: Contract) -> tuple[Any, Any]:
-        """m products that are not 0, and m - 1 sums: each product is rounded m times at most.
+        """The value and the radius of a matrix product.
 
-        For 16-bit operands a tensor core truncates instead of rounding, which loses twice as much. Factors
-        that are rounded first have an error before the multiplication.
+        An element is a sum of m products that are not 0, so each product is rounded at most m times. For 16-bit
+        operands a tensor core truncates instead of rounding, which doubles the error. If factors are rounded before
+        the multiplication, as in TF32, the radius includes that error.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
         ea, eb = self.radii[node.a], self.radii[node.b]
         value = np.matmul(a, b)
-        specials = np.matmul(1.0 * ~np.isfinite(a), np.ones(b.shape)) + np.matmul(
-            np.ones(a.shape), 1.0 * ~np.isfinite(b)
-        )
-        lost = self.left_out(node, specials)
+        special_a, special_b = (1.0 * ~np.isfinite(x) for x in (a, b))
+        specials = np.matmul(special_a, np.ones(b.shape)) + np.matmul(np.ones(a.shape), special_b)
+        seen = np.matmul(special_a, self.never_skipped(node.b)) + np.matmul(self.never_skipped(node.a), special_b)
         a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
-        ea, eb = ea + LOST[node.precision] * a, eb + LOST[node.precision] * b
+        ea, eb = ea + FACTOR_ERROR[node.precision] * a, eb + FACTOR_ERROR[node.precision] * b
         e = np.matmul(ea, b + eb) + np.matmul(a, eb)
-        e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # inf * something that may be 0
+        e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # nan is inf * 0
         size, count = np.matmul(a + ea, b + eb), np.matmul(1.0 * (a + ea > 0), 1.0 * (b + eb > 0))
-        size = np.where(np.isnan(size), np.inf, size)  # inf * 0: a factor that can be anything
+        size = np.where(np.isnan(size), np.inf, size)  # nan is inf * 0, from a factor without a bound
         cut = 2 if node.a.dtype.bits == 16 else {"ieee": 1, "tf32": 2, "tf32x3": 6}[node.precision]
         whole = on_grid(a, ea, GRID**0.5).all() and on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
         exact = (node.precision == "ieee") & whole & (size * GRID <= 2 ** BITS[node.dtype.name])
         self.terms[node] = Terms(cut * count, size)
-        return value, np.where(lost, np.inf, rounded(e, size, specials > 0, cut * count, exact, node.dtype))
+        return value, np.where(
+            (specials > 0) & (seen == 0), np.inf, rounded(e, size, specials > 0, cut * count, exact, node.dtype)
+        )
 
-    def left_out(self, node: Contract, specials: Any) -> Any:
-        """Where all that is not finite meets a factor that was made 0: a kernel need not look at it
-        (minitri/optimize/skip_blocks/skip.py)."""
-        a, b = self.values[node.a], self.values[node.b]
-        felt = np.zeros(specials.shape)
-        for x, y, factor in ((a, b, node.a), (b, a, node.b)):
-            made = isinstance(_origin(factor), Apply)  # by arithmetic
-            met = 1.0 * ((x != 0) | (not made)), 1.0 * ~np.isfinite(y.astype(np.float64))
-            felt = felt + np.matmul(*(met if x is a else met[::-1]))
-        return (specials > 0) & (felt == 0)
+    def never_skipped(self, factor: Node) -> Any:
+        """1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.
+
+        A kernel may skip products with such zeros (minitri/optimize/skip_blocks/skip.py). An infinity or a NaN in
+        the other factor then has no effect.
+        """
+        return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), Apply)))
 
 
 def _origin(x: Node) -> Node:
-    """What a value is before it is moved and converted."""
+    """The value from which views and casts made x."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
@@ -325,7 +332,7 @@ def _jumps(node: Node) -> bool:
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """The largest rounding error of an operator itself, for a result of at most this size."""
+    """The largest rounding error of an operator itself, for results of absolute value up to `size`."""
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
@@ -333,12 +340,15 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
     if row.ulp <= 0.5:
         return unit(dtype) * size + float(info.smallest_subnormal)
     own = (max(row.ulp, NUMPY_ULP) * 2 + 1) * unit(dtype)  # a unit in the last place is 2u at most
-    return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # the reference's own, in f64
+    return own * np.maximum(size, float(info.tiny)) + NUMPY_ULP * 2.0**-52 * size  # and the error of the f64 reference
 
 
-def _loosened(row: Operator, value: Any, args: list[Any]) -> Any:
-    """What a relaxed kernel adds: a rounding less or more, or RELAXED units where the row has a shorter
-    spelling. A reciprocal in between overflows where what it is of is nearly denormal."""
+def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
+    """The extra error of an operator in a kernel with fast math.
+
+    The error is one rounding, or `RELAXED` units for operators that have a faster instruction. The error is inf if
+    the kernel may compute a reciprocal that overflows, because the divisor is almost denormal.
+    """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
     loose = np.where(np.isfinite(size), loose, 0)
@@ -349,8 +359,8 @@ def _loosened(row: Operator, value: Any, args: list[Any]) -> Any:
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
-    """A result past the largest number of the dtype is infinite; next to that number any result is right."""
-    largest, size = float(np.finfo(dtype.numpy).max) if dtype.name != "bf16" else 3.3895e38, np.abs(value)
+    """Results past the largest number of the dtype become infinite; next to that number the radius becomes inf."""
+    largest, size = float(ml_dtypes.finfo(dtype.numpy).max), np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
     near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
     value = np.where(over, np.copysign(np.inf, value), value)
@@ -358,7 +368,7 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """How far the index of the winner may move: to any element whose range overlaps the winner's."""
+    """How far the index of an argmax or argmin may move: to any element whose interval overlaps the winner's."""
     (k,) = node.axes
     if not e.any():
         return np.zeros(v.shape)

@@ -1,19 +1,20 @@
-"""Proofs of a masked program: no access leaves its array, every bounds check is needed, each element is written once.
+"""Proofs of a masked program: no access leaves its array, every bounds check is needed, each element is written
+once.
 
-In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts
+In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
 
     in bounds      proven from the ranges of the axes and the conditions of the mask, or refuted by an example
     needed         for each condition of a mask: an example of what happens without it
     written once   for each buffer that is stored: its blocks cover every element, and no element twice
 
-The one idea: this is a checker. It reads the masked program alone and trusts no reason that the
-masking pass gave. The grid and the blocks say which indices an axis takes:
+The one idea: this module is an independent checker. It reads the masked program alone and does not rely on the
+masking pass. The grid and the blocks say which indices an axis has:
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-So a wrong mask is refuted by sizes and an index (trust/counterexamples.py). Left out: offsets in 32
-bits (graph/index_width.py, optimize/index_width.py). Also left out:
-loaded values; an index from memory can be any number.
+A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_counterexamples.py). Left out: overflow of
+32-bit offsets (graph/index_width.py, optimize/index_width.py). Also left out: ranges of loaded values; an index
+from memory can be any number.
 """
 
 from __future__ import annotations
@@ -30,17 +31,18 @@ from minitri.kernels.ir import Carry, Dot, Load, Op, Reduce, Scan, Store
 from minitri.kernels.text import comparison, format_op
 from minitri.tiles.index_facts import known, lane_symbol, running
 from minitri.tiles.ir import Access, Program, TileAxis, enclosing, lane_number
-from minitri.trust.counterexamples import Example, not_written_once, out_of_bounds
+from minitri.trust.bounds_counterexamples import Example, not_written_once, out_of_bounds
 
+Goal = tuple[str, Dim, Sequence[Fact]]  # a claim in words, an expression that must be at least 0, known facts
 BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known about one claim.
+    """The answer to one claim about an access.
 
-    status  "proven", "needed" (by an example or a reason), "refuted", "idle" (a test that no one
-            needs) or "not proven"
+    status  "proven", "needed" (shown by an example or a reason), "refuted", "idle" (a test that is not
+            needed) or "not proven"
     why     the proof, the example or the reason in words
     """
 
@@ -64,9 +66,10 @@ class Verdict:
 
 
 def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
-    """Every verdict on a masked program, in the order of its statements.
+    """All verdicts on a masked program, in the order of its statements.
 
-    `conditions`: what each call has checked; `needed`: also whether each test of a mask is needed.
+    `conditions` are checked by each call before the program runs. If `needed` is false, the verdicts about whether
+    each test of a mask is needed are left out.
     """
     return _Proving(program, conditions).run(needed)
 
@@ -80,7 +83,8 @@ class _Proving:
         self.reduced = {a: op for op in program.ops() for a in _reduced(op, program)}
         self.checked = list(_checked(conditions))
         self.common = [*self.checked, *running(program)]
-        self.never = next((a.name for a in program.grid if a.tiles == 0), "")  # an axis without a block
+        # An axis of the grid without blocks: no program runs.
+        self.never = next((a.name for a in program.grid if a.tiles == 0), "")
 
     def run(self, needed: bool) -> list[Verdict]:
         found: list[Verdict] = []
@@ -119,20 +123,20 @@ class _Proving:
         return self._verdict(op, BOUNDS, subject, "not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
-        """Proofs that each index is at least 0 and below its extent; the goals that have none."""
+        """Proofs that each index is at least 0 and below its extent, and the inequalities without a proof."""
         facts = self._facts(op, tests)
         goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
         proofs = [(g, follows(g, facts)) for g in goals]
         return [p for _, p in proofs if p is not None], [g for g, p in proofs if p is None]
 
     def _needed(self, op: Access, test: Dim) -> Verdict:
-        """What happens without one test of a mask."""
+        """The verdict on whether the mask of an access needs one of its tests."""
         status, why, example = self._without(op, test, [c for c in _tests(op) if c != test])
         subject = comparison(self._named(op, [test])[0])
         return self._verdict(op, NEEDED, subject, status, why, example=example, test=test)
 
     def _without(self, op: Access, test: Dim, rest: Sequence[Dim]) -> tuple[str, str, Example | None]:
-        """(status, why, example) of a test, if the rest of the mask were all."""
+        """(status, why, example) of a test, found by removing it from the mask: `rest` are the other tests."""
         if self.never:
             return "idle", f"it never runs: {self.never} is empty", None
         example, missing = self._leaves(op, rest)
@@ -150,7 +154,10 @@ class _Proving:
         return "not proven", "no example of what happens without it", None
 
     def _leaves(self, op: Access, rest: Sequence[Dim]) -> tuple[Example | None, list[Dim]]:
-        """An example of an access out of bounds, or the goals without a proof. Examples are mostly quick to find."""
+        """An example of an access out of bounds, and the inequalities without a proof.
+
+        A short search comes before the proofs, because most examples are found quickly.
+        """
         example = self._search(op, rest, tries=4)
         if example is not None:
             return example, []
@@ -161,7 +168,7 @@ class _Proving:
         return self._example(op, out_of_bounds(self.program, op, tests, self.conditions, **tries))
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Why a test that bounds do not need changes what is computed."""
+        """Why a test that no bound needs still changes the result, or None."""
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
         for s in test.symbols():
@@ -172,7 +179,7 @@ class _Proving:
         return None
 
     def _example(self, op: Access, example: Example | None) -> Example | None:
-        """The example with picked values under the names they have in the text."""
+        """The example, with loaded values under the names that the program's text gives them."""
         if example is None or not isinstance(op, Load):
             return example
         names = {s.name: self.names[v] for s, v in op.picks}
@@ -197,8 +204,8 @@ class _Proving:
         return self._verdict(op, ONCE, subject, "not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
-        """(proofs, what has none, the argument in words) that a store meets each element once."""
-        goals: list[tuple[str, Dim, Sequence[Fact]]] = []
+        """(proofs, claims without a proof, the argument in words) that a store writes each element exactly once."""
+        goals: list[Goal] = []
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside(op)]
         walked: list[str] = []
         parts: list[str] = []
@@ -218,10 +225,8 @@ class _Proving:
         missing = [f"a place of its own for {n}" for n in twice] + [words for words, p in found if p is None]
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
-    def _covers(
-        self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]
-    ) -> Iterator[tuple[str, Dim, Sequence[Fact]]]:
-        """Goals: the blocks of an axis cover every index below the extent, and each index is one element."""
+    def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
+        """Goals: the blocks of an axis cover every index below the extent, and no two elements have the same index."""
         reach = (ONE if a.role == "whole" else a.tiles) * a.block
         yield f"{a.name} reaching {extent}", reach - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
@@ -241,7 +246,9 @@ class _Proving:
         return self.axes.get(atom.name) if isinstance(atom, Symbol) and atom.kind == "axis" else None
 
     def _all_inside(self, op: Store) -> Iterator[Fact]:
-        """Facts about an element that must be written: it is inside its axes and inside its block."""
+        """Facts about an element that must be written: its index is inside every axis and its position inside every
+        block.
+        """
         for a in self.program.axes:
             lane = lane_number(a.name)
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
@@ -254,7 +261,7 @@ class _Proving:
         return [d.substitute({s: value(self.names[v]) for s, v in picks}) for d in exprs]
 
     def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
-        """What the proofs rest on: one clause for each index that has an axis or a value."""
+        """The facts that the proofs use, in words: one clause for each index that has an axis or a loaded value."""
         clauses: dict[str, None] = {}
         for p in proofs:
             if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols()):
@@ -270,7 +277,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """The conditions that a call has checked before any kernel runs."""
+    """Facts from the conditions that a call has checked before any kernel runs."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")
@@ -279,7 +286,7 @@ def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
 
 
 def _count(a: TileAxis) -> Dim:
-    """How many indices an axis takes, with the elements past the end."""
+    """How many indices an axis takes, including the elements past its end."""
     return (ONE if a.role == "whole" else a.tiles) * a.lanes
 
 

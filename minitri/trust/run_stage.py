@@ -1,14 +1,14 @@
-"""Runs a stage: what each IR of the pipeline computes on this machine.
+"""Runs one stage of a compilation on this machine and returns its outputs.
 
-In: a compilation, one of its stages, a checked call with its arrays on the CPU. Out: the outputs
-as numpy arrays. The kind of value that a stage holds decides how it runs, so a new stage runs too:
+In: a compilation, the name of a stage, and a checked call with its arrays on the CPU. Out: the outputs as numpy
+arrays. The type of the stage's value selects the evaluator, so a new stage needs no change here:
 
     a graph             minitri/graph/evaluate.py
     a plan of kernels   minitri/kernels/evaluate.py
-    tile programs       minitri/tiles/evaluate.py; once they are masked, masks bound the accesses
-    Triton source       Triton's interpreter, for any target: the schedule of a GPU needs no GPU
+    tile programs       minitri/tiles/evaluate.py; masks are applied if the programs have them
+    Triton source       Triton's interpreter, also for the schedule of a GPU
 
-Left out: the GPU itself (minitri/runtime/variants.py), and Triton's own stages.
+Left out: the GPU itself (minitri/runtime/variants.py), and the stages inside Triton's compiler.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from minitri.triton.emit import EmittedKernel
 
 
 def reference(module: ast.Module, entry: str, call: Call) -> tuple[Any, ...]:
-    """What a program means: its syntax tree, evaluated by numpy."""
+    """The outputs that define what a program means: numpy evaluates its syntax tree."""
     packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
     return evaluate_ast(module, entry, {**call.inputs, **call.instance.statics}, call.sizes, packs)
 
 
 def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
-    """The outputs of a stage. Raises whatever its evaluator does, AccessError among others."""
+    """The outputs of a stage. Exceptions of its evaluator pass through; AccessError is one of them."""
     match compiled.value(stage):
         case ast.Module() as module:
             return reference(module, compiled.context.entry, call)
@@ -59,13 +59,15 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
 
 
 def programs(compiled: Compilation, call: Call) -> int:
-    """How many programs of the grid run, all kernels together."""
+    """How many programs the grids of all kernels have together."""
     grids = [[a.tiles.evaluate(call.sizes) for a in p.grid] for p in compiled.value("tile")]
     return sum(math.prod(grid) for grid in grids)
 
 
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
-    """The kernels in Triton's interpreter, which checks no access: guard bands do."""
+    """Runs the kernels in Triton's interpreter. Guard bands find wrong stores, because the interpreter checks no
+    access.
+    """
     memory = Guarded()
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)
     memory.verify()

@@ -1,6 +1,7 @@
-"""The sanitizer: watches the accesses of a tile program while it is evaluated, and reports errors.
+"""The sanitizer: checks the accesses of a tile program while it is evaluated, and reports errors.
 
-In: each access of each element of a tile, as it is made. Out: nothing, or an `AccessError` for
+In: each access of each element of a tile, when the evaluator makes it. Out: nothing, or an `AccessError` of one of
+these kinds:
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
@@ -10,8 +11,8 @@ In: each access of each element of a tile, as it is made. Out: nothing, or an `A
     race            a program reads an element that another program of the same kernel writes
     not neutral     an element past the end of a reduced axis that would change the reduction
 
-The error names the program, its place in the grid, the buffer and the index. It shows the statement
-as the stage prints it, and the source text that it came from. Left out: the values of elements.
+The error names the program, its place in the grid, the buffer and the index. It shows the statement as the stage
+prints it, and the source text of that statement. Left out: whether the values of elements are right.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from minitri.tiles.text import statements
 
 @dataclass(eq=False)
 class AccessError(Exception):
-    """An access that a program must not make, with where it happened."""
+    """An access that a program must not make, and where it happened."""
 
     kind: str
     problem: str
@@ -56,29 +57,28 @@ def _tuple(numbers: Sequence[int]) -> str:
     return f"({', '.join(map(str, numbers))})"
 
 
-def element(buffer: Buffer | str, index: Sequence[int]) -> str:
-    name = buffer if isinstance(buffer, str) else buffer.name
-    return f"{name}[{', '.join(map(str, index))}]"
+def element(buffer: Buffer, index: Sequence[int]) -> str:
+    return f"{buffer.name}[{', '.join(map(str, index))}]"
 
 
 @dataclass(slots=True)
 class Record:
-    """The last writer of each element of a buffer, and its reader where that matters; -1 for none."""
+    """For each element of a buffer its last writer and, if needed, its last reader; -1 means none."""
 
     buffer: Buffer
-    writer: Any  # the number of the store's lane that wrote the element
-    turns: list[int] = field(default_factory=list)  # the first such number of each store
+    writer: Any  # a number that counts stored elements: which one wrote this element
+    starts: list[int] = field(default_factory=list)  # the first such number of each store
     places: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     count: int = 0
-    reader: Any = None  # the turn that read the element last
+    reader: Any = None  # the run of a program that read the element last
 
     def by(self, offset: int) -> tuple[str, tuple[int, ...]]:
-        """The program that wrote an element, and its place."""
-        return self.places[bisect_right(self.turns, int(self.writer[offset])) - 1]
+        """The program that wrote the element at `offset`, and its place in the grid."""
+        return self.places[bisect_right(self.starts, int(self.writer[offset])) - 1]
 
 
 class Watch:
-    """Sees every access of a run of all programs."""
+    """Checks every access while all programs of a plan run."""
 
     def __init__(
         self, plan: Plan, programs: Sequence[Program], memory: Mapping[str, Memory], sizes: Mapping[str, int]
@@ -90,12 +90,12 @@ class Watch:
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.program: Program | None = None
         self.place: tuple[int, ...] = ()
-        self.turn = 0
-        self.begun = {name: 0 for name in self.records}  # how much was written before this kernel
+        self.run = 0
+        self.begun = {name: 0 for name in self.records}  # how many elements were stored before this kernel
         self.shared: set[str] = set()  # buffers that this kernel both reads and writes
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Starts a program: the accesses that follow belong to it."""
+        """Starts a program: the following accesses belong to it."""
         if program is not self.program:
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
             self.shared = stored & {op.buffer.name for op in program.ops() if isinstance(op, Load)} & set(self.records)
@@ -103,12 +103,12 @@ class Watch:
             for name in self.shared:
                 self.records[name].reader = np.full(self.memory[name].flat.size, -1)
         self.program, self.place = program, tuple(map(int, place))
-        self.turn += 1
+        self.run += 1
 
     # ---- accesses --------------------------------------------------------------------
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
-        """Checks that every element that accesses memory has its index inside the array."""
+        """Checks that the index is inside the array for every element that the mask lets through."""
         for i, extent in zip(index, self._shape(op)):
             outside = (i < 0) | (i >= extent)
             if outside.any() and (outside & inside).any():
@@ -119,7 +119,7 @@ class Watch:
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
-        """Checks that loaded elements have been written, and not by another program of this kernel."""
+        """Checks that loaded elements have been written, and that no other program of this kernel wrote them."""
         record = self.records.get(op.buffer.name)
         if record is None:
             return
@@ -133,7 +133,9 @@ class Watch:
             self._race(op, record, lanes)
 
     def store(self, op: Store, offset: Any) -> None:
-        """Checks that no program has written these elements, or read them in this kernel."""
+        """Checks that the elements have not been written before, and that no other program of this kernel reads
+        them.
+        """
         record = self.records.get(op.buffer.name)
         if record is None:
             raise self._error("out of bounds", f"writes {op.buffer.name}, which is an input", op, ())
@@ -148,14 +150,15 @@ class Watch:
         assert self.program is not None
         if again.any():
             self._twice(op, record, int(offset[again][0]), (self.program.name, self.place))
-        record.turns.append(record.count)
+        record.starts.append(record.count)
         record.places.append((self.program.name, self.place))
         record.count += offset.size
 
     def past_end(self, op: Op, axis: str, lanes: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        `before`: the value that the loop carries; they must not change that either.
+        `before` is the value that a loop carries into this iteration, if any. These elements must not change it
+        either.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, lanes.dtype) if before is None else before
@@ -167,9 +170,9 @@ class Watch:
             raise self._error("not neutral", problem, op, ())
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """Called after each op; a subclass can look at values.
+        """Does nothing. The evaluator calls it after each op, so that a subclass can look at values.
 
-        `env`: the present indices of all axes. `real`: how many of them are inside the axis.
+        `env` has the present indices of all axes. `real` has, for each axis, how many of them are inside the axis.
         """
 
     def finish(self) -> None:
@@ -190,7 +193,7 @@ class Watch:
     # ---- parts -----------------------------------------------------------------------
 
     def _shape(self, op: Load | Store) -> tuple[int, ...]:
-        """The shape of an access' buffer. Its elements must be the array's, in the array's order."""
+        """The shape of the buffer that an op accesses. AccessError if its layout is not the array's."""
         buffer = op.buffer
         if buffer not in self.shapes:
             if not np.array_equal(self._places(buffer), self._places(self.known[buffer.name])):
@@ -203,7 +206,7 @@ class Watch:
         return tuple(d.evaluate(self.sizes) for d in dims)
 
     def _places(self, buffer: Buffer) -> Any:
-        """Where in memory the elements lie, in row-major order (axes of one element left out)."""
+        """The offset of each element in memory, in row-major order."""
         place: Any = np.zeros(1, np.int64)
         for n, stride in zip(self._sizes(buffer.shape), self._sizes(buffer.strides)):
             place = (place[:, None] + stride * np.arange(n)).reshape(-1)
@@ -215,14 +218,16 @@ class Watch:
         raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, record: Record, offset: Any) -> None:
-        """Reports a read of an element that another program of the same kernel writes: their order is not defined."""
+        """Reports an element that one program reads and another program of the same kernel writes: their order is
+        not defined.
+        """
         assert self.program is not None
         if isinstance(op, Load):
             new = offset[record.writer[offset] >= self.begun[op.buffer.name]]
             others = [o for o in new.tolist() if record.by(o) != (self.program.name, self.place)]
-            record.reader[offset] = self.turn
+            record.reader[offset] = self.run
         else:
-            others = offset[(record.reader[offset] >= 0) & (record.reader[offset] != self.turn)].tolist()
+            others = offset[(record.reader[offset] >= 0) & (record.reader[offset] != self.run)].tolist()
         if others:
             at = self._index(record.buffer, others[0])
             verbs = ("reads", "writes") if isinstance(op, Load) else ("writes", "reads")
@@ -247,8 +252,11 @@ class Watch:
 
 
 def _span(program: Program, op: Op) -> Span | None:
-    """The text that an op came from; for a load what uses it, since its own is the parameter's type.
-    In the text of a stage it is the op's own line."""
+    """The source text that an op comes from, or the op's own line if the program was loaded from the text of a
+    stage.
+
+    For a load it is the text of the op that uses the load, because the load's own text is the type of a parameter.
+    """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]
     user = next((o for o in program.ops() if op in op_operands(o)), op) if isinstance(op, Load) else op

@@ -48,7 +48,7 @@ function changed(text, kind, other) {
   return {text, kind, pieces: parts.filter(([part]) => part).map(([part, mark]) => ({text: part, kind: mark, covers: []}))};
 }
 
-EXTRA.push((program, at, links) => !program.passes?.length ? [] : [{id: 'passes', title: 'pass by pass', apart: true,
+EXTRA.push((program, at, links) => !program.passes?.length ? [] : [{id: 'passes', apart: true,
   make: () => new Passes(program, at, links)}]);
 
 class Passes {
@@ -77,13 +77,13 @@ class Passes {
       const p = this.all[k];
       if (p.group !== group) rows.push(el('h3', {}, group = p.group));
       const [gone, come] = size(p.patch);
-      rows.push(el('button', {role: 'option', 'aria-selected': k === this.number, class: p.patch.length ? '' : 'idle', title: p.name, onclick: () => this.show(k)},
+      rows.push(el('button', {role: 'option', 'aria-selected': k === this.number, class: p.patch.length ? '' : 'idle', 'data-tip': p.name, onclick: () => this.show(k)},
         el('span', {}, p.name), el('i', {}, p.patch.length ? `−${gone} +${come}` : 'nothing')));
     }
     const idle = this.all.filter(p => !p.patch.length).length;
     if (idle) rows.push(el('button', {class: 'quiet', onclick: () => { this.hidden = !this.hidden; this.drawList(); }},
       this.hidden ? `${plural(idle, 'pass').replace(/passs/, 'passes')} changed nothing: show` : 'hide what changed nothing'));
-    this.list.replaceChildren(...rows);
+    renew(this.list, ...rows);
   }
 
   show(number) {
@@ -131,7 +131,7 @@ function shares(before, patch) {
 }
 
 /** A stage of one program against the same stage of another. */
-EXTRA.push((program, at, links, page) => page.document.diffs && at > 0 ? [{id: 'diff', title: 'against the first program', apart: true,
+EXTRA.push((program, at, links, page) => page.document.diffs && at > 0 ? [{id: 'diff', apart: true,
   make: () => new Compared(page, at, links)}] : []);
 
 class Compared {

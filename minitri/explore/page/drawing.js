@@ -18,7 +18,7 @@ class DrawingView {
   show(number) {
     this.number = number;
     this.boxes = this.drawings[number].boxes;
-    this.choice.replaceChildren(...(this.drawings.length > 1 ? this.drawings : []).map((d, k) =>
+    renew(this.choice, ...(this.drawings.length > 1 ? this.drawings : []).map((d, k) =>
       el('button', {'aria-pressed': k === number, onclick: () => this.show(k)}, d.title)));
     this.choice.hidden = this.plainly || this.drawings.length < 2;
     this.root.replaceChildren(this.picture(this.drawings[number]));

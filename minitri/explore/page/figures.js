@@ -1,6 +1,6 @@
 // ---- figures.js: the roofline, and what the compiled kernels take --------------------------------
 
-EXTRA.push(program => !program.figures ? [] : [{id: 'resources', title: 'bytes, operations, registers, instructions', apart: true,
+EXTRA.push(program => !program.figures ? [] : [{id: 'resources', apart: true,
   make: () => new Figures(program.figures)}]);
 
 class Figures {
@@ -54,32 +54,56 @@ function mix({kernel, instructions}) {
 
 /** The roofline: the rate that the memory allows at an intensity, the peaks, and where the kernels stand. */
 function roof({chip, kernels}) {
-  const wide = 520, high = 236, left = 14, bottom = 34;
+  const wide = NARROW.matches ? 350 : 540, high = 260, left = 86, bottom = 38;
   const units = Object.entries(chip.rates).filter(([unit]) => kernels.some(k => k.needed.operations[unit]));
   const at = kernels.filter(k => k.needed.total && k.needed.bytes).map(k => ({...k, x: k.needed.total / k.needed.bytes, rate: k.needed.total / (k.measured || k.floor)}));
   const low = Math.min(0.05, ...at.map(k => k.x / 2)), far = Math.max(1000, ...at.map(k => k.x * 3));
   const peak = Math.max(...units.map(u => u[1]), chip.bandwidth), floor = Math.min(chip.bandwidth * low, ...at.map(k => k.rate / 2));
   const x = v => left + (wide - left - 10) * Math.log(v / low) / Math.log(far / low);
-  const y = v => 8 + (high - bottom - 8) * (1 - Math.log(v / floor) / Math.log(2 * peak / floor));
-  const roofs = units.map(([unit, rate]) => svg('g', {class: 'roof'},
+  const y = v => 12 + (high - bottom - 12) * (1 - Math.log(v / floor) / Math.log(2.5 * peak / floor));
+  const named = units.map(([unit, rate]) => ({text: `${unit} ${count(rate)}FLOP/s`, rate}))
+    .map(({text, rate}) => ({text, tx: wide - 12 - 6.4 * text.length, ty: y(rate) - 4, width: 6.4 * text.length}));
+  const roofs = units.map(([, rate], k) => svg('g', {class: 'roof'},
     svg('path', {d: `M${x(low)},${y(chip.bandwidth * low)} L${x(rate / chip.bandwidth)},${y(rate)} L${x(far)},${y(rate)}`}),
-    svg('text', {x: wide - 12, y: y(rate) - 4, class: 'end'}, `${unit} ${count(rate)}FLOP/s`)));
-  const powers = [...Array(40).keys()].map(e => 10 ** (e - 20)).filter(v => v >= low && v <= far * 0.9);
-  const ticks = powers.flatMap(v => [svg('path', {class: 'tick', d: `M${x(v)},8 V${high - bottom}`}),
-    svg('text', {x: x(v), y: high - 20, class: 'middle'}, String(+v.toPrecision(1)))]);
+    svg('text', {x: wide - 12, y: named[k].ty, class: 'end'}, named[k].text)));
+  const across = powers(low, far * 0.9).flatMap(v => [svg('path', {class: 'tick', d: `M${x(v)},12 V${high - bottom}`}),
+    svg('text', {x: x(v), y: high - 22, class: 'middle'}, String(+v.toPrecision(1)))]);
+  const up = powers(floor, 2.5 * peak).flatMap(v => [svg('path', {class: 'tick', d: `M${left},${y(v)} H${wide - 10}`}),
+    svg('text', {x: left - 6, y: y(v) + 4, class: 'end rate'}, `${count(v)}FLOP/s`)]);
   return el('figure', {}, el('figcaption', {}, `Roofline of ${chip.name}: rate against operations a byte; ${kernels.some(k => k.measured) ? 'measured' : 'the best there can be'}`),
     svg('svg', {class: 'roofline', viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: 'img', 'aria-label': `roofline of ${chip.name}`},
-      ...ticks, ...roofs, svg('text', {x: wide / 2, y: high - 5, class: 'middle'}, 'FLOP/B'), ...points(at, x, y)));
+      ...across, ...up, ...roofs, svg('text', {x: (left + wide) / 2, y: high - 6, class: 'middle'}, 'FLOP/B'), ...points(at, x, y, [left, wide - 8, high - bottom], named)));
 }
 
-/** A dot a kernel; their names stand one below the other, in the order of the dots. */
-function points(at, x, y) {
-  let under = 0;
-  return [...at].sort((a, b) => b.rate - a.rate).map(k => {
-    under = Math.max(y(k.rate) + 14, under + 12);
-    return svg('g', {class: `point ${k.name === 'graph' ? 'whole' : ''}`},
-      svg('title', {}, `${k.name}: ${k.x.toPrecision(3)} FLOP/B, ${k.measured ? '' : 'at most '}${count(k.rate)}FLOP/s`),
-      svg('circle', {cx: x(k.x), cy: y(k.rate), r: 4.5}), svg('text', {x: x(k.x) + 7, y: under}, k.name));
+/** Kernels whose dots would lie on each other as one: `k1 +5`. */
+function together(at, x, y) {
+  const groups = [];
+  for (const k of at) {
+    const near = groups.find(([g]) => g.name !== 'graph' && k.name !== 'graph' && Math.hypot(x(g.x) - x(k.x), y(g.rate) - y(k.rate)) < 9);
+    near ? near.push(k) : groups.push([k]);
+  }
+  return groups.map(([first, ...others]) => ({...first, name: others.length ? `${first.name} +${others.length}` : first.name}));
+}
+
+/** 1, 10, 100, … between two numbers; every second one where there are many. */
+function powers(from, to) {
+  const all = [...Array(50).keys()].map(e => 10 ** (e - 20)).filter(v => v >= from && v <= to);
+  return all.length > 7 ? all.filter((_, k) => k % 2 === 0) : all;
+}
+
+/** A dot for the kernels at one place, their names beside it: where no other name is. */
+function points(at, x, y, [left, right, bottom], named) {
+  const dots = together(at, x, y).sort((a, b) => b.rate - a.rate);
+  const taken = [...named, ...dots.map(k => ({tx: x(k.x) - 5, ty: y(k.rate) + 4, width: 10}))];
+  return dots.map(k => {
+    const [cx, cy, width] = [x(k.x), y(k.rate), 6.4 * k.name.length];
+    const places = [16, -8, 4, 28, 40, -20, 52].flatMap(dy => [cx + 7, cx - 7 - width].map(tx => ({tx, ty: cy + dy})));
+    const free = ({tx, ty}) => tx > left && tx + width < right && ty < bottom && taken.every(t => tx + width < t.tx || t.tx + t.width < tx || Math.abs(ty - t.ty) > 11);
+    const {tx, ty} = places.find(free) ?? places[0];
+    taken.push({tx, ty, width});
+    return svg('g', {class: `point ${k.name === 'graph' ? 'whole' : ''}`,
+      'data-tip': `${k.name}: ${k.x.toPrecision(3)} FLOP/B, ${k.measured ? '' : 'at most '}${count(k.rate)}FLOP/s`},
+    svg('circle', {cx, cy, r: 4.5}), svg('text', {x: tx, y: ty}, k.name));
   });
 }
 
@@ -89,7 +113,7 @@ function count(n) {
     if (n < 1000) return `${Number(n.toPrecision(3))}${unit}`;
     n /= 1000;
   }
-  return `${n.toPrecision(3)} P`;
+  return `${Number(n.toPrecision(3))} P`;
 }
 
 const time = seconds => seconds < 1e-3 ? `${(seconds * 1e6).toFixed(2)} µs` : `${(seconds * 1e3).toFixed(3)} ms`;

@@ -31,6 +31,13 @@ function filled(node, attributes, children) {
   return node;
 }
 
+/** Gives a node other children; the control that had the focus has it again. */
+function renew(node, ...children) {
+  const controls = () => [...node.querySelectorAll('button, select, input')], held = controls().indexOf(document.activeElement);
+  node.replaceChildren(...children);
+  if (held >= 0) controls()[held]?.focus();
+}
+
 /** Text without characters that hide or turn round what stands beside them; as long as before. */
 const shown = text => typeof text !== 'string' ? text : text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, '\ufffd');
 

@@ -4,21 +4,35 @@
 
 const LINE = 18, CHUNK = 60;
 
+// What a type is called depends on the language: `s1` is a size in Triton's source, and `.s32` a type of PTX.
+const TYPES = {
+  ours: String.raw`\b(?:bf16|f(?:8\w*|16|32|64)|[iu](?:8|16|32|64)|bool)\b`,
+  python: String.raw`\b(?:bf16|f(?:8\w*|16|32|64)|[iu](?:8|16|32|64)|bool)\b`,
+  mlir: String.raw`\b(?:bf16|f(?:16|32|64)|i(?:1|8|16|32|64)|tensor|index)\b`,
+  llvm: String.raw`\b(?:i(?:1|8|16|32|64)|ptr|half|bfloat|float|double|void)\b`,
+  ptx: String.raw`\.(?:[busf](?:8|16|32|64|128)|f16x2|bf16|pred)\b`,
+  sass: String.raw`(?!)`, amdgcn: String.raw`(?!)`,
+};
 const WORDS = {
   string: String.raw`"(?:[^"\\]|\\.)*"`,
   name: String.raw`[%@$!#][\w.$-]+|\bR\d+\b|\bU?P\d\b|\bUR\d+\b`,
-  type: String.raw`\b(?:bf16|[fiusb](?:1|8|16|32|64)|pred|bool|tensor|ptr)\b`,
   number: String.raw`(?<![\w.])-?(?:0x[\da-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.])`,
-  word: String.raw`\b(?:def|return|for|import|from|plan|kernel|program|graph|over|grid|whole|carry|next|require|else|ledger|fused|apart|again|define|declare|temporary)\b`,
+  word: String.raw`\b(?:def|return|for|import|from|plan|kernel|program|graph|over|grid|loop|whole|carry|next|require|else|ledger|fused|apart|again|define|declare|temporary)\b`,
   op: String.raw`\b[a-z]\w*(?:\.\w+)+|\b[A-Z][A-Z\d]{2,}(?:\.[A-Z\d_]+)*\b`,
 };
-const FIRST = String.raw`(?<== )[a-z]\w*`; // the operation of an IR of ours
+const FIRST = { // the operation of a line, where it is one plain word
+  ours: String.raw`(?<== )[a-z][\w.]*|(?<=^\s*)(?:load|store)\b`, llvm: String.raw`(?<== (?:tail )?)[a-z]\w*|(?<=^  )(?:store|br|ret|call)\b`,
+  ptx: String.raw`(?<=^\s*(?:@!?%p\d+ )?)[a-z]\w*(?=[ ;])`, amdgcn: String.raw`(?<=^\t)[a-z]\w+`,
+};
 const COMMENTS = {python: String.raw`#.*`, other: String.raw`\/\/.*|^\s*;.*|(?<=\s);[ ].*|\/\*.*?\*\/`};
-const TOKENS = Object.fromEntries(Object.entries(COMMENTS).map(([language, comment]) => [language,
-  new RegExp(Object.entries({comment, ...WORDS, ...(language === 'other' && {op: `${WORDS.op}|${FIRST}`})}).map(([name, r]) => `(?<${name}>${r})`).join('|'), 'g')]));
+const TOKENS = Object.fromEntries(Object.entries(TYPES).map(([language, type]) => {
+  const first = FIRST[language] ? `${FIRST[language]}|` : '', op = first + WORDS.op;
+  const kinds = {comment: COMMENTS[language] ?? COMMENTS.other, ...WORDS, op, type};
+  return [language, new RegExp(Object.entries(kinds).map(([name, r]) => `(?<${name}>${r})`).join('|'), 'g')];
+}));
 
 /** [[text, class], …] of a line. */
-function tokens(line, language = 'other') {
+function tokens(line, language = 'ours') {
   const parts = [];
   let end = 0;
   for (const match of line.slice(0, 4000).matchAll(TOKENS[language])) {
@@ -29,6 +43,11 @@ function tokens(line, language = 'other') {
   }
   if (end < line.length) parts.push([line.slice(end), '']);
   return parts;
+}
+
+/** The line of explanation of a word: of `ld.global.v4.b32` that of `ld.global`. */
+function explanation(words, token) {
+  for (let word = token; word; word = word.slice(0, Math.max(0, word.lastIndexOf('.'), word.lastIndexOf('_')))) if (Object.hasOwn(words, word)) return words[word];
 }
 
 class TextView {
@@ -101,11 +120,20 @@ class TextView {
     const row = el('div', {class: `row ${line.kind ?? ''}`, 'data-line': k}, number);
     if (line.kind === 'title' || line.kind === 'folded') row.append(shown(line.text));
     else if (line.pieces) row.append(...line.pieces.map((p, n) => this.piece(p, n)));
-    else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind}, text) : shown(text)));
+    else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind, 'data-tip': this.explains(text)}, text) : shown(text)));
     if (!line.marks?.length) row.classList.add('plain');
     if (line.serves) row.classList.add('serves');
     this.dress(row, k);
     return row;
+  }
+
+  /** What a word means, if it is one of the common ones. */
+  explains(word) { return this.options.words && explanation(this.options.words, word); }
+
+  /** What the words of the line under the cursor mean, for the status line. */
+  get explained() {
+    const words = tokens(this.lines[this.cursor]?.text ?? '', this.options.language).map(([text]) => text);
+    return words.filter(w => this.explains(w)).slice(0, 1).map(w => `${w}: ${this.explains(w)}`).join('');
   }
 
   piece({text, kind, marks}, n) {
@@ -143,7 +171,13 @@ class TextView {
       if (row) this.dress(row, k);
     }
     this.mark();
-    if (reveal && pin.size) this.reveal(Math.min(...pin));
+    if (reveal && pin.size) this.reveal(this.nearest(pin));
+  }
+
+  /** Of some lines the first that serves the fewest others: the instruction itself, not an index that it needs. */
+  nearest(lines) {
+    const count = k => this.lines[k].marks?.length ?? 0;
+    return [...lines].sort((a, b) => count(a) - count(b) || a - b)[0];
   }
 
   /** Draws beside the scroll bar where the lit lines are, once before the next picture. */

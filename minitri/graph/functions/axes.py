@@ -1,7 +1,9 @@
-"""Functions that permute, join, split or repeat axes, or take their diagonal: Views again.
+"""Functions that permute, join, split or repeat axes, or take a diagonal. All are Views, except a few that join arrays.
 
-`moveaxis(x, 0, -1)` of f32[M, N, K] is f32[N, K, M]; `unstack(x, axis=0)` of f32[3, N] is three f32[N]. `tile(x, 2)` of
-(a, b) is (a, b, a, b): element d is x[d % 2]. `repeat(x, 2)` is (a, a, b, b): x[d // 2].
+moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
+unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
+tile(x, 2)              x: (a, b)           (a, b, a, b): element d is x[d % 2]
+repeat(x, 2)            x: (a, b)           (a, a, b, b): element d is x[d // 2]
 """
 
 from __future__ import annotations
@@ -11,16 +13,16 @@ from collections.abc import Sequence
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.extremes import largest, smallest
-from minitri.base.limits import current, exceeded
+from minitri.base.resource_limits import current, exceeded
+from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import bool_
 from minitri.graph import ir
+from minitri.graph.argument_binding import as_axes, as_dim, as_int, as_offset, as_shape, items_of, plain
 from minitri.graph.functions.joining import concat, pad
 from minitri.graph.functions.making import eye
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims, one_axis, permute_dims, reshape
-from minitri.graph.parameters import as_axes, as_dim, as_int, as_offset, as_shape, items_of, plain
-from minitri.graph.typer import Array, Typer, Value, view
+from minitri.graph.typing_rules import Array, Typer, Value, view
 
 # ---- axes in another order -----------------------------------------------------------------
 
@@ -49,7 +51,7 @@ def swapaxes(t: Typer, x: Value, axis1: Value, axis2: Value) -> Array:
 
 @function
 def flatten(t: Typer, x: Value, start_dim: Value, end_dim: Value) -> Array:
-    """The axes from `start_dim` to `end_dim` as one. An array of no axes gets one."""
+    """Joins the axes from `start_dim` to `end_dim` (inclusive) into one. A 0-d array becomes an array of one axis."""
     a = t.array(x)
     rank = max(len(a.shape), 1)
     (first,), (last,) = (as_axes(as_int(axis, "axis"), rank) for axis in (start_dim, end_dim))
@@ -71,14 +73,17 @@ def unstack(t: Typer, x: Value, axis: Value) -> tuple[Value, ...]:
 
 
 def element(t: Typer, x: Array, axis: int, place: Dim) -> Array:
-    """x without an axis: what lies at one place of it."""
+    """The elements of x at one position along an axis. The result lacks the axis."""
     kept = [k for k in range(len(x.shape)) if k != axis]
     index = [place if k == axis else ir.axis(kept.index(k)) for k in range(len(x.shape))]
     return view(t, x, [x.shape[k] for k in kept], index)
 
 
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
-    """A size that says how many results there are."""
+    """A size as an int, where it is the number of results.
+
+    Raises CompileError MT0106 if it is not constant, and MT0401 if it exceeds the limit on operations.
+    """
     if size.constant is None:
         help = "give the axis a number in the type, or let the call say it"
         raise CompileError("MT0106", f"{name} needs to know the size of axis {axis} of {x}", help=help)
@@ -89,12 +94,12 @@ def _known(size: Dim, name: str, x: Array, axis: int) -> int:
 
 @function
 def split(t: Typer, x: Value, indices_or_sections: Value, axis: Value) -> tuple[Value, ...]:
-    """As numpy: a number is how many equal parts, a tuple is where to cut."""
+    """numpy's split: an integer is the number of equal parts, a tuple has the positions to cut."""
     a = t.array(x)
     (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
     if isinstance(indices_or_sections, tuple):
         cuts = [_cut(as_offset(c, "a place to cut"), a.shape[k]) for c in indices_or_sections]
-        return tuple(_part(t, a, k, *ends) for ends in zip([dims.ZERO, *cuts], [*cuts, a.shape[k]]))
+        return tuple(slice_axis(t, a, k, *ends) for ends in zip([dims.ZERO, *cuts], [*cuts, a.shape[k]]))
     count = as_int(indices_or_sections, "the number of parts")
     if count < 1:
         raise CompileError("MT0205", f"split makes 1 part or more, not {count}")
@@ -102,21 +107,20 @@ def split(t: Typer, x: Value, indices_or_sections: Value, axis: Value) -> tuple[
     message = f"split of axis {k} of {a} into {count} equal parts: {count} does not divide {a.shape[k]}"
     t.require(a.shape[k] % count, "==", dims.ZERO, "MT0205", message, help="or say where to cut: split(x, (2, 5))")
     size = a.shape[k] // count
-    return tuple(_part(t, a, k, size * j, size * (j + 1)) for j in range(count))
+    return tuple(slice_axis(t, a, k, size * j, size * (j + 1)) for j in range(count))
 
 
 def _cut(place: Dim, size: Dim) -> Dim:
-    """A place to cut, from the end if it is negative, within the axis."""
+    """A position to cut, clipped to the axis. A negative one counts from the end."""
     if place.constant is not None and place.constant < 0:
         place = size + place
     return smallest(largest(place, 0), size)
 
 
-def _part(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
+def slice_axis(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
+    """The elements of x from `start` up to `stop` along an axis."""
     length = largest(stop - start, 0)
-    shape = [length if k == axis else e for k, e in enumerate(x.shape)]
-    places = [dims.ZERO if e == 1 else ir.axis(k) for k, e in enumerate(shape)]
-    return view(t, x, shape, [start + p if k == axis else p for k, p in enumerate(places)])
+    return _along(t, x, axis, length, start + (ir.axis(axis) if length != 1 else 0))
 
 
 # ---- elements repeated -------------------------------------------------------------------------
@@ -124,7 +128,7 @@ def _part(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
 
 @function
 def tile(t: Typer, x: Value, repetitions: Value) -> Array:
-    """x repeated along each axis. Repetitions count from the last axis, as in numpy."""
+    """numpy's tile: repeats the whole array along each axis. The last number of repetitions is for the last axis."""
     a = t.array(x)
     times = [as_dim(n, "a number of repetitions") for n in items_of(repetitions)]
     times = [dims.ONE] * (len(a.shape) - len(times)) + list(t.require_sizes(times))
@@ -135,6 +139,7 @@ def tile(t: Typer, x: Value, repetitions: Value) -> Array:
 
 
 def _again(place: Dim, extent: Dim, times: Dim) -> Dim:
+    """The index along an axis of `extent` elements that is repeated `times` times."""
     if extent == 1:
         return dims.ZERO
     return place if times == 1 else place % largest(extent, 1)
@@ -142,7 +147,7 @@ def _again(place: Dim, extent: Dim, times: Dim) -> Dim:
 
 @function
 def repeat(t: Typer, x: Value, repeats: Value, axis: Value) -> Array:
-    """Each element repeated. `repeats` is one number, or a tuple with a number for each element."""
+    """numpy's repeat: repeats each element. `repeats` is one number, or a tuple with a number for each element."""
     a, k = one_axis(t, x, axis)
     if isinstance(repeats, Array):
         help = "the size of the result would depend on data; write a number, or a tuple of numbers"
@@ -155,7 +160,7 @@ def repeat(t: Typer, x: Value, repeats: Value, axis: Value) -> Array:
 
 
 def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
-    """The first element `repeats[0]` times, the second `repeats[1]` times, and so on."""
+    """Repeats the first element along an axis `repeats[0]` times, the second `repeats[1]` times, and so on."""
     message = f"repeat has {len(repeats)} numbers for the {x.shape[axis]} elements of axis {axis}"
     t.require(x.shape[axis], "==", Dim.of(len(repeats)), "MT0205", message)
     counts = t.require_sizes(as_shape(tuple(repeats))) if repeats else ()
@@ -164,7 +169,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
-    """x with another size along one axis, where an element comes from `place`."""
+    """x with another size along one axis, where `place` is the index map of this axis."""
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])
 
@@ -181,7 +186,7 @@ def broadcast_arrays(t: Typer, arrays: Value) -> tuple[Value, ...]:
 
 @function
 def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
-    """The shape in which arrays of these shapes meet. One shape alone is itself."""
+    """The shape to which arrays of these shapes broadcast. A single shape is returned unchanged."""
     several = items_of(shapes)
     given = [
         t.require_sizes(as_shape(s)) for s in (several if any(isinstance(s, tuple) for s in several) else (several,))
@@ -191,7 +196,7 @@ def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
 
 @function
 def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
-    """For each array its elements over a grid of all of them; "xy" swaps the first two axes."""
+    """numpy's meshgrid: repeats each 1-D array over the grid of all arrays. Indexing "xy" swaps the first two axes."""
     if indexing not in ("xy", "ij"):
         raise CompileError("MT0102", 'the indexing of meshgrid is "xy" or "ij"')
     parts = [t.array(a) for a in items_of(arrays)]
@@ -212,7 +217,7 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
 
 @function
 def diagonal(t: Typer, x: Value, offset: Value, axis1: Value, axis2: Value) -> Array:
-    """The elements (i, i + offset) of two axes, as a new last axis."""
+    """numpy's diagonal: the elements with the indices (i, i + offset) of two axes, as a new last axis."""
     a = t.array(x)
     rank = len(a.shape)
     if rank < 2:
@@ -231,7 +236,7 @@ def diagonal(t: Typer, x: Value, offset: Value, axis1: Value, axis2: Value) -> A
 
 @function
 def diag(t: Typer, x: Value, k: Value) -> Array:
-    """A matrix with x on its k-th diagonal; of a matrix that diagonal."""
+    """numpy's diag: for a vector, a matrix with it on the k-th diagonal; for a matrix, its k-th diagonal."""
     a, by = t.strong(x), as_int(k, "k")
     if len(a.shape) == 2:
         return diagonal(t, a, by, 0, 1)

@@ -1,11 +1,11 @@
-"""einsum: products of arrays whose axes have names, "bik,bkj->bij".
+"""einsum: products of arrays whose axes have names, such as "bik,bkj->bij".
 
-In: the subscripts and the arrays. Out: an Array. The one idea: give every axis of two arrays its part in a
-product of matrices. An axis of both that the result keeps is a batch, one that it does not keep is summed
-over (K), the others are rows of the one (M) or columns of the other (N). Axes that `...` stands for get
-numbers, counted from the last one, so that those of all arrays meet as in broadcasting.
+In: the subscripts and the arrays. Out: an Array. The one idea: every product of two arrays is a batched matrix product.
+An axis that both arrays have is a batch axis if the result has it too, and else it is summed (K). An axis of the left
+array alone is a row axis (M), and one of the right array alone is a column axis (N). The axes of `...` have negative
+numbers as names: the last one is -1. So they align from the right, as in broadcasting.
 
-Left out: the order of several products. They go from left to right.
+Left out: the choice of a good order for several products. They are computed from left to right.
 """
 
 from __future__ import annotations
@@ -21,28 +21,32 @@ from minitri.graph import ir
 from minitri.graph.functions.reductions import factor, multiplied, precision_of, product, total
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import reshape, squeeze
-from minitri.graph.typer import Array, Typer, Value, view
+from minitri.graph.typing_rules import Array, Typer, Value, view
 
 Label = str | int  # a letter; or an axis of "...": -1 is the last one
 
 
 @dataclass(frozen=True)
 class Subscripts:
+    """The names of the axes of each array, and of the result."""
+
     arrays: tuple[tuple[Label, ...], ...]
     result: tuple[Label, ...]
 
 
 def read_subscripts(text: object, ranks: Sequence[int]) -> Subscripts:
-    """numpy's notation. Without `->` the result has the axes of `...`, then what is named once, by the alphabet.
+    """Reads subscripts in numpy's notation. `ranks` has the number of axes of each array.
 
-    CompileError MT0102 if it is not well formed, MT0204 if it does not fit the ranks.
+    Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order.
+    Raises CompileError MT0102 for a syntax error, MT0204 if the subscripts do not fit the ranks.
     """
     if not isinstance(text, str):
         raise CompileError("MT0102", "the first argument of einsum is a text", help=HELP)
     left, arrow, right = "".join(text.split()).partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise CompileError("MT0102", f"einsum names {_count(len(terms))} and gets {len(ranks)}", help=HELP)
+        names = f"einsum names {len(terms)} array{'s' * (len(terms) != 1)}"
+        raise CompileError("MT0102", f"{names} and gets {len(ranks)}", help=HELP)
     arrays = tuple(_axes(term, rank) for term, rank in zip(terms, ranks))
     return Subscripts(arrays, _result(right, arrays) if arrow else _implied(arrays))
 
@@ -50,12 +54,8 @@ def read_subscripts(text: object, ranks: Sequence[int]) -> Subscripts:
 HELP = 'write one letter for each axis: `einsum("ik,kj->ij", a, b)`'
 
 
-def _count(n: int) -> str:
-    return f"{n} array{'s' * (n != 1)}"
-
-
 def _letters(term: str) -> tuple[str, str, str]:
-    """The letters before `...`, the dots, the letters after."""
+    """The letters before `...`, the dots themselves, and the letters after them."""
     before, dots, after = term.partition("...")
     for letter in before + after:
         if not (letter.isascii() and letter.isalpha()):
@@ -88,11 +88,13 @@ def _result(term: str, arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]
 
 
 def _implied(arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
+    """The axes of the result if the subscripts have no `->`."""
     times = Counter(label for labels in arrays for label in labels)
     return (*_unnamed(arrays), *sorted(x for x in times if isinstance(x, str) and times[x] == 1))
 
 
 def _unnamed(arrays: Sequence[tuple[Label, ...]]) -> tuple[int, ...]:
+    """The axes for which `...` stands in the result, as many as in the array with the most."""
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
 
@@ -111,14 +113,14 @@ class _Term:
     labels: tuple[Label, ...]
 
     def aligned(self, t: Typer, labels: Sequence[Label]) -> Array:
-        """With these axes, in this order; size 1 where it has none."""
+        """The array with these axes in this order. An axis that it lacks gets the size 1."""
         shape = [self.array.shape[self.labels.index(x)] if x in self.labels else dims.ONE for x in labels]
         return view(t, self.array, shape, [ir.axis(list(labels).index(x)) for x in self.labels])
 
 
 @function
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
-    """numpy's einsum: products from left to right; an axis that nothing else has is summed before them."""
+    """numpy's einsum. An axis that only one array has is summed before that array is multiplied."""
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]
     names = read_subscripts(subscripts, [len(a.shape) for a in arrays])
     dtype, mode = t.settled(arrays), precision_of(precision)
@@ -135,7 +137,7 @@ def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Ar
 
 
 def _sizes(t: Typer, names: Iterable[tuple[Label, ...]], arrays: Iterable[Array]) -> dict[Label, Dim]:
-    """The size of each name. Sizes of 1 broadcast, as numpy's do."""
+    """The size of the axis for each name. A size of 1 broadcasts, as in numpy."""
     sizes: dict[Label, Dim] = {}
     for labels, array in zip(names, arrays):
         for label, extent in zip(labels, array.shape):
@@ -149,7 +151,10 @@ def _sizes(t: Typer, names: Iterable[tuple[Label, ...]], arrays: Iterable[Array]
 
 
 def _diagonal(t: Typer, x: Array, labels: tuple[Label, ...], sizes: Mapping[Label, Dim]) -> _Term:
-    """One axis for each name. One of size 1 that is longer elsewhere is dropped: it is the same all along that."""
+    """An array with one axis for each name: "ii" takes the diagonal.
+
+    An axis of size 1 is dropped if it broadcasts to a longer axis of another array.
+    """
     own = [n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1]
     kept = list(dict.fromkeys(own))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
@@ -157,20 +162,20 @@ def _diagonal(t: Typer, x: Array, labels: tuple[Label, ...], sizes: Mapping[Labe
 
 
 def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
-    """Without the axes that nothing else has."""
+    """The sum of an array over all axes that are not in `kept`."""
     gone = tuple(k for k, label in enumerate(x.labels) if label not in kept)
     return _Term(total(t, x.array, gone), tuple(label for label in x.labels if label in kept))
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """The product of two, summed over what both have and nothing later does."""
+    """The product of two arrays, summed over the axes of both that are not in `later`."""
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]
     rows, columns = [n for n in x.labels if n not in y.labels], [n for n in y.labels if n not in x.labels]
     if not over:
         labels = (*batch, *rows, *columns)
         return _Term(multiplied(t, x.aligned(t, labels), y.aligned(t, labels)), labels)
-    wide = [*batch, *rows[:-1], *columns[:-1]]  # the last ones are the matrix; flatten finds more of its rows
+    wide = [*batch, *rows[:-1], *columns[:-1]]  # the last row and column axis form the matrix, all others batch axes
     row, column = rows[-1:] or [NONE], columns[-1:] or [NONE]
     depth = dims.product([x.array.shape[x.labels.index(n)] for n in over])
     left, right = x.aligned(t, [*wide, *row, *over]), y.aligned(t, [*wide, *over, *column])

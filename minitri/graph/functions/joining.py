@@ -1,4 +1,4 @@
-"""Arrays joined from others: concat, stack, pad; numpy's hstack, vstack, dstack, column_stack."""
+"""Functions that join arrays: concat, stack, pad, and numpy's hstack, vstack, dstack and column_stack."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.piecewise import tidy
 from minitri.graph import ir
+from minitri.graph.argument_binding import as_axes, as_dim, as_int
 from minitri.graph.functions.making import full
 from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.literals import names_in
-from minitri.graph.parameters import as_axes, as_dim, as_int
-from minitri.graph.typer import Array, Typer, Value, describe, require, view
+from minitri.graph.typing_rules import Array, Typer, Value, describe, require, view
 
 
 @function
@@ -37,12 +37,12 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
                 message = f"concat along axis {k} of {listed}: sizes {first} and {e} of axis {j} differ"
                 t.require(e, "==", first, "MT0201", message)
         shape = tuple(e if j == k else f for j, (e, f) in enumerate(zip(p.shape, parts[0].shape)))
-        same = p.node if shape == p.shape else view(t, p, shape, [ir.axis(j) for j in range(len(shape))]).node
-        nodes.append(same)
+        nodes.append(p.node if shape == p.shape else view(t, p, shape, list(map(ir.axis, range(len(shape))))).node)
     return Array(t.nodes.concat(concat_shape(nodes, k), tuple(nodes), k), dtype)
 
 
 def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
+    """The shape of a concatenation. Raises ValueError if the parts have different dtypes or shapes."""
     first = parts[0]
     require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
     require(0 <= axis < first.rank, f"concat axis {axis}")
@@ -54,7 +54,10 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
 
 
 def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
-    """The arrays of a call; `more`: what follows them in an example of one."""
+    """The arrays in the argument of a function such as stack. Raises CompileError MT0102 if it is no tuple or empty.
+
+    The error shows an example call, in which `more` follows the arrays.
+    """
     if not isinstance(arrays, tuple):
         help = f"write `{what}((x, y){more})`"
         raise CompileError("MT0102", f"{what} takes a tuple or list of arrays, not {describe(arrays)}", help=help)
@@ -64,7 +67,7 @@ def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
 
 
 def _listed(parts: Sequence[Array]) -> str:
-    """The types of the first few."""
+    """The types of at most eight arrays, for messages."""
     return ", ".join([*map(str, parts[:8]), *["…"] * (len(parts) > 8)])
 
 
@@ -92,7 +95,7 @@ def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
 
 
 def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
-    """numpy's forms: n, (before, after), ((before, after), …) for each axis. Widths are numbers or dimensions."""
+    """The widths before and after each axis, from one of numpy's forms: n, (before, after) or ((before, after), …)."""
     if not isinstance(value, tuple):
         value = (value, value)
     rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value] * rank
@@ -111,7 +114,7 @@ def _pad_width(t: Typer, value: Value) -> Dim:
     return width
 
 
-# ---- stacks: the parts get the axes that they lack ---------------------------------------------
+# ---- stacks along a fixed axis -----------------------------------------------------------------
 
 
 @function
@@ -137,7 +140,7 @@ def column_stack(t: Typer, arrays: Value) -> Array:
 
 
 def _of_rank(t: Typer, x: Array, least: int) -> Array:
-    """With as many axes: (3,) becomes (1, 3), and (1, 3, 1), as numpy's `atleast_2d` and `atleast_3d` have it."""
+    """numpy's `atleast_1d`, `atleast_2d` or `atleast_3d`: adds axes of size 1. (3,) becomes (1, 3) or (1, 3, 1)."""
     rank = len(x.shape)
     new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(rank, ()) if least == 3 else tuple(range(max(least - rank, 0)))
     return expand_dims(t, x, new) if new else x

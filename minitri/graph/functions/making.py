@@ -1,8 +1,10 @@
-"""Arrays made from sizes and numbers, or converted.
+"""Functions that make arrays from sizes and numbers, and conversions.
 
-In: numbers known when compiled. Out: for `arange` an `Index` node, `start + step * d0`, converted. Its length is exact
-integer arithmetic, and an `Index` counts in i64. Numbers that do not fit there are made from the positions 0, 1, 2, …
-by a product and a sum that wrap, in u64 if they need it.
+    arange(2, N, 3)      index {expr = 2 + 3*d0}
+
+In: numbers and sizes that are known at compile time. Out: for `arange` an `Index` node, which computes in i64, and a
+conversion. Some integers are too large for an `Index`. They are computed from the positions 0, 1, 2, … by a
+multiplication and an addition that wrap around, in i64 or u64.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from functools import partial
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.extremes import largest
+from minitri.base.symbolic_minmax import largest
 from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
+from minitri.graph.argument_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.functions.registry import FUNCTIONS, function
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
-from minitri.graph.parameters import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Typer, Value, describe
 
 
 @function
@@ -48,7 +50,7 @@ for _name, _value in (("zeros", 0), ("ones", 1)):
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """row - column + k, over the last two axes."""
+    """row - column + k for each element, where row and column are its indices along the last two axes."""
     rank = len(shape)
     if rank < 2:
         raise CompileError("MT0204", f"a triangle needs rank 2 or more, not {rank}")
@@ -119,7 +121,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """first, first + by, …: `count` integers that need all bits of i64 or u64. Products wrap, and so does the sum."""
+    """`count` integers first, first + by, … that may need all bits of i64 or u64. The arithmetic wraps around."""
     ends = (first, first + by * (count - 1)) if count else (0,)
     for wide in (i64, u64):
         low, high = wide.limits
@@ -131,7 +133,7 @@ def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
 
 
 def positions(t: Typer, count: Dim) -> Array:
-    """0, 1, 2, … as i64."""
+    """The positions 0, 1, 2, … of an axis as an array of i64."""
     return Array(t.nodes.index(i64, (count,), ir.axis(0) if count != 1 else dims.ZERO), i64)
 
 

@@ -1,10 +1,10 @@
-"""Reductions and matrix products as graph nodes: what sums along an axis.
+"""Reductions and matrix products as graph nodes.
 
     sum(x, axis=1)      reduce.sum x {axes = [1]}
     x @ w               contract x, w
 
-A Contract multiplies [*B, M, K] by [*B, K, N], which is what tensor cores do. What no tensor core serves (integers, a
-side of 1) is a multiplication and a sum.
+A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Products that tensor cores do not
+support, of integers or with a side of 1, become a multiplication and a sum.
 """
 
 from __future__ import annotations
@@ -16,35 +16,31 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.operators import REDUCTIONS, Kind
 from minitri.base.types import DType, bool_, f32, i64, u64
 from minitri.graph import ir
+from minitri.graph.argument_binding import as_axes, as_dtype
 from minitri.graph.functions.registry import FUNCTIONS, Function, function
-from minitri.graph.functions.views import expand_dims, permute_dims, squeeze
+from minitri.graph.functions.views import permute_dims, squeeze
 from minitri.graph.ir import PRECISIONS, Shape
-from minitri.graph.parameters import as_axes, as_dtype
-from minitri.graph.typer import Array, Typer, Value, contract_type, reduce_type, view
+from minitri.graph.typing_rules import Array, Typer, Value, contract_type, insert_axes, reduce_type, view
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype of sums and products: floats stay, unsigned integers become u64, others i64."""
+    """The dtype of a sum or product: a float keeps its dtype, unsigned integers become u64, others i64."""
     return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
 
 def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
+    """The reduction `op` of x over some axes. With `keepdims` they stay as axes of size 1."""
     axes = tuple(sorted(axes))
     node = x.node
     if axes:
         result, shape = reduce_type(op, x.node, axes)
         node = t.nodes.reduce(op, result, shape, x.node, axes)
     out = Array(node, dtype)
-    return keep(t, out, x.shape, axes) if keepdims else out
-
-
-def keep(t: Typer, out: Array, shape: Shape, axes: tuple[int, ...]) -> Array:
-    kept = [k for k in range(len(shape)) if k not in axes]
-    full = tuple(dims.ONE if k in axes else e for k, e in enumerate(shape))
-    return view(t, out, full, [ir.axis(k) for k in kept])
+    return insert_axes(t, out, axes) if keepdims else out
 
 
 def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *, op: str) -> Array:
+    """numpy's sum or prod, by `op`. Without a dtype the result has that of `accumulator`."""
     a = t.strong(x)
     target = as_dtype(dtype, accumulator(a.dtype))
     if target == bool_:
@@ -54,16 +50,19 @@ def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *
 
 
 def require_accepted(op: str, dtype: DType) -> None:
+    """Raises CompileError MT0202 if the reduction `op`, which is for integers, does not accept this dtype."""
     if dtype.kind not in REDUCTIONS[op].accepts:
         raise CompileError("MT0202", f"{op} takes integers, not {dtype}")
 
 
 def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
+    """Requires that no reduced axis is empty (MT0209)."""
     for k in axes:
         t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 
 
 def extreme(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
+    """numpy's max or min, by `op`. For bools it is any or all."""
     if isinstance(axis, Array):
         message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
         raise CompileError("MT0102", message, help=help)
@@ -87,7 +86,7 @@ def _bits(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array
     return reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, a.dtype)
 
 
-OF_TRUTH = {"max": "any", "min": "all"}  # what extremes of truth values are
+OF_TRUTH = {"max": "any", "min": "all"}  # the reductions of bools that equal max and min
 FORMS: dict[Kind, Function] = {
     "sum": accumulate, "product": accumulate, "extreme": extreme, "logical": _logical, "bits": _bits,
 }  # fmt: skip
@@ -101,7 +100,7 @@ for _name, _row in REDUCTIONS.items():
 
 @function
 def matmul(t: Typer, a: Value, b: Value, precision: Value) -> Array:
-    """numpy's rules: 1-D operands are a row and a column whose axis is dropped again."""
+    """numpy's matmul. A 1-D left operand is a row and a 1-D right operand a column; the result lacks that axis."""
     x, y = t.array(a), t.array(b)
     if not x.shape or not y.shape:
         raise CompileError("MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", help="use * for scalars")
@@ -109,14 +108,15 @@ def matmul(t: Typer, a: Value, b: Value, precision: Value) -> Array:
     row, column = len(x.shape) == 1, len(y.shape) == 1
     _require_contraction(t, x, y)
     x, y = factor(t, x, dtype), factor(t, y, dtype)
-    x = expand_dims(t, x, 0) if row else x
-    y = expand_dims(t, y, 1) if column else y
+    x = insert_axes(t, x, (0,)) if row else x
+    y = insert_axes(t, y, (1,)) if column else y
     out = product(t, x, y, precision_of(precision))
     dropped = ([-2] if row else []) + ([-1] if column else [])
     return squeeze(t, out, tuple(dropped)) if dropped else out
 
 
 def _require_contraction(t: Typer, x: Array, y: Array) -> None:
+    """Requires that the summed axes of `x @ y` have the same size (MT0203)."""
     k, other = x.shape[-1], y.shape[-1 if len(y.shape) == 1 else -2]
     left, right = t.operands or ("the left", "the right")
     help = "the last axis of the left must equal the last but one of the right"
@@ -128,6 +128,7 @@ def _require_contraction(t: Typer, x: Array, y: Array) -> None:
 
 
 def precision_of(value: Value) -> str:
+    """The argument `precision`, which must be one of `PRECISIONS`. Raises CompileError MT0102 otherwise."""
     if isinstance(value, str) and value in PRECISIONS:
         return value
     choices = f"the precision of a product of f32 is {', '.join(map(repr, PRECISIONS))}"
@@ -136,6 +137,7 @@ def precision_of(value: Value) -> str:
 
 
 def factor(t: Typer, x: Array, dtype: DType) -> Array:
+    """An operand of a product, converted to a dtype and rounded to it."""
     return Array(t.convert(t.cast(x, dtype), dtype), dtype)
 
 
@@ -143,8 +145,8 @@ def factor(t: Typer, x: Array, dtype: DType) -> Array:
 
 
 def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
-    """[*B, M, K] x [*B, K, N] of one dtype; batches broadcast."""
-    if _is_batch_of_rows(x.shape, y.shape):  # they are the rows of one product
+    """The matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes broadcast."""
+    if _is_batch_of_rows(x.shape, y.shape):  # one matrix product computes all rows
         return _swapped(t, product(t, _swapped(t, x), y, precision))
     batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
     xn = Array(t.broadcast(x.node, (*batch, *x.shape[-2:])), x.dtype)
@@ -155,21 +157,21 @@ def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
 
 
 def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
-    """Whether single rows are all multiplied by one matrix."""
+    """Whether x is a batch of single rows, all of which are multiplied by the same matrix."""
     return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
 
 
 def _swapped(t: Typer, x: Array) -> Array:
+    """x with its last batch axis and its row axis exchanged."""
     rank = len(x.shape)
     return permute_dims(t, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
 
 
 def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
     a, b = t.rounded(x), t.rounded(y)
-    b = a if b is a else b
     result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
     precision = precision if a.dtype == f32 else "ieee"  # 16 bits fit a tensor core as they are
-    if precision == "tf32":  # a tensor core drops the bits that it has no place for: twice the error of rounding
+    if precision == "tf32":  # a tensor core truncates to TF32, which has twice the error of rounding
         a, b = (t.nodes.apply("round_to_tf32", f32, n.shape, (n,)) for n in (a, b))
     return Array(t.nodes.contract(result, shape, a, b, precision), x.dtype)
 
@@ -185,9 +187,10 @@ def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
 
 
 def multiplied(t: Typer, x: Array, y: Array) -> Array:
+    """The elementwise product. For bools it is a logical and."""
     return t.elementwise("logical_and" if x.dtype == bool_ else "multiply", [x, y])
 
 
 def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum in the dtype of x, as of a product: an integer wraps around. Of bools: any."""
+    """The sum over some axes in the dtype of x, so integers wrap around. For bools it is any."""
     return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)

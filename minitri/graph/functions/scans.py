@@ -1,4 +1,4 @@
-"""Running sums along an axis, and the differences of neighbours."""
+"""Scans along an axis, such as cumulative sums, and differences of neighbouring elements."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from functools import partial
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
-from minitri.base.extremes import largest
 from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import bool_, i32, i64
-from minitri.graph import ir
+from minitri.graph.argument_binding import as_axes, as_bool, as_dtype, as_int
+from minitri.graph.functions.axes import slice_axis
 from minitri.graph.functions.joining import concat
 from minitri.graph.functions.making import full
 from minitri.graph.functions.reductions import accumulator, require_accepted
 from minitri.graph.functions.registry import FUNCTIONS, Function, function
-from minitri.graph.parameters import as_axes, as_bool, as_dtype, as_int
-from minitri.graph.typer import Array, Typer, Value, view
+from minitri.graph.typing_rules import Array, Typer, Value
 
-MOST = 1000  # differences of differences: each is an operation of the program
+MOST = 1000  # of repeated differences: each is an operation of the program
 
 
 def _running_axis(op: str, x: Array, axis: Value) -> int:
+    """The axis of a scan as a number >= 0. The argument None is allowed only if the array has one axis."""
     if axis is None and len(x.shape) != 1:
         raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(x.shape)} needs an axis")
     (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(x.shape))
@@ -28,6 +28,7 @@ def _running_axis(op: str, x: Array, axis: Value) -> int:
 
 
 def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
+    """Cumulative sums or products, by `op`. With `include_initial`, the neutral element comes first."""
     a = t.strong(x)
     k = _running_axis(op, a, axis)
     target = as_dtype(dtype, accumulator(a.dtype))
@@ -41,6 +42,7 @@ def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial:
 
 
 def _running_kept(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
+    """Cumulative maxima, minima and bitwise operations, whose results have the dtype of x."""
     a = t.strong(x)
     k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
     require_accepted(op, held)
@@ -61,13 +63,13 @@ for _name in SCANS:
 
 @function
 def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Value) -> Array:
-    """x[1:] - x[:-1] along an axis, n times. Of bools: whether they differ, as in numpy."""
+    """numpy's diff: x[1:] - x[:-1] along an axis, n times. For bools, whether neighbours differ."""
     (k,) = as_axes(as_int(axis, "axis"), len(t.array(x).shape))
     a, times = _extended(t, x, k, prepend, append), as_int(n, "n")
     if times < 0:
         raise CompileError("MT0205", f"diff is taken 0 times or more, not {times}")
     if a.shape[k].constant is not None:
-        times = min(times, int(a.shape[k]))  # nothing is left after so many
+        times = min(times, int(a.shape[k]))  # the result is empty after as many steps as there are elements
     if times > MOST:
         raise CompileError("MT0401", f"diff is taken {MOST:,} times at most, not {times}")
     for _ in range(times):
@@ -76,7 +78,7 @@ def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Valu
 
 
 def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> Array:
-    """x between `prepend` and `append`. A number is added once."""
+    """x with `prepend` before and `append` after it along an axis. A number is one element."""
     a, parts = t.strong(x), list[Value]()
     for part in (prepend, x, append):
         if part is not None:
@@ -87,8 +89,5 @@ def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> A
 
 
 def _difference(t: Typer, x: Array, axis: int) -> Array:
-    shape = [largest(e - 1, 0) if k == axis else e for k, e in enumerate(x.shape)]
-    here = [ir.axis(k) if e != 1 else dims.ZERO for k, e in enumerate(shape)]
-    there = [i + 1 if k == axis else i for k, i in enumerate(here)]
-    later, earlier = view(t, x, shape, there), view(t, x, shape, here)
+    later, earlier = (slice_axis(t, x, axis, start, start + x.shape[axis] - 1) for start in (dims.ONE, dims.ZERO))
     return t.elementwise("not_equal" if x.dtype == bool_ else "subtract", [later, earlier])

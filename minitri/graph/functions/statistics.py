@@ -1,4 +1,4 @@
-"""Means, variances and standard deviations: sums and divisions; and the places of extremes."""
+"""Means, variances and standard deviations as sums and divisions. Also argmax and argmin."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.extremes import largest
 from minitri.base.operators import POSITIONS
+from minitri.base.symbolic_minmax import largest
 from minitri.base.types import bool_, f32, f64, i32, i64, u64
-from minitri.graph.functions.reductions import accumulate, keep, reduce, require_nonempty
+from minitri.graph.argument_binding import as_axes, plain, static
+from minitri.graph.functions.reductions import accumulate, reduce, require_nonempty
 from minitri.graph.functions.registry import FUNCTIONS, function
-from minitri.graph.functions.views import reshape
-from minitri.graph.parameters import as_axes, plain, static
-from minitri.graph.typer import Array, Typer, Value, describe
+from minitri.graph.functions.views import expand_dims, reshape
+from minitri.graph.typing_rules import Array, Typer, Value, describe
 
 
 def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
@@ -25,11 +25,11 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """count - correction, or NaN where nothing is left of it."""
+    """The divisor of a variance, count - correction. If it is not positive, it is 0 or NaN, so the variance is NaN."""
     if correction == 0:
-        return plain(count)  # the sum of nothing is 0, and 0 / 0 is NaN
+        return plain(count)  # an empty sum is 0, and 0 / 0 is NaN
     if correction == 1:
-        return plain(largest(count - 1, 0))  # the distance of one element from its mean is 0
+        return plain(largest(count - 1, 0))  # one element equals its mean, and 0 / 0 is NaN
     if count.constant is not None and isinstance(correction, (int, float)):
         rest = static(lambda: float(count.constant or 0) - correction)
         return rest if rest > 0 else math.nan
@@ -47,7 +47,7 @@ def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
     if a.weak or a.dtype not in (i64, u64):
         return _average(t, a, axes, keepdims)
     wide = _average(t, t.cast(a, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
-    return Array(t.cast_node(wide, f32), f32, wide=wide)
+    return Array(t.nodes.cast(wide, f32), f32, wide=wide)
 
 
 @function
@@ -60,7 +60,7 @@ def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> 
 
 
 def _as_number(value: Value, what: str) -> Value:
-    """A number, a dimension or a `float` parameter."""
+    """The value, which must be a number, a dimension or a `float` parameter. Raises CompileError MT0102 otherwise."""
     if isinstance(value, (int, float, Dim)) and not isinstance(value, bool):
         return value
     if isinstance(value, Array) and value.weak:
@@ -73,10 +73,11 @@ def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> 
     return t.elementwise("sqrt", [var(t, x, axis, correction, keepdims)])
 
 
-# ---- places of extremes -------------------------------------------------------------------------
+# ---- positions of extremes ----------------------------------------------------------------------
 
 
 def _position(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
+    """numpy's argmax or argmin, by `op`. With axis None it is an index of the flattened array."""
     a = t.array(x)
     a = t.cast(a, i32) if a.dtype == bool_ else a
     shape = a.shape
@@ -88,7 +89,7 @@ def _position(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> A
         raise CompileError("MT0204", f"{op} takes one axis or None")
     require_nonempty(t, op, a.shape, axes)
     out = reduce(t, op, a, axes, axis is not None and keepdims, i64)
-    return keep(t, out, shape, tuple(range(len(shape)))) if axis is None and keepdims else out
+    return expand_dims(t, out, tuple(range(len(shape)))) if axis is None and keepdims else out
 
 
 for _name in sorted(POSITIONS):

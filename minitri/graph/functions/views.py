@@ -1,4 +1,4 @@
-"""Movement of data as Views: an index map says which element of x each result element is."""
+"""Functions that move data, as Views: an index map gives, for each element of the result, its index in the array x."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.extremes import largest
+from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
+from minitri.graph.argument_binding import FAR, as_axes, as_dim, as_int, as_shape
 from minitri.graph.functions.registry import function
 from minitri.graph.ir import Shape
-from minitri.graph.parameters import FAR, as_axes, as_dim, as_int, as_shape
-from minitri.graph.typer import Array, Typer, Value, view
+from minitri.graph.typing_rules import Array, Typer, Value, insert_axes, view
 
 
 @function
@@ -27,13 +27,17 @@ def reshape(t: Typer, x: Value, shape: Value) -> Array:
     old_size, new_size = dims.product(a.shape), dims.product(target)
     message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
     t.require(old_size, "==", new_size, "MT0205", message)
-    if new_size == 0:  # nothing is read: sizes of groups next to a 0 may differ
+    if new_size == 0:  # an empty result reads no element, and the sizes of the groups may differ next to a 0
         index = [dims.ZERO] * len(a.shape)
     ranges = ir.ranges(target)
     return view(t, a, target, [intervals.simplify(i, ranges) for i in index])
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
+    """The new shape of an array of shape `old`, where a size replaces -1.
+
+    Raises CompileError MT0205 if there are several -1, other negative sizes, or no size that fits.
+    """
     holes = [k for k, e in enumerate(shape) if e == -1]
     if any(e.constant is not None and e.constant < -1 for e in shape) or len(holes) > 1:
         raise CompileError("MT0205", "a shape has at most one -1 and no other negative sizes")
@@ -47,7 +51,10 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 
 def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
-    """The sizes of two shapes without the extents that stand in both, which may be 0."""
+    """The products of the sizes of two shapes, after removing the sizes that occur in both.
+
+    A removed size may be 0, so dividing the products by it would be wrong.
+    """
     left, right = list(old), []
     for e in new:
         if e in left:
@@ -58,7 +65,10 @@ def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
 
 
 def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape]]:
-    """Splits both shapes into the shortest runs of equal size: [A, B, C] to [A*B, C] is (A B | A*B), (C | C)."""
+    """Splits two shapes into groups of axes with equal numbers of elements, as small as possible.
+
+    Example: [A, B, C] and [A*B, C] have the groups ([A, B], [A*B]) and ([C], [C]).
+    """
     out: list[tuple[Shape, Shape]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -69,18 +79,20 @@ def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
+    """How many axes of both shapes are in the first group."""
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))
-        if q is not None and (p < len(old)) == (q < len(new)):
-            return p, q
-        if q is not None and dims.product(old[p:]) == dims.product(new[q:]):
+        if q and ((p < len(old)) == (q < len(new)) or dims.product(old[p:]) == dims.product(new[q:])):
             return p, q
     return len(old), len(new)
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """Indices into `old` from axes d_first … of `new`, both row-major."""
+    """The index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
+
+    `first` is the number of the first new axis. Both groups are in row-major order.
+    """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
     flat = dims.ZERO
@@ -94,7 +106,7 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
 
 
 def one_axis(t: Typer, x: Value, axis: Value) -> tuple[Array, int]:
-    """The array and the number of its axis; flattened if no axis is given."""
+    """The array and an axis number >= 0. If the axis is None, the flattened array and axis 0."""
     a = t.array(x)
     if axis is None:
         return reshape(t, a, (dims.product(a.shape),)), 0
@@ -106,13 +118,7 @@ def one_axis(t: Typer, x: Value, axis: Value) -> tuple[Array, int]:
 def expand_dims(t: Typer, x: Value, axis: Value) -> Array:
     a = t.array(x)
     places = axis if isinstance(axis, tuple) else (axis,)
-    new = as_axes(places, len(a.shape) + len(places))
-    rank = len(a.shape) + len(new)
-    kept = [k for k in range(rank) if k not in new]
-    shape = [dims.ONE] * rank
-    for k, e in zip(kept, a.shape):
-        shape[k] = e
-    return view(t, a, shape, [ir.axis(k) for k in kept])
+    return insert_axes(t, a, as_axes(places, len(a.shape) + len(places)))
 
 
 @function
@@ -187,7 +193,7 @@ def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
 
 
 def _short(shift: Dim, extent: Dim) -> Dim:
-    """The same shift as a number of 64 bits."""
+    """A shift of `roll` that has the same effect and fits 64 bits."""
     if shift.constant is None or abs(shift.constant) < FAR:
         return shift
     if extent.constant is None:
@@ -197,7 +203,10 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 
 
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
-    """(axis, shift) pairs as numpy pairs them: one alone goes with each of the other, an axis may come twice."""
+    """The pairs (axis, shift) of numpy's roll. A single shift goes with every axis, and a single axis with every shift.
+
+    An axis may occur several times.
+    """
     shifts = [as_dim(s, "shift") for s in (shift if isinstance(shift, tuple) else (shift,))]
     axes = [as_axes((k,), rank)[0] for k in (axis if isinstance(axis, tuple) else (axis,))]
     if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):

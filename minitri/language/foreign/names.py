@@ -1,19 +1,19 @@
-"""The table of names of other libraries, and what to say for each: `np.average(x)`, `x.median()`, `float32`.
+"""Names of numpy, torch and jax, and what to write for them: `np.average(x)`, `x.median()`, `float32`.
 
-`average` of numpy is `mean` here, `abs` is the same, and `unique` is not here for a reason. names.csv
-has a row for each of them, reasons.csv the sentences that rows share. The columns of names.csv:
+Three examples: numpy's `average` is called `mean` here, `abs` has the same name, and `unique` is missing for a reason.
+names.csv has a row for each name. reasons.csv has the reasons that rows share. The columns of names.csv:
 
     name        `average`; `.real` is an attribute, `*` any other name of the library
-    arguments   those that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
+    arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
     libraries   keys of `LIBRARIES`
-    instead     what to write, an expression of the arguments; the name itself if it is here
-    reason      for a name that is not here: a key of reasons.csv
-    note        where `instead` differs, or what it takes for granted
+    instead     what to write: an expression of the arguments, or the name itself if the language has it
+    reason      for a name that the language does not have: a key of reasons.csv
+    note        how `instead` differs, or what it assumes
 
-A name may have several rows, in the order in which they are tried.
+A name may have several rows. The first row that fits the call counts.
 
-The functions at the end take a name, the library (if the program names one) and how the name is used. They give a
-sentence with what to write instead or why there is nothing, or "" for a name that no library has.
+The functions at the end take a name, its library (if the program names one) and its use. They return an `Answer`: the
+row with what to write instead, or why the language has nothing like it. They return None for a name that no library has.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ LIBRARIES = {
     "linalg": "numpy.linalg and torch.linalg", "special": "torch.special", "math": "math",
     "random": "random", "fft": "fft", "modules": "torch.nn",
 }  # fmt: skip
-"""What the libraries are called; a name without a prefix is looked for in this order."""
+"""What the libraries are called. A name without a prefix is looked up in this order."""
 METHODS = ("array", "tensor")
+LONGEST = 120  # characters of a rewritten call that a sentence shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _by_name() -> dict[str, list[Foreign]]:
 
 
 def rows(name: str, library: str) -> list[Foreign]:
-    """The rows of a name of a library, those for certain arguments first. torch's `exp_` and `exp_copy` are `exp`."""
+    """The rows of a library's name. Rows for certain arguments come first. torch's `exp_` and `exp_copy` count as `exp`."""
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
             return sorted(found, key=lambda row: not row.arguments)
@@ -114,11 +115,32 @@ _ROOTS = {
 _PARTS = {"linalg": "linalg", "special": "special", "random": "random", "fft": "fft", "functional": "F", "numpy": "jnp"}
 PREFIXES = frozenset(_ROOTS)
 """Names by which programs call libraries."""
-_Found = tuple[str, Foreign]  # the library, and its row
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The row for a name, and the library that it was found in."""
+
+    name: str
+    library: str
+    row: Foreign
+
+    def sentence(self, called: bool, written: str = "") -> str:
+        """What to write instead, or why there is nothing. `written` is the program's own call, rewritten."""
+        row, of = self.row, LIBRARIES[self.library]
+        written = " ".join(written.split()) if len(written) < LONGEST else ""
+        note = f" ({row.note})" if row.note else ""
+        if row.reason:
+            return f"`{self.name if row.name == '*' else row.name}` of {of} is not here: {row.reason}"
+        if row.here and row.name == self.name:
+            there = f"write `{written}`: " if written else ""
+            return f"{there}`{row.instead}` is there without a prefix{note}"
+        template = f"astype(x, {row.instead})" if called and row.instead in DTYPES else row.instead
+        return f"write `{written or template}` for `{self.name if row.here else row.spelling}` of {of}{note}"
 
 
 def library(path: Sequence[str]) -> str:
-    """The library that `torch.nn.functional` or `np` names. The path begins with one of `PREFIXES`."""
+    """The library of a path such as `torch.nn.functional` or `np`. The path begins with one of `PREFIXES`."""
     if len(path) > 1 and path[-1] in _PARTS:
         return _PARTS[path[-1]]
     if path[-1] == "nn" and len(path) > 1:
@@ -126,49 +148,37 @@ def library(path: Sequence[str]) -> str:
     return _ROOTS[path[0]]
 
 
-def prefixed(path: Sequence[str], name: str, count: int | None = None, keywords: Sequence[str] = ()) -> str:
-    """The answer to `np.name`; `count` positional arguments if it is called, None if it is not."""
+def prefixed(path: Sequence[str], name: str, count: int | None = None, keywords: Sequence[str] = ()) -> Answer | None:
+    """The answer to `np.name`. `count` is the number of positional arguments, or None if it is not called."""
     of = library(path)
-    return _answer(name, [(of, row) for row in rows(name, of)], count, keywords)
+    return _first([Answer(name, of, row) for row in rows(name, of)], count, keywords)
 
 
-def called(name: str, count: int, keywords: Sequence[str] = (), *, method: bool = False) -> str:
-    """The answer to `name(x, …)`, or to `x.name(…)`, where x is counted."""
+def called(name: str, count: int, keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
+    """The answer to `name(x, …)`, or to `x.name(…)`. `count` includes x."""
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = [*METHODS, *functions] if method else [*functions, *METHODS]
-    return _answer(name, _any(name, order), count, keywords)
+    return _first(_any(name, name, order), count, keywords)
 
 
-def value(name: str) -> str:
+def value(name: str) -> Answer | None:
     """The answer to a name that is not called."""
-    found = _any(name, list(LIBRARIES))
-    return _answer(name, [pair for pair in found if not pair[1].arguments] or found, None, ())
+    found = _any(name, name, list(LIBRARIES))
+    return _first([a for a in found if not a.row.arguments] or found, None, ())
 
 
-def attribute(name: str) -> str:
+def attribute(name: str) -> Answer | None:
     """The answer to `x.name`."""
-    return _answer(name, _any(f".{name}", METHODS), None, ())
+    return _first(_any(name, f".{name}", METHODS), None, ())
 
 
-def _any(name: str, libraries: Sequence[str]) -> list[_Found]:
-    """What these libraries have under a name, the first library first. The rows of `*` answer prefixes only."""
-    found = [(of, row) for of in libraries for row in rows(name, of) if row.name != "*"]
-    return [(of, row) for of, row in found if not (row.here and row.name == name)]
+def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
+    """The rows of a name in these libraries, in their order. Rows of `*` only answer prefixes, as in `torch.fft.…`."""
+    found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
+    return [a for a in found if not (a.row.here and a.row.name == spelling)]
 
 
-def _answer(name: str, found: Sequence[_Found], count: int | None, keywords: Sequence[str]) -> str:
-    """The sentence for the first row that the call fits, else for the first."""
-    if not found:
-        return ""
-    fitting = [pair for pair in found if count is None or pair[1].takes(count, keywords)]
-    return _sentence(name, *(fitting or found)[0], called=count is not None)
-
-
-def _sentence(name: str, of: str, row: Foreign, called: bool) -> str:
-    note = f" ({row.note})" if row.note else ""
-    if row.reason:
-        return f"`{name if row.name == '*' else row.name}` of {LIBRARIES[of]} is not here: {row.reason}"
-    if row.here and row.name == name:
-        return f"`{row.instead}` is there without a prefix{note}"
-    instead = f"astype(x, {row.instead})" if called and row.instead in DTYPES else row.instead
-    return f"write `{instead}` for `{name if row.here else row.spelling}` of {LIBRARIES[of]}{note}"
+def _first(found: Sequence[Answer], count: int | None, keywords: Sequence[str]) -> Answer | None:
+    """The first answer that fits the call, or the first one if none fits."""
+    fitting = [a for a in found if count is None or a.row.takes(count, keywords)]
+    return next(iter(fitting or found), None)

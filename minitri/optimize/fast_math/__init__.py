@@ -1,1 +1,1 @@
-"""Fast math for results of 16 bits."""
+"""Fast math: faster, less exact arithmetic for results of 16 bits."""

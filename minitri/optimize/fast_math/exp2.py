@@ -6,16 +6,16 @@
     %6: f32[i, r] = exp %5                             %6: f32[i, r] = subtract %5, %4        (fused: one fma)
                                                        %7: f32[i, r] = exp2 %6
 
-In: an op of a relaxed kernel. Out: what it becomes, or None. The hardware has 2**x alone; exp is a
-product more, and where denormal results are kept three more still. Of 2**(x - max) they are not needed.
-The factor log2 e goes where one is already: that of a score is a constant, and a maximum of
-numbers times c > 0 is c times their maximum, exactly, because rounding keeps the order.
+In: an op of a relaxed kernel. Out: the op that replaces it, or None. The hardware computes only 2**x. So exp needs one
+more multiplication, and three more if it must keep denormal results. A softmax needs no denormal results. If x is
+already multiplied by a constant, as a score of attention is, then log2 e is merged into that constant. For c > 0 the
+maximum of c * x is exactly c times the maximum of x, because rounding is monotone.
 
-What it costs: the row's value times log2 e is rounded, which is |h| * 2**-24 of the exponent, for all
-elements of a row the same. Such a score was itself rounded by as much when it was scaled, so it is done
-to products only; what is read from memory is exact, and x - h comes first there. Where the product with
-log2 e could overflow and the score does not, x - h comes first as well. A transport exp(h(old) - h(new))
-is made of the difference always: its errors would add up, block after block.
+Accuracy: the product of the row's value h and log2 e is rounded. The rounding error changes the exponent by up to
+|h| * 2**-24, by the same amount for all elements of a row. The scaling of a score has a rounding error of the same
+size. Values loaded from memory have none, so x - h is computed first for them. The rule also computes x - h first if
+the product with log2 e could overflow. A transport exp(h(old) - h(new)) always uses the difference, because its errors
+would accumulate from block to block.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Old, Op, Reduce, Spread
 
 LOG2_E = math.log2(math.e)
-BOUNDED = ("tanh", "sigmoid", "erf", "sin", "cos")  # to at most 1
-EXACT = ("negative", "abs", "minimum", "maximum", "clip", "where", "copysign", "cast")  # no rounding of their own
+BOUNDED = ("tanh", "sigmoid", "erf", "sin", "cos")  # the absolute value is at most 1
+EXACT = ("negative", "abs", "minimum", "maximum", "clip", "where", "copysign", "cast")  # do not round
 
-Emit = Callable[..., Op]  # (operator, operands, ops that it is made instead of)
+Emit = Callable[..., Op]  # takes an operator, its operands and the ops that the new op replaces
 
 
 def scale_after_choice(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """where(p, y * c, -inf) is where(p, y, -inf) * c."""
+    """where(p, y * c, -inf) becomes where(p, y, -inf) * c."""
     if not isinstance(op, Compute) or op.op != "where":
         return None
     condition, a, b = op.args
@@ -50,7 +50,7 @@ def scale_after_choice(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None
 
 
 def scale_after_maximum(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """max(y * c) is max(y) * c."""
+    """max(y * c) becomes max(y) * c."""
     if not isinstance(op, Reduce) or op.op != "max":
         return None
     found = _scaled(op.x)
@@ -61,7 +61,7 @@ def scale_after_maximum(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | Non
 
 
 def scale_after_old(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """The old m * c is the old m, times c."""
+    """`old(m * c)` becomes `old(m) * c`. `old` is the value of a running reduction before a block."""
     found = _scaled(op.x) if isinstance(op, Old) else None
     if found is None or not isinstance(found[0], Reduce):
         return None
@@ -94,13 +94,15 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Whether it follows a reduction (in a tile: its running value), so that exp(x - h) is one of many that are
-    compared."""
+    """Whether h depends on a reduction of the row. In a tile program, h then depends on a value that a loop carries.
+
+    If it does, exp(x - h) is one of many terms of a row, and its denormal results do not matter.
+    """
     return any(isinstance(o, (Reduce, Carry)) for o in ir.needed(h))
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Whether y * (c * log2 e) is as right as y * c: it is rounded in itself, and does not overflow before it."""
+    """Whether y * (c * log2 e) is as accurate as y * c and overflows no earlier. Then y itself is already rounded."""
     inner = y
     while isinstance(inner, Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
         inner = inner.args[1] if isinstance(inner, Compute) and inner.op == "where" else ir.op_operands(inner)[0]
@@ -110,7 +112,7 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """(y, c), where x is y times a positive number c, or divided by one."""
+    """(y, c) if x is y times a positive constant c, or y divided by 1 / c. Otherwise None."""
     match x:
         case (
             Compute(op="multiply", args=(Constant() as c, y))

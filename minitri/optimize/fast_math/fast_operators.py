@@ -1,12 +1,13 @@
-"""tile → tile: operators of a relaxed program are spelled as fast math allows.
+"""tile → tile: uses faster, less exact instructions for operators whose results are rounded to 16 bits ("fast math").
 
     %2: f32[i] = sqrt %1           becomes     %2: f32[i] = sqrt %1 {fast = true}       tl.sqrt, not tl.sqrt_rn
 
-The results of a relaxed kernel are rounded to 16 bits (relax.py). The row of an operator says whether it has a
-shorter spelling, good to 2**-18 (`relaxed` of minitri/base/operators.py).
+The results of a relaxed kernel are rounded to 16 bits (relax.py). The operator table says which operators have a
+faster instruction with a relative error of about 2**-18 (`relaxed` of minitri/base/operators.py).
 
-In: a masked program. Out: the same with hints, if it is `relaxed`. The short spelling of 2**x takes denormal results
-for 0. So it is used only about a row, for x - h with a value h of that row: a denormal power is not needed there.
+In: a masked program. Out: the same program with hints, if it is `relaxed`. The fast instruction for 2**x returns 0
+instead of a denormal number. So it is used only for exponents x - h, where h is one value for the whole row, such as
+its maximum. There denormal numbers do not matter.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _is_fast(op: Op) -> bool:
 
 
 def _is_about_a_row(exponent: Op) -> bool:
-    """Whether it is x - h, or that times a constant, of a row's value h."""
+    """Whether an exponent is x - h, perhaps times a constant, where h is one value for the whole row."""
     match exponent:
         case Compute(op="multiply", args=(Compute(op="subtract") as difference, Constant())):
             return _is_about_a_row(difference)

@@ -1,1 +1,1 @@
-"""Fusion: which nodes of a graph run in one kernel."""
+"""Fusion: the decision which nodes of a graph run in one kernel."""

@@ -1,27 +1,30 @@
-"""The parts with which fusion starts, and the cost of computing a value twice.
+"""The initial parts of fusion, and the cost of computing a value twice.
 
-In: a graph. Out: sets of compute nodes. Each reduction, scan and product is a part of its own, with the elementwise
-nodes that only it uses. An elementwise value that several parts use joins all of them if its operands are cheaper to
-read than the value is to store and to read. What merges these parts is in minitri/optimize/fusion/partition.py.
+In: a graph. Out: its compute nodes in parts. Each reduction, scan and product starts a part of its own, with the
+elementwise nodes that only this part uses. An elementwise value that several parts use joins all of them if loading
+its operands is cheaper than storing and loading the value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from minitri.base.dims import Dim, product
+from minitri.base.dims import product
 from minitri.base.operators import OPERATORS
 from minitri.base.types import f64
 from minitri.graph.ir import Apply, Contract, Graph, Input, Node, allows, is_copy, operands
 from minitri.kernels.demand import COMPUTE
 
-TYPICAL = 1024  # what an unknown size is taken for when traffic is compared
-MAX_REPEATED_OPS = 16  # a value is computed twice only if that few operations make it
-MAX_PROLOGUE_OPS = 8  # operations on an operand of a product, repeated for each tile of the other
+TYPICAL = 1024  # stands for an unknown size when traffic is compared
+MAX_REPEATED_OPS = 16  # a value that needs more operations is not computed twice
+MAX_PROLOGUE_OPS = 8  # the most operations on an operand of a product, which each tile of the other operand repeats
 
 
 class FirstParts:
-    """The parts of a graph; a part is a set of compute nodes."""
+    """The parts of a graph. A part is a set of compute nodes. The parts that contain a node are its homes.
+
+    `stored` contains the nodes whose values must go through memory.
+    """
 
     def __init__(self, graph: Graph, stored: set[Node]) -> None:
         self.graph, self.allows = graph, allows(graph.conditions)
@@ -38,12 +41,12 @@ class FirstParts:
         self.outputs = set(graph.outputs)
         self.parts: dict[int, set[Node]] = {}
         self.homes: dict[Node, list[int]] = {}
-        self.prologue: dict[Node, int] = {}  # nodes computed as operands of a product: distance from it
+        self.prologue: dict[Node, int] = {}  # nodes computed for operands of a product: the distance to the product
 
     # ---- the graph seen through views ------------------------------------------------
 
     def _reads(self) -> dict[Node, tuple[Node, ...]]:
-        """The compute nodes and inputs that each compute node reaches through nodes that cost nothing."""
+        """The compute nodes and inputs that each compute node reads. Views are free, so they do not count as nodes."""
         reached: dict[Node, tuple[Node, ...]] = {}
         reads: dict[Node, tuple[Node, ...]] = {}
         for node in self.order:
@@ -52,7 +55,7 @@ class FirstParts:
         return {n: reads[n] for n in self.compute}
 
     def roots(self, *homes: int) -> list[Node]:
-        """The nodes of these parts that something outside of them needs."""
+        """The nodes of these parts that are outputs or that other parts read."""
         used = {
             n for home in homes for n in self.parts[home]
             if n in self.outputs
@@ -61,13 +64,13 @@ class FirstParts:
         return sorted(used, key=self.position.__getitem__)
 
     def leaves(self, part: set[Node]) -> set[Node]:
-        """What a part reads from memory."""
+        """The nodes that a part reads from memory."""
         return {r for n in part for r in self.reads[n] if r not in part}
 
     # ---- the first parts -------------------------------------------------------------
 
     def start(self) -> None:
-        """Gives each compute node its first part, or several."""
+        """Assigns each compute node to a first part. A cheap node may belong to several parts."""
         for node in reversed(self.compute):
             homes = self._first_homes(node)
             self.homes[node] = homes
@@ -75,6 +78,7 @@ class FirstParts:
                 self.parts.setdefault(h, set()).add(node)
 
     def _first_homes(self, node: Node) -> list[int]:
+        """The parts of a node: its own part, or the parts of its users."""
         own = [self.position[node]]
         if not isinstance(node, Apply) or node in self.stored:
             return own
@@ -86,34 +90,41 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _may_feed(self, node: Node, user: Node) -> bool:
-        """Elementwise nodes feed anything, but operands of a product only if few and cheap."""
+        """Whether an elementwise node may join the part of its user.
+
+        An operand of a product may have only a few cheap operations, because each tile of the product repeats them.
+        """
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
-        cone = self._cone(node)
+        cone = self._repeated_nodes(node)
         leaves = self.leaves(cone)
         if isinstance(user, Contract) and user.dtype == f64 and any(n.dtype.bits < 32 for n in cone | leaves):
             return False  # Triton 3.6 cannot compile an f64 product whose operand it computes from 16 bits or fewer
-        alone = all(isinstance(r, Input) for r in leaves)  # else an epilogue
+        alone = all(isinstance(r, Input) for r in leaves)  # otherwise it can be the epilogue of another kernel
         depth = self.prologue.get(user, 0) + 1
         if _is_cheap(node) and alone and depth <= MAX_PROLOGUE_OPS and self._bytes_read(node) <= 2 * self.bytes(node):
             self.prologue[node] = depth
             return True
         return False
 
-    def dear_prologue(self, a: int, b: int) -> bool:
-        """Whether part a makes an operand of a product in part b with more than a few cheap operations."""
+    def has_costly_prologue(self, a: int, b: int) -> bool:
+        """Whether part a computes an operand of a product in part b with many or expensive operations."""
         pairs = [(n, u) for n in self.parts[a] for u in self.users[n] if u in self.parts[b]]
         if not any(isinstance(u, Contract) or u in self.prologue for _, u in pairs):
             return False
         return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
     def _cheap_to_repeat(self, node: Node, homes: int) -> bool:
-        """Reading its operands in every home, against reading them once, storing it, and reading that."""
-        stored = self._bytes_read(node) + (1 + homes) * self.bytes(node)
-        return len(self._cone(node)) <= MAX_REPEATED_OPS and homes * self._bytes_read(node) < stored
+        """Whether it saves traffic if `homes` parts compute a node again, instead of loading its stored value.
 
-    def _cone(self, node: Node) -> set[Node]:
-        """The elementwise nodes that are computed again with this one."""
+        A repeated node loads its operands in each part. A stored node loads them once, is written once, and is loaded
+        in each part.
+        """
+        stored = self._bytes_read(node) + (1 + homes) * self.bytes(node)
+        return len(self._repeated_nodes(node)) <= MAX_REPEATED_OPS and homes * self._bytes_read(node) < stored
+
+    def _repeated_nodes(self, node: Node) -> set[Node]:
+        """The node and the elementwise nodes that must be computed again with it."""
         found, stack = set[Node](), [node]
         while stack and len(found) <= MAX_REPEATED_OPS:
             n = stack.pop()
@@ -123,16 +134,12 @@ class FirstParts:
         return found
 
     def _bytes_read(self, node: Node) -> int:
-        return sum(map(self.bytes, self.leaves(self._cone(node))))
+        return sum(map(self.bytes, self.leaves(self._repeated_nodes(node))))
 
     def bytes(self, node: Node) -> int:
-        return max(1, typical(product(list(node.shape)))) * node.dtype.bytes
+        elements = product(list(node.shape))
+        return max(1, int(elements.substitute(dict.fromkeys(elements.symbols(), TYPICAL)))) * node.dtype.bytes
 
 
 def _is_cheap(node: Node) -> bool:
     return isinstance(node, Apply) and (node.op == "cast" or OPERATORS[node.op].cost == "cheap")
-
-
-def typical(d: Dim) -> int:
-    """The value of a size, taking unknown dimensions for a typical one."""
-    return int(d.substitute(dict.fromkeys(d.symbols(), TYPICAL)))

@@ -1,14 +1,14 @@
-"""graph.simplified → kernels: which nodes are computed together.
+"""graph.simplified → kernels: computes several nodes in one kernel if that saves memory traffic ("fusion").
 
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
-The one idea: parts merge while it saves traffic and stays one kernel. At first every reduction, scan and product is a
-part, with the elementwise nodes that only it uses. The edge with the most bytes is merged first, under two conditions.
-The partition stays acyclic, which networkx checks. The merged part is still one kernel on named axes, which
-one_kernel.py checks; its refusals are the reasons in the ledger. If two parts need an elementwise value, both compute
-it, provided that reading its operands is cheaper than storing the value and reading it back.
+At first every reduction, scan and product is a part, with the elementwise nodes that only it uses. Then parts are
+merged, beginning with the two parts that exchange the most bytes. A merge has two conditions. The partition stays
+acyclic, which networkx checks. The merged part is still one kernel on named axes, which one_kernel.py checks. The
+reasons against a merge appear in the ledger. If two parts need an elementwise value, both compute it, provided that
+loading its operands is cheaper than storing and loading the value.
 
-Left out: schedules. How a kernel runs (blocks, loops) is not known here.
+Left out: schedules. This pass does not choose blocks or loops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minitri.base.diagnostics import Span
 from minitri.graph.ir import Graph, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
-from minitri.kernels.partition import Layouts, decision, plan_of, with_copies, with_stored_outputs
+from minitri.kernels.lower_graph import Layouts, decision, plan_of, with_copies, with_stored_outputs
 from minitri.optimize.fusion.partition import Partition
 
 
@@ -28,7 +28,7 @@ def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan
     """The plan of a graph.
 
     layouts   strides in elements of inputs that are not contiguous
-    kept      values that go through memory whatever that costs
+    kept      values that must go through memory, whatever that costs
     """
     graph = with_stored_outputs(graph)
     stored: set[Node] = set(kept)
@@ -46,7 +46,7 @@ def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan
 
 
 def _ledger(parts: Partition) -> tuple[Decision, ...]:
-    """One line for each value that one compute node hands to another."""
+    """The fusion decisions, one for each value that one compute node passes to another."""
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
     refusals: dict[tuple[int, int], str] = {}

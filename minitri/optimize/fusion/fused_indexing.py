@@ -1,11 +1,12 @@
-"""Which axes the operations of one part share.
+"""Assigns axes to the operations of one part, so that they share as many axes as possible.
 
-    m[i] = max over r of x[i, r]        the sum takes the axis r, which the part already has: both
+    m[i] = max over r of x[i, r]        the sum reuses the axis r, which the part already has: both
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
-In: a part of a graph. Out: its demands, as minitri/kernels/demand.py makes them for one operation. A further result
-and a further reduction take axes that the part already has, where they fit. Of several that fit they take those at
-which most elements are demanded already.
+In: a part of a graph. Out: its demands. A *demand* is an index at which a node is needed, such as `x[i, r]`.
+minitri/kernels/demand.py computes the demands of a single operation. In a part with more operations, further results
+and reductions reuse axes with the same extent. If several axes have this extent, the best one makes the operations
+need the most operands at the same indices.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ MAX_BUFFERS = 96
 
 
 class FusedIndexing(Indexing):
-    """The demands of a part of several operations. NotOneKernel also if the part reads too many arrays.
+    """The demands of a part with several operations. Raises NotOneKernel if the part reads too many arrays.
 
-    loop, held, inner   what reductions and products share: minitri/optimize/fusion/one_kernel.py sets these three
-    transposed          the column of a product comes before its row: minitri/optimize/fusion/operand_order.py sets it
+    loop, held, inner   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these three
+    transposed          whether columns of products come before rows; minitri/optimize/fusion/swap_operands.py sets it
     """
 
-    def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
+    def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
         self.loop: str | None = None
         self.held: Set[str] = set()
         self.inner: set[str] = set()
@@ -44,7 +45,7 @@ class FusedIndexing(Indexing):
         return order
 
     def axis_order(self) -> list[str]:
-        if self.loop is not None and not self.held:  # no product has a column that stays
+        if self.loop is not None and not self.held:  # every column of a product lies along the loop
             return [*self.parallel, *(a for a in self.axes if a in self.reduced)]
         last = self.parallel[-2:] if self.transposed else []
         swapped = dict(zip(last, reversed(last)))
@@ -53,8 +54,11 @@ class FusedIndexing(Indexing):
     # ---- results -----------------------------------------------------------------------
 
     def _root_demand(self, node: Node) -> Demand:
-        """A root stands where it is needed already, at plain axes, so that storing costs no second computation. Else it
-        stands at axes that the part already has, where they fit."""
+        """The index at which a result is computed and stored.
+
+        If another node already needs the result at an index without offsets, this index is used, so that the result is
+        computed only once. Otherwise the result reuses axes of the part with matching extents.
+        """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
                 return demand
@@ -65,7 +69,10 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
-        """An existing axis for axis k of a further root: the one that reads what is read already."""
+        """An existing axis for axis k of a further result.
+
+        Among several candidates, the best one needs the most operands at indices at which they are needed already.
+        """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
         if len(candidates) < 2:
@@ -81,7 +88,7 @@ class FusedIndexing(Indexing):
             return Demand((*index, dims.axis(name), *tail))
 
         def fit(name: str) -> tuple[int, int]:
-            met, new = self._met(node, full(name))
+            met, new = self._count_shared(node, full(name))
             return -new, met
 
         return max(candidates, key=fit)
@@ -89,35 +96,41 @@ class FusedIndexing(Indexing):
     # ---- reductions --------------------------------------------------------------------
 
     def _axes_over(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Existing axes that fit; axes that share loads come first."""
-        kept = {s.name for d in demand.index for s in d.symbols()} | self._sides()
+        """The axes that a reduction runs over: existing axes if their extents match, otherwise new ones.
+
+        The best existing axis needs the most operands at indices at which they are needed already.
+        """
+        kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []
         for k, extent in enumerate(extents):
             fitting = [a for a, e in self.axes.items() if e == extent and a not in kept and a not in chosen]
             last = k + 1 == len(extents)
-            shared = {a: self._shared(node, demand, [*chosen, a]) for a in fitting if last and isinstance(node, Reduce)}
+            shared = {a: self._reused(node, demand, [*chosen, a]) for a in fitting if last and isinstance(node, Reduce)}
             best = max(fitting, key=lambda a: (shared.get(a, 0), a in self.reduced), default=None)
             chosen.append(best or self._fresh(extent, "rstuvw"))
         return tuple(chosen)
 
     def column_axis(self, d: Dim) -> str | None:
-        """Along the columns of a product in a shared loop the index is the loop's, perhaps from some column on."""
-        walked = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
-        return self.loop if walked is not None and walked[0] == 1 else plain_axis(d)
+        """The axis of a product's column index. In a shared loop this is the loop's axis, perhaps plus an offset."""
+        along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
+        return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)
 
-    def _sides(self) -> set[str]:
-        """The rows and columns of products: no reduction runs over them, unless one does already."""
+    def _product_axes(self) -> set[str]:
+        """The row and column axes of products. A reduction reuses one only if another reduction already does."""
         demands = [d for n, ds in self.demands.items() if isinstance(n, Contract) and not self.is_leaf(n) for d in ds]
         sides = {plain_axis(i) for d in demands for i in d.index[-2:]}
         return {a for a in sides if a is not None} - self.reduced
 
-    def _shared(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """How many elements that a reduction along these axes reads are demanded already."""
-        return self._met(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
+    def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
+        """The number of operands that a reduction over the axes `names` needs at indices at which they are needed
+        already."""
+        return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
-    def _met(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """How many elements that this demand needs are demanded already (nothing below them is asked), and how
-        many are not."""
+    def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
+        """How many of the operands that `demand` needs are already needed at the same index, and how many are not.
+
+        The search does not go below an operand that is already needed. It stops after `limit` demands.
+        """
         count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
         while stack and len(seen) < limit:
             node, demand = stack.pop()
@@ -127,13 +140,16 @@ class FusedIndexing(Indexing):
             if demand in self.demands.get(node, ()):
                 count += 1
             elif isinstance(node, Reduce) and not self.is_leaf(node):
-                stack.extend(self._again(node, demand))
+                stack.extend(self._operand_demand(node, demand))
             elif not isinstance(node, (Contract, Scan, Gather)):
                 stack.extend(self.pull(node, demand))
         return count, len(seen) - count
 
-    def _again(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """What a reduction would need along axes that others run over already, if there are such."""
+    def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
+        """The demand for the operand of a reduction, over axes that other reductions already use.
+
+        The list is empty if there are too few such axes.
+        """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]

@@ -1,24 +1,24 @@
-"""Whether a part of the graph can be one kernel: its demands, or the reason why not.
+"""Checks whether a part of the graph can be one kernel. Otherwise it gives the reason.
 
     softmax(x)                     every reduction has the axis i of all results: one kernel
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
-In: the nodes of a part and its roots. Out: a `FusedIndexing` that keeps these rules, or NotOneKernel with
-the values to store so that the rest can be one kernel.
+In: the nodes of a part and its roots. Out: a `FusedIndexing` that keeps the rules below. Otherwise it raises
+NotOneKernel with the values to store, so that the rest can be one kernel.
 
-    every reduction has all parallel axes, each once and plainly
-    every result has all parallel axes, so that each element is stored once
-    a scan runs along an axis with no other loop around it or inside
+    every reduction is indexed by all parallel axes, each once, without offsets
+    every result is indexed by all parallel axes, so that each element is stored once
+    a scan runs along an axis with no other loop around it or inside it
 
-The one idea: a value that lacks an axis would be computed again for each index along that axis. The only
-exception is the loop that reductions and matrix products share, as in attention:
+A value that lacks an axis would be computed again for each index along that axis. The only exception is a loop that
+reductions and matrix products share, as in attention:
 
-    p = exp(s[i, r] - m[i])         loop r: the product runs over it, the sum too
-    o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns, so that n, which lacks
-    n[i] = sum(r) p                 them, is still computed and stored once
+    p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
+    o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
+    n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-A reduction may lack an axis that every program keeps complete. Whether one loop is enough is another question
-(minitri/optimize/online_reductions/kernels.py).
+A reduction may lack an axis of which every program has all indices. minitri/optimize/online_reductions/kernels.py
+decides whether one loop is enough.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from minitri.graph.ir import Contract, Node, Reduce, Scan
 from minitri.kernels.demand import Demand, NotOneKernel, about, plain_axis
 from minitri.optimize.fusion.fused_indexing import FusedIndexing
 
-MAX_HELD = 256  # the longest axis of a product that a program holds whole, to loop over another
+MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
 
 
-def one_kernel(
-    inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True
-) -> FusedIndexing:
-    """The demands of a part that can be one kernel. NotOneKernel if it cannot.
+def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> FusedIndexing:
+    """The demands of a part that can be one kernel.
 
     inside    the compute nodes that the kernel computes; it reads any others from memory
     roots     the nodes that it stores
-    allows    which numbers the sizes can be
+    allows    the numbers that the sizes may be
+
+    Raises NotOneKernel if the part cannot be one kernel.
     """
     part = FusedIndexing(inside, roots, allows)
     reductions = [n for n in part.demands if isinstance(n, (Reduce, Scan, Contract)) and not part.is_leaf(n)]
@@ -73,22 +73,22 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
     if part.loop is not None and _runs_over_the_loop(part, node, demand):
         return
     if part.loop is None and {*names} != {*part.parallel}:
-        refused = _stranger(part, {*part.parallel}.difference(names), node)
+        refused = _value_to_store(part, {*part.parallel}.difference(names), node)
         raise NotOneKernel("a reduction would be repeated for every element of another axis", refused)
     if part.loop is not None or contracts and not isinstance(node, Contract):
         raise NotOneKernel("a reduction and a matrix product share no iteration space", node)
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
-    """Each result is stored once: it has all parallel axes except the axes that one program keeps complete."""
+    """Each result must be stored once. It may lack only axes of which one program has all indices."""
     missing = {*part.parallel} - _axes(demand.index)
     if missing - (part.held if part.loop is not None else set()):
-        stranger = _stranger(part, missing, node)
+        stranger = _value_to_store(part, missing, node)
         raise NotOneKernel("a result would be written once for every element of another axis", stranger)
 
 
 def _check_scan(part: FusedIndexing, node: Scan) -> None:
-    """A running sum goes along its axis once: nothing may need that axis with another loop around or inside."""
+    """A scan needs a loop of its own: no other loop may be around it or inside it."""
     for demand in part.demands[node]:
         along = plain_axis(demand.index[node.axis])
         for other in (d for demands in part.demands.values() for d in demands):
@@ -97,8 +97,11 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
                 raise NotOneKernel("a running sum is needed along two loops", node)
 
 
-def _stranger(part: FusedIndexing, missing: set[str], node: Node) -> Node:
-    """The value to store: the further result that brought in the axes that `node` lacks, else the node."""
+def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
+    """The value to store so that the rest can be one kernel.
+
+    This is the result that added the axes that `node` lacks, or else `node` itself.
+    """
     for other, demand in part.stores[1:]:
         if other is not node and missing & _axes(demand.index):
             return other
@@ -114,10 +117,13 @@ def _axes(index: Sequence[Dim]) -> set[str]:
 
 
 def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
-    """Sets `loop`, `held` and `inner` of the part: the axis that all its reductions loop over, the columns that a
-    program keeps complete, and the axes of products inside the loop.
+    """Finds the loop that reductions and products share, and sets `loop`, `held` and `inner` of the part.
 
-    `mixed`: it has reductions besides its products, `contracts`.
+    loop    the axis that all reductions loop over
+    held    the column axes of which a program has all indices
+    inner   the axes of products inside the loop
+
+    `mixed` says whether the part has reductions besides its products, `contracts`.
     """
     demands = [(n, d) for n in contracts for d in part.demands[n]]
     inside = [(n, d) for n, d in demands if _axes(d.index) & part.reduced]
@@ -134,8 +140,8 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Whether a product is computed in each iteration of the loop.
 
-    Its columns are the loop's, perhaps from some column on. The rest of its index is plain. A guard is about
-    its rows or about its columns, so that each factor has axes of its own.
+    Its column index is the loop's axis, perhaps plus an offset. The other indices are plain axes. A guard is about its
+    rows or about its columns but not both, so that each factor has axes of its own.
     """
     if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
         return False

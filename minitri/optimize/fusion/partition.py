@@ -1,8 +1,8 @@
-"""The partition of compute nodes into parts, each of which becomes one kernel.
+"""Merges compute nodes into parts, each of which becomes one kernel.
 
-In: a graph. Out: sets of nodes, in an order in which they can run. A part is legal if
-`one_kernel` accepts it and if the parts stay acyclic; among the legal merges
-the one that keeps most bytes out of memory is taken first.
+In: a graph. Out: parts as sets of nodes, in an order in which they can run. A merge is legal if `one_kernel` accepts
+the merged part and if the parts stay acyclic. Of the legal merges, the one that saves the most memory traffic comes
+first.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from minitri.base.limits import check_time
+from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
 from minitri.kernels.demand import NotOneKernel
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.fusion.one_kernel import one_kernel
-from minitri.optimize.fusion.operand_order import in_order, trial_kernel
+from minitri.optimize.fusion.swap_operands import in_order, trial_kernel
 from minitri.optimize.online_reductions.kernels import one_loop
 
-MAX_REDUCTIONS = 12  # in a loop over blocks each one holds an accumulator as large as a block, in registers
+MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in registers
 
 
 class NotOneLoop(NotOneKernel):
-    """Reductions and products over one axis that one loop cannot make."""
+    """Reductions and products over one axis cannot share a single loop."""
 
 
 class Partition(FirstParts):
@@ -43,24 +43,30 @@ class Partition(FirstParts):
         graph = self.quotient()
         self._merge_edges(graph)
         self._merge_siblings(graph)
-        self._take_over(graph)
+        self._move_first_steps(graph)
         indexed = self._indexed()
         return [in_order(indexed[h]) for h in self.ordered_homes()]
 
     def _check_first(self) -> None:
-        """Cuts the parts that read too many arrays, before merging is tried with each of these arrays."""
+        """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
+
+        Raises NotOneKernel with values to store, which divide the parts into smaller ones.
+        """
         cuts: list[Node] = []
         for part in self.parts.values():
             inner = sorted(part, key=self.position.__getitem__)[:-1]
             pieces, leaves = 1, len(self.leaves(part))
-            while leaves > pieces * (MAX_BUFFERS + MAX_REDUCTIONS):  # merging may save one for each reduction
+            while leaves > pieces * (MAX_BUFFERS + MAX_REDUCTIONS):  # merging may save one array for each reduction
                 pieces *= 2
             cuts += [inner[len(inner) * k // pieces] for k in range(1, pieces) if inner]
         if cuts:
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self) -> dict[int, FusedIndexing]:
-        """The index notation of each part. Values that must be stored first are known for all parts at once."""
+        """The index notation of each part.
+
+        Raises one NotOneKernel for all parts that are not one kernel, with all values to store.
+        """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
         for h in self.parts:
@@ -78,8 +84,11 @@ class Partition(FirstParts):
         return self._one_kernel(self.parts[home], self.roots(home))
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
-        """The index notation of a part, if that is one kernel. Reductions and products that share a loop
-        are only one if the loop runs once."""
+        """The index notation of a part.
+
+        Raises NotOneKernel if the part is not one kernel, and NotOneLoop if its reductions and products cannot share
+        one loop.
+        """
         check_time()
         found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
         if found.loop is not None:
@@ -89,7 +98,7 @@ class Partition(FirstParts):
         return found
 
     def quotient(self) -> nx.DiGraph[int]:
-        """The parts as one node each, with an edge where one reads what another stores."""
+        """The graph of the parts, with an edge from a part to each part that reads its values."""
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from(self.parts)
         for h, part in self.parts.items():
@@ -98,7 +107,10 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Heaviest edge first; again as long as anything merged (a refusal can become possible)."""
+        """Merges parts along edges, beginning with the edge that saves the most bytes.
+
+        One merge can make others possible, so this repeats until nothing merges.
+        """
         merged = True
         while merged:
             merged = False
@@ -109,7 +121,7 @@ class Partition(FirstParts):
                     merged = True
 
     def _carried(self) -> dict[tuple[int, int], int]:
-        """For each edge the bytes that merging would keep out of memory."""
+        """For each edge, the bytes of memory traffic that merging its two parts would save."""
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
             readers = {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node])
@@ -118,11 +130,11 @@ class Partition(FirstParts):
         return carried
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
-        """Why parts a and b (which may read a) cannot be one kernel; None if they can."""
-        return "another kernel must run in between" if detour(graph, a, b) else self._not_one([a], b)
+        """The reason why parts a and b (which may read a) cannot be one kernel, or None."""
+        return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
-    def _not_one(self, joining: Sequence[int], last: int) -> str | None:
-        """Why the last part cannot take in all the others."""
+    def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
+        """The reason why part `last` and the parts `joining` cannot be one part, or None."""
         joined = set[Node]().union(*(self.parts[h] for h in joining))
         copies = filter(is_copy, joined)
         if any(isinstance(u, Contract) for n in copies for u in self.users[n]):
@@ -135,13 +147,13 @@ class Partition(FirstParts):
         homes = (*joining, last)
         roots = self.roots(*homes)
         key = homes, tuple(self._changes[h] for h in homes), tuple(roots)
-        if key not in self._known:  # found once for parts that stay as they are
+        if key not in self._known:
             self._known[key] = self._refused(joining, last, inside, roots)
         return self._known[key]
 
     def _refused(self, joining: Sequence[int], last: int, inside: set[Node], roots: Sequence[Node]) -> str | None:
-        """Why these nodes are not one kernel."""
-        dear = any(self.dear_prologue(h, last) for h in joining)
+        """The reason why these nodes cannot be one kernel, or None."""
+        dear = any(self.has_costly_prologue(h, last) for h in joining)
         again = "it would be computed again for every tile of the product" if dear else None
         try:
             found = self._one_kernel(inside, roots)
@@ -158,17 +170,15 @@ class Partition(FirstParts):
             self.parts[b] |= part
             for n in part:
                 self.homes[n] = list(dict.fromkeys(b if h == a else h for h in self.homes[n]))
-            graph.add_edges_from((p, b) for p in list(graph.predecessors(a)) if p != b)
-            graph.add_edges_from((b, s) for s in list(graph.successors(a)) if s != b)
-            graph.remove_node(a)
+            nx.contracted_nodes(graph, b, a, self_loops=False, copy=False)
 
     def _merge_siblings(self, graph: nx.DiGraph[int]) -> None:
-        """Parts without a path between them that read the same arrays or fill the same shape."""
+        """Merges independent parts that read the same arrays or have results of the same shape."""
         for chain in _chains(self._sibling_pairs()):
-            first, more = 0, 1  # where one pair merges the next ones mostly do: twice as many are tried at once
+            first, more = 0, 1  # where one pair merges, the next ones usually do: each success doubles `more`
             while first + 1 < len(chain):
                 more = max(1, min(more, self._most_together(chain[first : first + more + 1]) - 1))
-                if self._join(chain[first : first + more + 1], graph):
+                if self._merge_independent(chain[first : first + more + 1], graph):
                     first, more = first + more, 2 * more
                 elif more > 1:
                     more = 1
@@ -176,7 +186,7 @@ class Partition(FirstParts):
                     first += 1
 
     def _most_together(self, homes: Sequence[int]) -> int:
-        """How many of these parts, from the first on, may be one kernel by what they read and write."""
+        """The number of parts, from the first on, that have few enough reductions and arrays for one kernel."""
         inside, leaves, roots = set[Node](), set[Node](), 0
         for count, home in enumerate(homes):
             part = self.parts.get(home, set())
@@ -187,22 +197,22 @@ class Partition(FirstParts):
                 return count
         return len(homes)
 
-    def _join(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
-        """Whether these parts became one: none needs another, and together they are one kernel."""
+    def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
+        """Merges these parts if none depends on another and together they are one kernel. Returns whether it did."""
         *joining, last = homes
         if any(h not in self.parts for h in homes):
             return False
         after = {s for h in homes for s in graph.successors(h)}
-        if connected(graph, after, homes) or self._not_one(joining, last) is not None:
+        if connected(graph, after, homes) or self._reason_against(joining, last) is not None:
             return False
         self._merge(joining, last, graph)
         return True
 
-    def _take_over(self, graph: nx.DiGraph[int]) -> None:
-        """A part takes over what the next one does first, if that leaves less to store.
+    def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
+        """Moves the first steps of a part into the previous part, if that leaves fewer bytes to store.
 
-        log(sum) + max - picked feeds a mean over other axes: its parts are three values a row,
-        the result is one.
+        Example: log(sum) + max - picked is the operand of a mean over other axes. Its three operands are one value per
+        row each. Its result is a single value per row, so storing the result is cheaper.
         """
         for a, b in sorted(graph.edges):
             first = self._first_steps(b)
@@ -230,7 +240,7 @@ class Partition(FirstParts):
         return True
 
     def _first_steps(self, home: int) -> set[Node]:
-        """The elementwise nodes of a part that feed its reductions and need none of them."""
+        """The elementwise nodes of a part that its reductions need and that need no reduction."""
         part = self.parts[home]
         steps: set[Node] = set()
         for node in sorted(part, key=self.position.__getitem__):
@@ -272,7 +282,7 @@ class Partition(FirstParts):
 
 
 def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Pairs that follow each other in one list: (1, 2), (2, 3), (5, 6) are [1, 2, 3] and [5, 6]."""
+    """Joins consecutive pairs into lists: (1, 2), (2, 3), (5, 6) become [1, 2, 3] and [5, 6]."""
     chains: list[list[int]] = []
     for a, b in pairs:
         if chains and chains[-1][-1] == a:
@@ -288,8 +298,8 @@ def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
 def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]) -> bool:
     """Whether a path leads from one of `starts` to one of `ends`. A start that is an end counts.
 
-    The search goes from both sides at once and always extends the smaller side. A part that a thousand others read
-    costs nothing then, if the part it is asked about reads only a few.
+    The search goes from both sides at once and always extends the smaller side. So it stays fast if a thousand parts
+    read one part, and the other part reads only a few.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before
@@ -306,7 +316,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
-    """Whether a path leads from a to b that is not the edge between them."""
+    """Whether a path leads from a to b, other than the edge between them."""
     if graph.out_degree(a) < 2 or graph.in_degree(b) < 2:  # then there is no other edge to begin or to end with
         return False
     starts = (s for s in graph.successors(a) if s != b)

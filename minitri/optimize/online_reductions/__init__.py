@@ -1,1 +1,1 @@
-"""Online reductions: a reduction that depends on another runs in the same loop (online softmax, Welford)."""
+"""Online reductions: a reduction runs in the loop of another one that it depends on (online softmax, Welford)."""

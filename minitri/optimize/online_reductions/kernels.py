@@ -1,54 +1,44 @@
-"""kernels → kernels: puts a reduction into the loop of the reduction that it depends on, and corrects it.
+"""kernels → kernels: computes a reduction in the loop of another reduction that it depends on ("online softmax").
 
     m[i] = max over r of x[i, r]             in one loop over blocks of r:
     s[i] = sum over r of exp(x[i, r] - m)       m' = max(m, max of the block of x)
                                                 s  = s * exp(m - m') + sum of exp(block - m')
                                                 m  = m'
 
-Two loops would read x twice. In one loop, the sum so far was made with an old maximum m and is needed with a newer
-one m'. A *transport* corrects it (minitri/optimize/online_reductions/transport.py). This pass looks for a transport
-of each sum and product over a looped axis, and writes it as ops. In the text `old %1` is m and `%1` is m'. Over all
-elements at once both are equal: a `rescale` is 1 and a `shift` is 0.
+Two loops would read x twice. In one loop, the sum so far was computed with an old maximum m, but a newer maximum m' is
+needed. A *transport* corrects the sum (minitri/optimize/online_reductions/transport.py). This pass looks for a
+transport of each sum and product over a looped axis, and writes it as ops. In the text, `old %1` is m and `%1` is m'.
+An evaluation that processes all elements at once has no old value: there a `rescale` is 1 and a `shift` is 0.
 
-A factor may depend on another reduction but not on the summed axes. It first moves out of the sum, because it has no
-transport: sum of (e / l) * v is (sum of e * v) / l.
+A factor of a sum may depend on another reduction but not on the summed axes. It moves out of the sum before a
+transport is looked for: sum of (e / l) * v becomes (sum of e * v) / l.
 
-A mean is a sum divided by the number of elements. Inside the loop it is the sum so far divided by the number so far.
-`count` is that number.
+A mean is a sum divided by the number of elements. Inside the loop it is the sum so far divided by the number so far,
+which is called `count`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
 
 from minitri.base.dims import Dim, product
-from minitri.base.types import ArrayType, DType
+from minitri.base.types import ArrayType
 from minitri.graph.ir import const_value
 from minitri.graph.text import format_number
 from minitri.kernels import ir
-from minitri.kernels.ir import (
-    Compute,
-    Constant,
-    Count,
-    Dot,
-    Kernel,
-    Load,
-    Old,
-    Op,
-    Plan,
-    Position,
-    Reduce,
-    Spread,
-    Store,
-)
+from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Old, Op, Plan, Position, Reduce, Spread, Store
 from minitri.optimize.online_reductions.transport import Mean, Reduced, Refused, Rescale, Shift, transport
 
 Reduction = Reduce | Dot
 
 
 def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
-    """`looped`: the axes of a kernel that will be looped over. Without such an axis the plan stays as it is."""
+    """The plan with online reductions, in kernels that loop over an axis.
+
+    `looped` returns the axes that a kernel will loop over. A kernel without such axes stays as it is.
+    """
     kernels: list[Kernel] = []
     decisions: list[ir.Decision] = []
     for kernel in plan.kernels:
@@ -60,7 +50,7 @@ def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
 
 
 def one_loop(kernel: Kernel, loop: str) -> str | None:
-    """Why not everything that a kernel computes along an axis can be computed in one loop over it."""
+    """The reason why a kernel needs more than one loop over the axis `loop`, or None if one loop is enough."""
     rewriting = _Online(kernel, {loop})
     made = rewriting.run()
     again = next((d.rule for d in rewriting.decisions if d.again), None)
@@ -76,13 +66,16 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
 
 
 def _is_at_least_1(c: Op) -> bool:
-    """Whether c is a sum of exp(x - max of x) over what the maximum is of: one term is 1, or c is nan. To divide
-    by it before or after a sum comes to the same. By what may be 0 it does not: 0 / 0 is one of the terms."""
+    """Whether c is certainly at least 1, or nan: a sum of exp(x - max of x) over all x, in which one term is 1.
+
+    A sum of quotients x / c may be computed as the sum of x, divided by c. This needs a c that is not 0.
+    """
     c = bare(c)
     return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
 
 
 def _is_at_most_1(c: Op) -> bool:
+    """Whether c is the reciprocal of a sum that is at least 1."""
     match bare(c):
         case Compute(op="reciprocal", args=(d,)):
             return _is_at_least_1(d)
@@ -98,7 +91,10 @@ def _is(op: Op, name: str) -> bool:
 
 
 class KernelTerms:
-    """An expression of a kernel, as minitri/optimize/online_reductions/transport.py looks at it; `over`: the axes that are reduced."""
+    """An expression of a kernel, as minitri/optimize/online_reductions/transport.py needs it.
+
+    `over` contains the axes that are reduced.
+    """
 
     def __init__(self, kernel: Kernel, over: tuple[str, ...]) -> None:
         self.over = over
@@ -131,14 +127,16 @@ class KernelTerms:
 
 
 class _Online:
+    """Rewrites one kernel. `looped` contains the axes that it will loop over."""
+
     def __init__(self, kernel: Kernel, looped: set[str]) -> None:
         self.kernel, self.looped = kernel, looped
+        self.extents = {a.name: a.extent for a in kernel.axes}
         self.body: list[Op] = []
         self.new: dict[Op, Op] = {}
         self.decisions: list[ir.Decision] = []
         self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
-        self.counts: dict[tuple[tuple[str, ...], DType], Op] = {}
-        self.made: dict[tuple[object, ...], Op] = {}  # transports that several sums have are made once
+        self.made: dict[tuple[object, ...], Op] = {}  # transports, which several sums may share
         self.before: dict[tuple[Op, Op], Op] = {}  # h(y) → h(old y)
 
     def run(self) -> Kernel:
@@ -158,7 +156,7 @@ class _Online:
         return (isinstance(op, Dot) or op.op == "sum" and op.dtype.is_float) and self._over(op)
 
     def _sum(self, op: Reduction) -> Op:
-        """A sum in the loop of what it follows, with what can be taken out of it put behind it."""
+        """Adds a sum with its transport. Factors that can move out of the sum are applied to its result."""
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
             x = self._without_factors(getattr(op, side), ir.reduced_by(op), factors)
@@ -169,8 +167,12 @@ class _Online:
         return result
 
     def _without_factors(self, x: Op, over: tuple[str, ...], factors: list[tuple[str, Op]]) -> Op:
-        """x without what it is divided by, if that is the same for all summed elements and follows a reduction
-        of them. A conversion stays, of a quotient's exponential, which is at most 1 as well."""
+        """x without its divisors, which are appended to `factors` to be applied after the sum.
+
+        A divisor can move out of a sum if it is constant along the summed axes and at least 1. x may also be the cast
+        of a quotient. Then its divisor can move out only if the numerator is an exponential: that is at most 1, so the
+        cast of it does not overflow.
+        """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
                 found = list(factors)
@@ -179,12 +181,10 @@ class _Online:
                     return x
                 factors[:] = found
                 return self._add(ir.with_operands(x, lambda _: inner))
-            case Compute(op="divide", args=(y, c)) if not set(c.axes) & set(over) and _is_at_least_1(c):
-                factors.append((x.op, c))
-                return self._without_factors(y, over, factors)
-            case Compute(op="multiply", args=(y, c)) if not set(c.axes) & set(over) and _is_at_most_1(c):
-                factors.append((x.op, c))
-                return self._without_factors(y, over, factors)
+            case Compute(op="divide" | "multiply" as name, args=(y, c)) if not set(c.axes) & set(over):
+                if _is_at_least_1(c) if name == "divide" else _is_at_most_1(c):
+                    factors.append((name, c))
+                    return self._without_factors(y, over, factors)
         return x
 
     def _add(self, op: Op) -> Op:
@@ -193,12 +193,12 @@ class _Online:
         return op
 
     def needs(self, op: Op) -> set[Reduction]:
-        """The reductions over looped axes that an op is or depends on."""
+        """The reductions over looped axes that an op depends on, including the op itself."""
         own = {op} if isinstance(op, (Reduce, Dot)) and self._over(op) else set[Reduction]()
         return {*self.behind[op], *own}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
-        """The sum with its transport, if it depends on reductions over the same axes and has one."""
+        """The sum with its transport. A sum without a transport stays as it is, and so gets a loop of its own."""
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.body.index)
         if not needs:
@@ -209,7 +209,7 @@ class _Online:
             self._decide(op, needs, f"a loop of its own: {reason}", again=True)
             return op
         if isinstance(found, Rescale):
-            self._decide(op, needs, f"one loop with the max, times {_factor_said(found)}")
+            self._decide(op, needs, f"one loop with the max, times {_factor_text(found)}")
             return replace(op, rescale=self._rescale(found))
         assert isinstance(op, Reduce)
         square = found.means[0] == found.means[1]
@@ -235,25 +235,23 @@ class _Online:
         return found
 
     def _decide(self, op: Reduction, needs: Iterable[Reduction], rule: str, again: bool = False) -> None:
-        extents = {a.name: a.extent for a in self.kernel.axes}
-        shape = tuple(extents[a] for a in op.axes)
+        shape = tuple(self.extents[a] for a in op.axes)
         value = f"{op.op if isinstance(op, Reduce) else 'contract'}: {ArrayType(op.dtype, shape)}"
         name = self.kernel.name
         spans = tuple(dict.fromkeys(s for y in needs for s in y.spans))
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Bytes that the reductions before this one read, and this one would read again."""
-        extents = {a.name: a.extent for a in self.kernel.axes}
+        """The bytes that a separate loop for this reduction would read again."""
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
-        read = {op.buffer: product([extents[a] for a in op.axes]) for op in loads}
+        read = {op.buffer: product([self.extents[a] for a in op.axes]) for op in loads}
         return sum((count * buffer.dtype.bytes for buffer, count in read.items()), Dim.of(0))
 
     # ---- transports as ops -----------------------------------------------------------
 
     def _rescale(self, found: Rescale[Op]) -> Op:
-        """The product of exp(h(old y) - h(y))."""
+        """The factor of a transport: the product of exp(h(old y) - h(y)) over all shifts h."""
         y = found.y.y
         old = self._old(y)
         factors: list[Op] = []
@@ -261,13 +259,11 @@ class _Online:
             if (h, y) not in self.before:
                 self.before[h, y] = self._substituted(h, {y: old})
             factors.append(self._compute("exp", self._compute("subtract", self.before[h, y], h)))
-        result = factors[0]
-        for f in factors[1:]:
-            result = self._compute("multiply", result, f)
-        return result
+        return reduce(lambda a, b: self._compute("multiply", a, b), factors)
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
-        """The sum about running means, and n * (old mean - mean) * (old mean' - mean')."""
+        """A sum of products of deviations, with running means and the shift n * (old mean - mean) * (old mean' -
+        mean')."""
         count = self._count(op)
         before = self._old(count)
         running: dict[Op, Op] = {}
@@ -281,16 +277,14 @@ class _Online:
         return replace(op, x=self._substituted(op.x, running), shift=shift)
 
     def _count(self, op: Reduce) -> Op:
-        key = (op.over, op.dtype)
-        if key not in self.counts:
-            self.counts[key] = self._add(Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
-        return self.counts[key]
+        count = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
+        return self._once(("count", op.over, op.dtype), count)
 
     def _old(self, y: Op) -> Op:
         return self._once(("old", y), Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
-        """The same expression of other ops."""
+        """A copy of the expression `root` in which `new` replaces some ops."""
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
         for op in list(self.body):
@@ -309,29 +303,26 @@ class _Online:
         return self.made[key]
 
 
-def _factor_said(found: Rescale[Op]) -> str:
-    """The factor of a transport in words: exp(old h - h), and what h is of the maximum."""
-    shifts = [_said(h, found.y.y) for h in found.shifts]
-    plain = [s == "max" for s in shifts]
-    if all(plain):
-        return " * ".join(["exp(old max - max)"] * len(shifts))
-    return " * ".join(f"exp(old h - h), h = {s}" for s in shifts)
+def _factor_text(found: Rescale[Op]) -> str:
+    """The factor of a transport as text, for example "exp(old max - max)"."""
+    shifts = [_expression_text(h, found.y.y) for h in found.shifts]
+    return " * ".join("exp(old max - max)" if h == "max" else f"exp(old h - h), h = {h}" for h in shifts)
 
 
-def _said(h: Op, y: Op, depth: int = 4) -> str:
+def _expression_text(h: Op, y: Op, depth: int = 4) -> str:
     match bare(h):
         case Constant() as c:
             return format_number(c.value)
         case op if op is y:
             return "max"
         case Compute() as op if depth:
-            return f"{op.op}({', '.join(_said(a, y, depth - 1) for a in op.args)})"
+            return f"{op.op}({', '.join(_expression_text(a, y, depth - 1) for a in op.args)})"
         case _:
             return "..."
 
 
 def bare(op: Op) -> Op:
-    """The value that is repeated, if it is one."""
+    """The operand of a broadcast, or the op itself if it is not a broadcast."""
     while isinstance(op, Spread):
         op = op.x
     return op

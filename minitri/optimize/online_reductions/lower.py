@@ -1,30 +1,30 @@
-"""Statements for reductions that share a loop (minitri/optimize/online_reductions/kernels.py).
+"""Lowers online reductions to loops that carry running values (minitri/optimize/online_reductions/kernels.py).
 
     for r:  block = reduce.max x[i, r]             m' = maximum(m, block)
             s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
 
-The loop carries one value a row for each reduction, updated after each block. `old` is the value before the block.
-Before the first block there is nothing to transport:
+The loop carries one value per row for each reduction, updated after each block. `old` is the value before the block.
+Before the first block a running value needs a special case:
 
-    a maximum   While all elements so far are -inf, a finite number replaces it, because -inf - -inf is nan. If the
-                maximum is only subtracted, the number is the lowest one: the factor and the sum are then 0. Otherwise
-                it is 0, and the factor is 1. After the loop one more rescaling leads to the true maximum, so a row of
-                nothing but -inf gives the result of the definition
-    a mean      While nothing has been counted it is 0 / 0, and the shift is 0
+    a maximum   While all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan.
+                If the maximum is only subtracted, this number is the lowest float: the factor and the sum are then 0.
+                Otherwise it is 0, and the factor is 1. After the loop one more factor corrects the sum to the true
+                maximum. So a row that contains only -inf gives the result that the definition gives.
+    a mean      While the count is 0, the mean is 0 / 0, and 0 replaces the shift.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from minitri.base.dims import Dim, product
-from minitri.base.extremes import smallest
 from minitri.base.operators import COMBINE, neutral
-from minitri.base.types import DType, f32, f64
+from minitri.base.symbolic_minmax import smallest
+from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Old, Op, Reduce
 from minitri.tiles.ir import TileAxis, block_start
@@ -32,7 +32,7 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """The reductions and counts whose old values an op's transport is made of."""
+    """The reductions and counts whose old values occur in the transport of an op. The op is said to follow them."""
     if not isinstance(op, (Reduce, Dot)):
         return ()
     transports = [t for t in (op.rescale, op.shift if isinstance(op, Reduce) else None) if t is not None]
@@ -41,7 +41,7 @@ def followed(op: Op) -> tuple[Op, ...]:
 
 
 def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
-    """What changes with every block because what is followed does."""
+    """The ops whose values change with every block: `running` and the ops that depend on it."""
     found: set[Op] = set(running)
     for op in ops:
         if any(o in found for o in ir.op_operands(op)):
@@ -50,21 +50,22 @@ def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
 
 
 class OnlineLowering(Lowering):
-    """Lowering of kernels in which a reduction runs in the loop of the reduction that it follows."""
+    """Lowers kernels in which a reduction runs in the loop of another reduction."""
 
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
         super().__init__(kernel, axes)
         self.follows = {op: followed(op) if self.looped_over(op) else () for op in self.kernel.body}
-        self.running = {y for ys in self.follows.values() for y in ys}  # what others follow: one value a row is carried
-        self.moving: set[Op] = set()  # of the present phase
-        self.low: set[Op] = set()  # the maxima that the lowest number may stand in for
+        self.running = {y for ys in self.follows.values() for y in ys}  # reductions that others follow
+        self.moving: set[Op] = set()  # ops of the present phase that change with every block
+        self.low: set[Op] = set()  # the maxima in which the lowest finite number may replace -inf
         self.made: dict[tuple[bool, str, tuple[Op, ...]], Op] = {}
 
     def shares_a_loop(self, op: Op) -> bool:
         return bool(self.looped_over(op))
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """A reduction runs in the phase of the reductions that it follows, as if they did not end it."""
+        """The phase of an op. An online reduction runs in the phase of the reductions that it follows, not in the next
+        one."""
         if not self.follows[op]:
             return super().level(op, levels)
         own: dict[Op, int] = {}
@@ -74,7 +75,10 @@ class OnlineLowering(Lowering):
         return own[op]
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Finds what moves in the loop, and which of its maxima are only subtracted; then writes it."""
+        """Lowers one phase: one loop with all its reductions.
+
+        First it finds the ops that change with every block, and the maxima that are only subtracted.
+        """
         running = {y for s in sinks for y in self.follows[s]}
         needed = self.needed(sinks, self.top)
         self.moving = moving(needed, running)
@@ -90,9 +94,9 @@ class OnlineLowering(Lowering):
         elif isinstance(op, Old):
             nest.values[op] = self._count(op.x, nest, before=True) if isinstance(op.x, Count) else self.top[op.x]
         elif op in self.running:
-            self._run_along(op, new, nest)
+            self._lower_followed(op, new, nest)
         elif self.follows[op]:
-            nest.carries.append(self._follow(op, new, nest))
+            nest.carries.append(self._lower_following(op, new, nest))
         else:
             super().iterate(op, new, nest)
 
@@ -100,14 +104,14 @@ class OnlineLowering(Lowering):
         if op in self.running:
             return
         if isinstance(op, (Reduce, Dot)) and op.rescale is not None:
-            self.top[op] = self._settled(op)
+            self.top[op] = self._corrected_after_loop(op)
         elif not isinstance(op, Reduce) or op.shift is None:
             super().finish(op)
 
-    # ---- what is followed ------------------------------------------------------------
+    # ---- reductions that others follow -----------------------------------------------
 
-    def _run_along(self, op: Op, new: Op, nest: Nest) -> None:
-        """A reduction that others follow: its value so far, one a row."""
+    def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
+        """Lowers a reduction that others follow. The loop carries its value so far, one per row."""
         assert isinstance(new, Reduce)
         carry = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
@@ -117,31 +121,32 @@ class OnlineLowering(Lowering):
         nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
     def _count(self, op: Count, nest: Nest, before: bool = False) -> Op:
-        """How many elements there are up to the end of this block, or up to its start."""
-        walked = [self.axes[a] for a in nest.loops if a in op.over]
+        """The number of elements up to the end of this block, or up to its start with `before`."""
+        looped = [self.axes[a] for a in nest.loops if a in op.over]
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
-        return self.number(op, _walked(walked, before) * rest, nest.body)
+        return self.number(op, _indices_up_to(looped, before) * rest, nest.body)
 
     def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
-        """A number while a maximum has seen nothing but -inf."""
+        """A maximum with a finite number in place of -inf, the maximum of elements that are all -inf."""
         if op in self.low:
-            return self._once(body, "maximum", y, self.constant(y, lowest(y.dtype)))
+            return self._once(body, "maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min)))
         return self._once(body, "where", self._is_bottom(body, y), self.constant(y, 0.0), y)
 
     def _is_bottom(self, body: list[Any], y: Op) -> Op:
         return self._once(body, "equal", y, self.constant(y, neutral("max", y.dtype)))
 
     def _once(self, body: list[Any], name: str, *args: Op) -> Op:
-        """What several sums need is made once, in a loop and after it."""
+        """An elementwise op that several sums may need. Equal ops in the loop are made once, and so are equal ops after
+        it."""
         key = (body is self.out, name, args)
         if key not in self.made:
             self.made[key] = self.compute(body, name, *args)
         return self.made[key]
 
-    # ---- what follows ----------------------------------------------------------------
+    # ---- reductions that follow others -----------------------------------------------
 
-    def _follow(self, op: Op, new: Op, nest: Nest) -> tuple[Carry, Op]:
-        """A sum in the loop of what it follows: the sum so far is transported, then the block added."""
+    def _lower_following(self, op: Op, new: Op, nest: Nest) -> tuple[Carry, Op]:
+        """Lowers a sum that follows other reductions: corrects the sum so far by its transport, then adds the block."""
         assert isinstance(new, (Reduce, Dot))
         body = nest.body
         carry = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
@@ -158,22 +163,23 @@ class OnlineLowering(Lowering):
         assert new.shift is not None
         count = next(o for o in ir.needed(op) if isinstance(o, Old) and isinstance(o.x, Count))
         nothing = self.compute(body, "equal", nest.values[count], self.constant(new, 0.0))
-        shift = self._unless(body, nothing, new.shift, 0.0)
+        shift = self._transport_or_identity(body, nothing, new.shift, 0.0)
         return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
+        """The factor for the sum so far. It is 1 while the maximum has seen no finite element."""
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:
             return new.rescale
-        return self._unless(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
+        return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
-    def _unless(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
-        """A transport, of nothing the one that changes nothing."""
+    def _transport_or_identity(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
+        """`transport`, or `identity` for rows in which `untouched` says that there is nothing to correct yet."""
         return self._once(body, "where", untouched, self.constant(transport, identity), transport)
 
-    def _settled(self, op: Reduce | Dot) -> Op:
-        """After the loop: from the finite stand-in for a maximum to the maximum itself."""
+    def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
+        """The final sum after the loop, corrected from the finite number that replaced -inf to the true maximum."""
         assert op.rescale is not None
         (y,) = followed(op)
         needed = ir.needed(op.rescale)
@@ -184,21 +190,12 @@ class OnlineLowering(Lowering):
             if isinstance(o, Old):
                 made[o] = self._finite(self.out, y, self.top[y])
             elif o in changes and o not in made:
-                made[o] = self._settled_part(o, lambda p: made.get(p) or self.at_top(p))
+                new = ir.with_operands(o, lambda p: made.get(p) or self.at_top(p))
+                key = (True, new.op, new.args) if isinstance(new, Compute) else (True, "", (new,))
+                if key not in self.made:  # several sums may need the same elementwise op
+                    self.made[key] = self.add(new)
+                made[o] = self.made[key]
         return self.compute(self.out, "multiply", self.top[op], made[op.rescale])
-
-    def _settled_part(self, op: Op, new: Callable[[Op], Op]) -> Op:
-        made = ir.with_operands(op, new)
-        if not isinstance(made, Compute):
-            return self.add(made)
-        key = (True, made.op, made.args)
-        if key not in self.made:
-            self.made[key] = self.add(made)
-        return self.made[key]
-
-
-def lowest(dtype: DType) -> float:
-    return float(np.finfo(dtype.numpy).min)
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
@@ -219,7 +216,7 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _scaled(op: Op, y: Op) -> bool:
-    """y times a number that is not above 1, so that it stays finite."""
+    """Whether an op is y times a positive number up to 1, which stays finite."""
     if not isinstance(op, Compute) or op.op != "multiply" or y not in op.args:
         return False
     other = op.args[op.args[0] is y]
@@ -227,37 +224,32 @@ def _scaled(op: Op, y: Op) -> bool:
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """old y - y, which becomes the exponent of a power, perhaps times a number above 0."""
+    """Whether an op is old y - y, and all its users are exponentials of it, perhaps times a positive number."""
     if not isinstance(op, Compute) or op.op != "subtract":
         return False
     users = [u for u in ops if op in ir.op_operands(u)]
-    return bool(users) and all(_is_power(u) or _times_positive(u) and _to_powers(u, ops) for u in users)
-
-
-def _to_powers(op: Op, ops: Sequence[Op]) -> bool:
-    return all(_is_power(u) for u in ops if op in ir.op_operands(u))
-
-
-def _is_power(op: Op) -> bool:
-    return isinstance(op, Compute) and op.op in ("exp", "exp2")
+    scaled = [u for u in users if _times_positive(u)]
+    powers = [u for u in users if u not in scaled] + [u for u in ops if any(s in ir.op_operands(u) for s in scaled)]
+    return bool(users) and all(isinstance(u, Compute) and u.op in ("exp", "exp2") for u in powers)
 
 
 def _times_positive(op: Op) -> bool:
-    constants = [a for a in op.args if isinstance(a, Constant)] if isinstance(op, Compute) else []
-    return isinstance(op, Compute) and op.op == "multiply" and any(c.value > 0 for c in constants)
+    if not isinstance(op, Compute) or op.op != "multiply":
+        return False
+    return any(isinstance(a, Constant) and a.value > 0 for a in op.args)
 
 
-def _walked(axes: Sequence[TileAxis], before: bool) -> Dim:
-    """How many indices of nested loops come before the end of this block, or before its start."""
+def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
+    """The number of indices that nested loops visit up to the end of this block, or up to its start with `before`."""
     first, *inner = axes
     start = block_start(first.name)
     if not inner:
         return start if before else _end(first)
-    return start * product([a.extent for a in inner]) + (_end(first) - start) * _walked(inner, before)
+    return start * product([a.extent for a in inner]) + (_end(first) - start) * _indices_up_to(inner, before)
 
 
 def _end(a: TileAxis) -> Dim:
-    """Where this block ends."""
+    """The first index after this block."""
     whole = all(c % a.block == 0 for _, c in a.extent.terms)
     end = block_start(a.name) + a.block
     return end if whole else smallest(end, a.extent)

@@ -1,11 +1,11 @@
-"""The transport rule: how a reduction changes when another one that it depends on changes.
+"""The transport rule: how a sum changes when a reduction that it depends on changes.
 
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
 In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that it depends
-on. Out: how to turn the sum made with an old m into the sum for a new m', or a refusal with its reason. With such a
-rule both reductions can be computed block by block, and separate parts can be put together: `s <- T(s; old -> new) +
+on. Out: a rule that turns the sum computed with an old m into the sum for a new m', or a refusal with its reason. With
+such a rule both reductions can be computed block by block, and separate parts can be combined: `s <- T(s; old -> new) +
 sum of F(block, new)`. T follows from the structure of F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
@@ -15,17 +15,17 @@ sum of F(block, new)`. T follows from the structure of F:
     anything else   refused
 
 A maximum must be the maximum of X itself. Then no exponent is positive, and nothing overflows. A mean is the sum over n
-elements divided by n. Only a product of two deviations has a transport that needs nothing else: sum of (X - m) is 0, so
-the mixed terms vanish. A square is such a product.
+elements divided by n. Only a product of two deviations has a transport that needs nothing else: the sum of (X - m) is
+0, so the mixed terms vanish. A square is such a product.
 
 Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax"
 (2018). Shift by one element: B. P. Welford, "Note on a method for calculating corrected sums of squares and products"
-(1962). Shift by many: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm for
-computing sample variances" (1979). Here both follow from the program.
+(1962). Shift by many elements: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
+for computing sample variances" (1979). Here the program's structure leads to both.
 
-Left out: where(p, F, 0). For a row of nothing but -inf the definition gives nan where p holds for some element, and 0
-where it holds for none. One factor cannot tell the two apart. Deviations to the third power need the sum of squares as
-well.
+Left out: where(p, F, 0). In a row that contains only -inf, the definition gives nan if p holds for some element, and 0
+if it holds for none. One factor cannot distinguish the two cases. Deviations to the third power are left out too,
+because they need the sum of squares as well.
 """
 
 from __future__ import annotations
@@ -38,31 +38,34 @@ E = TypeVar("E")
 
 
 class Refused(Exception):
-    """No transport; the message says which part of the expression has none."""
+    """An expression has no transport. The message names the reason."""
 
 
 class Terms(Protocol[E]):
-    """An expression of one reduced element; repeating a value over more axes is seen through."""
+    """Access to an expression over the reduced elements. Broadcasts are invisible."""
 
     def look(self, e: E) -> tuple[str, tuple[E, ...]]:
-        """The operator and its operands: "cast" between floats that are computed with in one dtype, else
-        "conversion"; "" for whatever is taken as it is."""
+        """The operator and the operands of an expression.
+
+        "cast" is a cast between floats that are computed in the same dtype. Any other cast is "conversion". The
+        operator is "" if the expression must not be analysed further.
+        """
         ...
 
     def varies(self, e: E) -> bool:
-        """Whether it is not the same for all elements that are reduced together."""
+        """Whether the expression can differ between elements that are reduced together."""
         ...
 
     def is_number(self, e: E, value: float) -> bool: ...
 
     def is_count(self, e: E) -> bool:
-        """Whether it is how many elements are reduced."""
+        """Whether the expression is the number of reduced elements."""
         ...
 
 
 @dataclass(frozen=True)
 class Reduced(Generic[E]):
-    """A reduction of the same elements: itself, its operator, and what it is of."""
+    """A reduction of the same elements: its result y, its operator `op`, and its operand x."""
 
     y: E
     op: str
@@ -71,7 +74,7 @@ class Reduced(Generic[E]):
 
 @dataclass(frozen=True)
 class Rescale(Generic[E]):
-    """s * the product of exp(h(old y) - h(y)) over all `shifts` h."""
+    """The transport s * exp(h(old y) - h(y)), with one such factor for each h in `shifts`."""
 
     y: Reduced[E]
     shifts: tuple[E, ...]
@@ -79,7 +82,7 @@ class Rescale(Generic[E]):
 
 @dataclass(frozen=True)
 class Mean(Generic[E]):
-    """`mean` is the sum y over how many elements it is of."""
+    """A mean: the sum y, and `mean`, which is y divided by the number of elements."""
 
     y: Reduced[E]
     mean: E
@@ -87,30 +90,32 @@ class Mean(Generic[E]):
 
 @dataclass(frozen=True)
 class Shift(Generic[E]):
-    """s + n * the product of (old mean - mean), n the number of elements so far."""
+    """The transport s + n * the product of (old mean - mean) over both means. n is the number of elements so far."""
 
     means: tuple[Mean[E], Mean[E]]
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """How a sum of `root` follows the reductions that it needs; Refused if it cannot."""
+    """The transport of a sum of `root` when the reductions in `needs` change.
+
+    Raises Refused if there is none.
+    """
     ops = {n.op for n in needs}
     if not needs:
         raise Refused("it follows no other reduction")
+    if others := sorted(ops - {"max", "sum"}):
+        raise Refused(f"it follows a reduce.{others[0]}, and only a running maximum or mean is safe")
     if ops == {"sum"}:
         return _shift(terms, root, needs)
-    if ops != {"max"}:
-        others = sorted(ops - {"max", "sum"})
-        if not others:
-            raise Refused("it follows a maximum and a sum")
-        raise Refused(f"it follows a reduce.{others[0]}, and only a running maximum or mean is safe")
+    if "sum" in ops:
+        raise Refused("it follows a maximum and a sum")
     if len(needs) > 1:
         raise Refused("it follows two maxima")
     return Rescale(needs[0], tuple(_shifts(terms, root, needs[0])))
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """What `root` is made of and what depends on one of `below`."""
+    """`below` and the subexpressions of `root` that depend on it."""
     found, done = set(below), set[E]()
     stack = [(root, False)]
     while stack:
@@ -130,7 +135,7 @@ def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
 
 
 def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
-    """For each exponential exp(X - h(y)) that root is a product of, its h."""
+    """For each exponential exp(X - h(y)) that is a factor of `root`, the expression h."""
     depending = above(terms, root, [y.y])
     shifts: list[E] = []
     stack = [root]
@@ -139,10 +144,8 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
         if e not in depending:
             continue
         match terms.look(e):
-            case ("cast" | "negative", (x,)):
-                stack.append(x)
-            case ("multiply", (a, b)):
-                stack += [a, b]
+            case ("cast" | "negative" | "multiply", factors):
+                stack += factors
             case ("divide", (a, b)) if b not in depending:
                 stack.append(a)
             case ("exp", (x,)):
@@ -153,7 +156,7 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
-    """h, where the exponent is X - h(y)."""
+    """The shift h of an exponent X - h(y)."""
     name, operands = terms.look(exponent)
     if name != "subtract":
         raise Refused("the exponent is not a difference from the maximum")
@@ -170,9 +173,7 @@ def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
 
 def _shift(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Shift[E]:
     match terms.look(root):
-        case ("square", (d,)):
-            factors = d, d
-        case ("power", (d, two)) if terms.is_number(two, 2):
+        case ("square" | "power", (d, *exponent)) if all(terms.is_number(e, 2) for e in exponent):
             factors = d, d
         case ("multiply", (a, b)):
             factors = a, b
@@ -185,7 +186,7 @@ def _shift(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Shift[E]:
 
 
 def _deviation(terms: Terms[E], d: E, needs: Sequence[Reduced[E]]) -> tuple[Mean[E], bool]:
-    """The mean that a factor is a deviation from; False if it is subtracted from it."""
+    """The mean in a deviation `x - mean` or `mean - x`, and whether the deviation is `x - mean`."""
     name, operands = terms.look(d)
     if name != "subtract":
         raise Refused("a factor is not a deviation from a mean")

@@ -1,1 +1,1 @@
-"""Schedules of reductions, products and attention."""
+"""Schedule rules for elementwise kernels, reductions, products and attention."""

@@ -1,12 +1,11 @@
-"""How large a tile is: the axes that its elements cover, and how many indices of each.
+"""Helpers that choose block sizes: how many indices of each axis a tile covers.
 
     sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
 
-In: the axes of a kernel. Out: a block size for each. The one idea: a tile first covers the axis that
-is contiguous in memory. If that axis is too short to fill a program, the tile covers the next one too.
+In: the axes of a kernel. Out: a block size for each axis. A tile first covers the axis that is contiguous in memory.
+If that axis is too short to fill a program, the tile covers the next one too.
 
-Blocks are powers of two, as Triton's tiles are. Left out: the choice of the axes, which
-the rules make.
+Block sizes are powers of two, because Triton's tiles are. Left out: the choice of the axes, which the rules make.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
-ENOUGH = 1024  # elements that make a program worth starting
+ENOUGH = 1024  # the usual number of elements of a program
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
-    """Blocks whose product is about `elements`, or less if the axes are shorter.
+    """Block sizes whose product is about `elements`, or less if the axes are short.
 
-    `blocks` are the least blocks. The first axis grows as far as it goes, then the next one. An unknown
-    size counts as long enough.
+    `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, then along the next one. An axis
+    of unknown size counts as long.
     """
     made = dict(blocks)
     left = elements // math.prod(blocks.values())
@@ -36,12 +35,13 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
-    """Those first along which memory is contiguous for most bytes (`contiguity`), then the last ones."""
+    """The axes, sorted by contiguous memory traffic in bytes, the largest first. `weight` is the result of
+    `contiguity`."""
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
 
 def contiguity(kernel: Kernel) -> dict[str, int]:
-    """For each axis, how many bytes the accesses with stride 1 along it move."""
+    """For each axis, the bytes that the kernel loads and stores with stride 1 along it."""
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
         if isinstance(op, (Load, Store)):
@@ -53,22 +53,22 @@ def contiguity(kernel: Kernel) -> dict[str, int]:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """How many elements an access has: a bias along one axis is next to nothing."""
+    """The number of elements that an access reads or writes. A bias along one axis has few of them."""
     return math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
 
 
 def widest_bytes(kernel: Kernel) -> int:
-    """The size of an element of what most is read or written of: not of a row's index, or of a bias."""
+    """The element size, in bytes, of the largest load or store of the kernel."""
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
     most = max((touched(kernel, op) for op in accesses), default=0)
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
 
 
 def aligned(kernel: Kernel, axis: Axis) -> bool:
-    """Whether the length of a row along an axis is a multiple of 16 bytes."""
+    """Whether the size of a row along an axis is a multiple of 16 bytes."""
     return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
 
 
 def at_most(warps: int, blocks: Mapping[str, int]) -> int:
-    """`warps`, or fewer if there is little work: each thread gets four elements, which it can read at once."""
+    """`warps`, or fewer if there is little work. Each thread gets at least four elements, which it can load at once."""
     return max(1, min(warps, math.prod(blocks.values()) // 128))

@@ -1,15 +1,15 @@
-"""Blocks for elementwise kernels: accesses coalesce, and a transpose is coalesced on both sides.
+"""Chooses tiles for elementwise kernels so that memory accesses coalesce, on both sides of a transpose.
 
     x + y, x: f32[M, 300]       {i: 2, j: 512}       neighbouring threads take neighbours along j
     x.T + y                     {i: 64, j: 64}       x is contiguous along i, y along j
 
-In: a kernel that reduces nothing. Out: its schedule. The one idea: neighbouring threads take neighbours along
-the axis where most bytes have stride 1. Two axes compete in a transpose. Then the tile is a square, or as large
-as one, so that each side reads and writes whole cache lines. If the contiguous axis is short, the tile covers
-the next axis too.
+In: a kernel that reduces nothing. Out: its schedule. Neighbouring threads take neighbours along the axis in which most
+of the loaded and stored bytes are contiguous. In a transpose, two axes have many contiguous bytes. The tile is then a
+square, or a rectangle of similar size, so that both sides access whole cache lines. If the contiguous axis is short,
+the tile covers the next axis too.
 
-A program has about 1024 elements, 2048 of 16 bits, in 4 warps. Few elements get fewer warps. In Triton's
-interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very large.
+A program has about 1024 elements (2048 if they have 16 bits or fewer) and at most 4 warps, or 8 for a transpose. In
+Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very large.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SQUARE = 64 * 64  # elements of a tile that is contiguous along two axes
 
 
 def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
-    """The schedule of a kernel without reductions."""
+    """The schedule of a kernel without reductions; None for any other kernel."""
     if kernel.reduced:
         return None
     if not kernel.axes:

@@ -1,27 +1,30 @@
-"""Tile sizes for matrix products, and the order in which programs compute the tiles.
+"""Chooses tile sizes for matrix products, and the order in which programs compute the tiles.
 
-In: the sizes of a product and what its factors are made of. Out: one `Tile`, or the few that are worth
-measuring (runtime/schedule_search.py). The chip says how many programs run at once, and how much shared memory each has
-for the blocks that are on their way. The tiles and their speeds come from an H200, which has registers for 128 x 256 sums.
+In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or a few tiles that are worth
+measuring (runtime/schedule_search.py). The chip gives the number of multiprocessors and the shared memory for the
+blocks in flight. The tiles and their speeds were measured on an H200, which has registers for 128 x 256 sums. The depth
+is the axis that a product sums over.
 
-    many rows           the tile that gives the least work in waves of a program on each multiprocessor, where smaller
-                        tiles work more slowly: each element in shared memory is used by fewer others
-    descriptors         read blocks where a tensor core multiplies both factors as they lie, or one that is read by
-                        descriptors and one that is not, and there is enough to do
-    turns               as few programs as need no more rounds than one on each multiprocessor would; each takes one
-                        tile after the other, and begins to read the next one while the last one is stored, through a
-                        descriptor if there is room
-    little depth        the end of a tile takes as long as its loop: turns with one more block on its way, if there is
-                        room; without descriptors two smaller tiles share a multiprocessor and hide each other's end
-    few tiles           each has a multiprocessor to itself, and its shared memory: more blocks are on their way
-    computed second     the product is made transposed, from registers (kernels/builder.py), of which there are few: few
-    factors             columns, so that the arithmetic of one program runs beside the product of another; how many
-                        rows is estimated (optimize/mixed_input_products.py)
-    few rows            the other factor is read once, and that is all there is to do: narrow tiles, and as
-                        many bytes on their way as fit
+    many rows           The tile with the least work in all waves of programs. Smaller tiles work more slowly, because
+                        fewer other elements use each element in shared memory.
+    descriptors         Tensor descriptors load blocks if there is enough work and no arithmetic before the tensor
+                        core. It is enough if they can load one of the two factors.
+    persistent          The fewest programs that compute all tiles in the smallest number of waves. Each program
+                        computes one tile after the other. It loads the next tile while it stores the last one. It
+                        stores through a descriptor if shared memory has room.
+    small depth         Storing a tile takes as long as its loop. Persistent programs then have one more block in
+                        flight, if there is room. Without descriptors, two smaller tiles share a multiprocessor: one
+                        computes while the other is stored.
+    few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
+    computed second     The product is transposed, so that the computed factor comes first and stays in registers
+    factor              (kernels/builder.py). There are few registers, so tiles have few columns. Then the arithmetic of
+                        one program runs beside the product of another. A cost model chooses the number of rows
+                        (optimize/mixed_input_products.py).
+    few rows            The time is spent on loading the other factor once. Tiles are narrow, and as many bytes are in
+                        flight as fit.
 
-Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py); warp specialisation, which
-Triton up to 3.9 fails to make of such a loop on Hopper; the end of a tile in halves.
+Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py); warp
+specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing a tile in two halves.
 """
 
 from __future__ import annotations
@@ -49,42 +52,51 @@ UNKNOWN = 4096  # what a size that is not known is taken for
 
 
 class Tile(NamedTuple):
+    """The block sizes of a product.
+
+    rows      rows of the result
+    columns   columns of the result
+    depth     summed elements of one iteration
+    warps     warps of a program
+    stages    blocks of each factor that are in flight
+    """
+
     rows: int
     columns: int
-    depth: int  # of a block: what is summed over in one round
+    depth: int
     warps: int
-    stages: int  # blocks on their way
+    stages: int
 
     def bytes(self, dots: Sequence[Dot]) -> int:
-        """Of shared memory: the blocks in flight of all loaded operands, and the blocks computed from them."""
-        rows, columns = {d.a: d for d in dots}, {d.b: d for d in dots}  # what products share is read once
-        read = sum(self.rows * _read(f, d) for f, d in rows.items())
-        read += sum(self.columns * _read(f, d) for f, d in columns.items())
-        made = sum(self.rows * _made(f) for f in rows) + sum(self.columns * _made(f) for f in columns)
-        return self.depth * (self.stages * read + made)
+        """Bytes of shared memory: the blocks in flight of all loaded operands, and the blocks computed from them."""
+        sides = (self.rows, {d.a: d for d in dots}), (self.columns, {d.b: d for d in dots})  # factors are loaded once
+        factors = [(n, f, d) for n, side in sides for f, d in side.items()]
+        return self.depth * sum(n * (self.stages * _read(f, d) + _made(f)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """With no more blocks on their way than there is room for."""
+        """The tile, with fewer stages if it does not fit into `shared` bytes of shared memory."""
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
     def number(self, m: int, n: int) -> int:
+        """The number of tiles that cover a result with m rows and n columns."""
         return -(-m // self.rows) * -(-n // self.columns)
 
 
 def _read(factor: Op, dot: Dot) -> int:
-    """Bytes of the elements of arrays with rows of their own that an element of a factor is made of."""
+    """The bytes loaded for each element of a factor. Arrays with a single axis, such as scales, do not count."""
     return sum(op.dtype.bytes for op in _rows_of(factor, dot))
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """The reads of arrays with rows of their own that a factor is made of."""
+    """The loads that a factor is computed from, if they have at least two axes of the product."""
     blocked = {*dot.tile, dot.over}
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
 
 def _made(factor: Op) -> int:
-    """Bytes of an element of a factor that is computed, and then put into shared memory (or stays in registers)."""
+    """The bytes of an element of a computed factor, which is put into shared memory. 0 for a factor that is only
+    loaded."""
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
@@ -101,28 +113,25 @@ TRANSPOSED = {  # by rows
                         Tile(256, 64, 64, 4, 3))
 }  # fmt: skip
 SHALLOW = Tile(128, 128, 64, 4, 3)
-DEEPER = Tile(128, 256, 64, 8, 4)  # the largest, with one more block on its way
-ALONE = {  # on a multiprocessor, whose shared memory a program then has to itself: a tile with more blocks on their way
+DEEPER = Tile(128, 256, 64, 8, 4)  # the largest tile, with one more stage
+ALONE = {  # tiles with more stages, for programs that have a multiprocessor to themselves
     (128, 256): DEEPER, (128, 128): Tile(128, 128, 64, 8, 5),
 }  # fmt: skip
-OTHERS = {  # that win here and there
+OTHERS = {  # further tiles to measure, which are best for some sizes
     "16": (DEEPER, ALONE[128, 128], Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
     "tf32": (Tile(128, 256, 32, 8, 4), Tile(256, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3)),
     "32": (Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
     "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
 }
 OTHERS_TRANSPOSED = (
-    Tile(16, 128, 128, 4, 4),
-    Tile(128, 128, 128, 8, 3),
-    Tile(128, 128, 64, 4, 4),
-    Tile(256, 128, 64, 8, 3),
-)
+    Tile(16, 128, 128, 4, 4), Tile(128, 128, 128, 8, 3), Tile(128, 128, 64, 4, 4), Tile(256, 128, 64, 8, 3),
+)  # fmt: skip
 
 
 def product(kernel: Kernel, request: Request) -> Schedule | None:
-    """The schedule of products; minitri/optimize/schedules/attention.py has the one of products in a shared loop.
+    """The schedule of a kernel with products; None if it has none, or if they share a loop with other reductions.
 
-    Each program has a tile of the result. Every other parallel axis is a batch, one index a program.
+    Each program computes one tile of the result. Along every other parallel axis, a batch axis, it has one index.
     """
     if not kernel.dots or kernel.shared_loop is not None:
         return None
@@ -131,7 +140,7 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
     over = {d.over for d in kernel.dots}
     m, n = size(named[row], UNKNOWN), size(named[column], UNKNOWN)
     k = max(size(named[a], UNKNOWN) for a in over)
-    tile, described, turns = walk(kernel, m, n, k, batches(kernel, row, column), request.chip)
+    tile, described, turns = choose_tile(kernel, m, n, k, batches(kernel, row, column), request.chip)
     bm, bn = fitting(named[row], tile.rows), fitting(named[column], tile.columns)
     axes = {row: ("grid", bm), column: ("grid", bn)} | {a: ("loop", deep(first, k, tile.depth)) for a in over}
     rule = f"a product in tiles of {bm} by {bn}"
@@ -139,13 +148,16 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def batches(kernel: Kernel, *others: str) -> int:
-    """How often there is a product: the indices of the parallel axes that are no part of one."""
+    """The number of products in a batch: the indices of the parallel axes that are not in `others`."""
     return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
 
 
-class Walk(NamedTuple):
-    """A tile; whether blocks come through tensor descriptors; the number of persistent programs (0: one program a
-    tile).
+class TileChoice(NamedTuple):
+    """The tile of a product, and how programs load it.
+
+    tile          the block sizes
+    descriptors   whether tensor descriptors load the blocks
+    persistent    the number of persistent programs; 0 for one program per tile
     """
 
     tile: Tile
@@ -153,14 +165,19 @@ class Walk(NamedTuple):
     persistent: int = 0
 
 
-def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> Walk:
-    """For the products of a kernel, which share their loop and their rows."""
+def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> TileChoice:
+    """The tile for the products of a kernel, which share the axis that they sum over and their rows.
+
+    m, n    the rows and columns of one product
+    depth   the length of the summed axis
+    batch   the number of products of this size
+    """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
         worth = batch * n * depth >= WEIGHTS if reads_bytes(dots[0]) else 2 * batch * m * n * depth >= DESCRIBED
-        chosen = Walk(_transposed(m, n, batch, depth, chip), worth and _is_one_described(dots[0]))
+        chosen = TileChoice(_transposed(m, n, batch, depth, chip), worth and _is_one_described(dots[0]))
     elif kind == "16" and m <= FEW_ROWS:
-        chosen = Walk(_streaming(m, n, batch, dots[0], chip))
+        chosen = TileChoice(_streaming(m, n, batch, dots[0], chip))
     else:
         room = [(t, v) for t, v in LARGE[kind] if t._replace(stages=2).bytes(dots) <= chip.shared]
         fitting = room or LARGE[kind][-1:]
@@ -171,15 +188,16 @@ def walk(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> 
         if worth and are_described(dots[0]):
             chosen = _described(tile, dots[0], tiles, shallow, _end_bytes(kernel, dots[0]), chip)
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * chip.multiprocessors:
-            chosen = Walk(SHALLOW)
+            chosen = TileChoice(SHALLOW)
         else:
             one = worth and _is_one_described(dots[0])
-            chosen = Walk(_alone(kind, tile, tiles, chip), one)
+            chosen = TileChoice(_alone(kind, tile, tiles, chip), one)
     return chosen._replace(tile=chosen.tile.within(chip.shared, dots))
 
 
 def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]], chip: Chip) -> Tile:
-    """The tile with the least work in all waves of programs."""
+    """The tile with the least estimated time over all waves of programs. `tiles` pairs each tile with its relative
+    speed."""
 
     def time(choice: tuple[Tile, float]) -> float:
         t, speed = choice
@@ -193,11 +211,12 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
+    """The tile, with more stages if each of the `tiles` has a multiprocessor and its shared memory to itself."""
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Whether there is one product, whose columns stand first: its second factor alone is computed (kernels/builder.py)."""
+    """Whether the kernel computes a single product and computes it transposed (kernels/builder.py)."""
     if len(kernel.dots) != 1:
         return False
     order = [a.name for a in kernel.axes]
@@ -206,8 +225,10 @@ def is_transposed(kernel: Kernel) -> bool:
 
 
 def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
-    """The tile with the rows of the model; the product is in parts already. Its depth divides that of a part, if that is
-    a number of smaller blocks, of which more are on their way."""
+    """The tile of a transposed product. A cost model chooses its rows.
+
+    If the tile's depth does not divide the depth of the product, the tile gets a smaller depth and more stages.
+    """
     tile = TRANSPOSED[mixed_input_products.choose(chip, batch, m, n, depth, most=1).rows]
     while depth % tile.depth and depth % mixed_input_products.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
@@ -215,47 +236,55 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
+    """The tile of a product with few rows, which mostly loads its second factor."""
     rows = max(16, 1 << (m - 1).bit_length())
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
-    most = 6 if isinstance(dot.a, Load) and isinstance(dot.b, Load) else 4  # with arithmetic between reading and use
+    most = 6 if isinstance(dot.a, Load) and isinstance(dot.b, Load) else 4  # a computed factor takes more memory
     return one._replace(stages=most).within(chip.shared, [dot])
 
 
 # ---- through descriptors ---------------------------------------------------------------
 
 
-def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> Walk:
-    """How programs iterate over the tiles of a product whose factors descriptors can read."""
+def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> TileChoice:
+    """The tile and the programs of a product whose factors tensor descriptors can load.
+
+    tiles     the number of tiles
+    shallow   whether the depth is small
+    ends      bytes of shared memory per element that storing a tile needs
+    """
     kind = _kind(dot)
     if tile != LARGE[kind][0][0]:
-        return Walk(_alone(kind, tile, tiles, chip), ends <= 2)
+        return TileChoice(_alone(kind, tile, tiles, chip), ends <= 2)
     if kind == "tf32":
-        return Walk(tile, True)
-    turning = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, [dot], ends, chip.shared)]
+        return TileChoice(tile, True)
+    persistent = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, [dot], ends, chip.shared)]
     many = tiles > chip.multiprocessors
-    return Walk(turning[0], True, programs(tiles, chip)) if turning and many else Walk(DEEPER, True)
+    return TileChoice(persistent[0], True, programs(tiles, chip)) if persistent and many else TileChoice(DEEPER, True)
 
 
 def programs(tiles: int, chip: Chip) -> int:
-    """The number of persistent programs: as few as compute all tiles in the fewest waves.
+    """The number of persistent programs: the fewest that compute all tiles in the smallest number of waves.
 
-    With more programs some would have one tile less, and all would end at the same time. They would only cost power and
-    L2 cache.
+    More programs would not finish earlier. They would only cost power and L2 cache.
     """
     rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
 
 
 def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
-    """For the end of a tile, `ends` bytes an element, beside the blocks of the next one."""
+    """Whether shared memory has room to store a tile while the blocks of the next tile are loaded.
+
+    `ends` is the number of bytes per element that storing needs.
+    """
     return tile.bytes(dots) + tile.rows * tile.columns * ends <= shared - RESERVED
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """The schedule; a persistent kernel stores through tensor descriptors, too, if shared memory has room for it."""
-    held = kernel.shared_loop is not None  # such products have more in shared memory
-    if held or not (chosen.descriptors and chosen.persistent and kernel.dots):
+    """The schedule, with stores through tensor descriptors if the kernel is persistent and shared memory has room."""
+    # Products that share a loop have more in shared memory, so there is no room.
+    if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
         return chosen
     first = kernel.dots[0]
     rows, columns, depth = (chosen.axes[name][1] for name in (*first.tile, first.over))
@@ -275,54 +304,59 @@ def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> 
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
-    """What is read and stored by whole tiles, at the end of each."""
+    """The loads and stores of complete tiles. They run once per tile, after its loop."""
     tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
     return [op for op in tiled if set(dot.tile) <= op.indexed_by]
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
-    """Shared bytes of an element at the end of a tile that is stored by pointers, beside the next tile's blocks.
+    """The bytes of shared memory per element that storing a tile through pointers needs.
 
-    All accesses share one buffer. Triton stores halves of a 16-bit tile if nothing else is left to do.
+    All accesses share one buffer. Triton stores a 16-bit tile in halves if the kernel loads and stores no other tile.
     """
     found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
     return 1 if found == [2] else max(found, default=4)
 
 
 def are_described(dot: Dot) -> bool:
-    """Whether tensor descriptors read both factors, by blocks along whole axes."""
+    """Whether tensor descriptors can load both factors."""
     return all(isinstance(f, Load) and is_described(f) for f in (dot.a, dot.b))
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Whether they read at least one of the two arrays with rows that the factors are, or are made of."""
+    """Whether the factors load exactly two arrays with rows, and tensor descriptors can load at least one of them."""
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     blocked = (*dot.tile, dot.over)
     return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
 
 
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
-    """Whether tensor descriptors read it, by blocks along whole axes; of `blocked` axes by blocks that begin where other
-    axes say."""
+    """Whether a tensor descriptor can load complete blocks of this access.
+
+    Each index must be an axis or a number. An axis in `blocked` may also have an offset.
+    """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 
 
 def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
-    """Whether it is an axis, a number, or a blocked axis and an offset."""
+    """Whether an index is an axis, a number, or a blocked axis plus an offset."""
     own = [s for s in index.symbols() if s.name in blocked]
     parted = index.coefficient(own[0]) if len(own) == 1 else None
     return index.atom is not None or index.constant is not None or parted is not None and parted[0] == 1
 
 
 def may_be_described(load: Load) -> bool:
-    """Whether nothing is picked, and zeros are wanted where nothing is read: past the ends of the array alone."""
+    """Whether a load has no index from memory, and masks nothing except elements outside of the array, with 0."""
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends
 
 
 def has_steps(buffer: Buffer) -> bool:
-    """Whether the strides are those of a descriptor (CUDA driver API, cuTensorMapEncodeTiled): elements side by side,
-    and each step a number of steps of the next axis, past its end."""
+    """Whether a tensor descriptor allows these strides (CUDA driver API, cuTensorMapEncodeTiled).
+
+    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next stride, and reach
+    past the end of the next axis.
+    """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:
         return False
@@ -337,21 +371,26 @@ def has_steps(buffer: Buffer) -> bool:
     return True
 
 
-# ---- what to try -----------------------------------------------------------------------
+# ---- tiles to measure -----------------------------------------------------------------------
 
 
-def turning(kernel: Kernel, chip: Chip) -> Walk | None:
-    """Persistent programs that read factors through descriptors, if shared memory has room for their tiles and there are
-    more tiles than programs."""
+def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
+    """The tile for persistent programs that load factors through descriptors.
+
+    None if the tile does not fit into shared memory, or if there are no more tiles than multiprocessors.
+    """
     dots, extents = kernel.dots, {a.name: size(a, 1) for a in kernel.parallel}
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])
     tiles = batches(kernel, *dots[0].tile) * tile.number(*(extents[name] for name in dots[0].tile))
     fits = len(dots) == 1 and _leaves_room(tile, dots, ends, chip.shared)
-    return Walk(tile, True, programs(tiles, chip)) if fits and tiles > chip.multiprocessors else None
+    return TileChoice(tile, True, programs(tiles, chip)) if fits and tiles > chip.multiprocessors else None
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
-    """Tiles to try for products that share a loop and their rows. `rows`: the number that the rules chose."""
+    """Tiles to measure for products that share their rows and the axis that they sum over.
+
+    `rows` is the number of rows that the schedule rules chose.
+    """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
         found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if rows <= 2 * t.rows <= 4 * rows]

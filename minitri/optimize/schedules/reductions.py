@@ -1,20 +1,21 @@
-"""Blocks for reductions of rows, which are contiguous, and of columns, which are strided.
+"""Chooses block sizes for reductions of rows, which are contiguous in memory, and of columns, which are strided.
 
-In: a kernel that reduces. Out: a role and a block for each axis, warps, and the rule in words. Which of the rules
-a row falls under depends on how long it is, on how wide its elements are, and on whether it is written again:
+In: a kernel that reduces. Out: a role and a block size for each axis, the number of warps, and the name of the rule.
+The rule for a row depends on its length, on the width of its elements, and on whether the kernel also writes rows:
 
-    short             several rows a program, 1024 elements; 2048 where a thread reads few bytes at once, and rows
-                      share something or are only reduced
-    fits              held whole: one read, one write. 32768 elements, 16384 of 64 bits, or where a row is only reduced;
-                      2048 pairs of a value and its place
-    16 bits, near     more than 16384 elements in a quarter of the cache of one multiprocessor: read again
-                      for each reduction, so that none runs along with another (minitri/optimize/online_reductions/kernels.py)
-    longer            in large blocks if it is read again for its results, else in as many as keep the memory busy
+    short             A program takes several rows, with 1024 elements together. It takes 2048 if a load of a thread has
+                      few bytes and either the rows are only reduced or all rows use the same bias or scale.
+    fits              A program keeps one row in registers: one read, one write. A row has up to 32768 elements. The
+                      limit is 16384 if they have 64 bits or are only reduced, and 2048 for argmax and argmin.
+    16 bits, near     A row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction reads
+                      the row again from the cache in a loop of its own, without online reductions.
+    longer            A program loops over blocks of a row. The blocks are large if the row is read again for its
+                      results. Otherwise they are just large enough to keep the memory busy.
 
-Warps: few, so that a reduction does not wait for many of them: a thousand elements each where rows are only reduced;
-where they are written a kilobyte, or two of 16 bits. The numbers come from sweeps on an H200 over rows of 256 to 131072
-elements of 16 and 32 bits (tests/sweep_rows.py says how it stands). Left out: sizes that are not known, which get the
-blocks of long ones, smaller.
+A program has few warps, because a reduction waits for all of them. If rows are only reduced, each warp has about a
+thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit elements. The
+numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
+measures them again). Rows of unknown size get smaller blocks than long rows.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from minitri.optimize.schedules.request import Request
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
 WHOLE_ROW = 32768  # longest row held in registers
-FEW = 2  # programs for each multiprocessor
-SHORT_COLUMN = 16  # elements
+FEW = 2  # with this many programs for each multiprocessor or fewer, most of the chip is idle
+SHORT_COLUMN = 16  # elements of a column that one thread reduces
 
 
 def reduction(kernel: Kernel, request: Request) -> Schedule | None:
-    """The schedule of a kernel that reduces or scans, and has no product."""
+    """The schedule of a kernel with reductions or scans; None for a kernel without them or with a product."""
     if kernel.dots or not kernel.reduced:
         return None
     chip, weight = request.chip, contiguity(kernel)
@@ -51,8 +52,8 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
 def _longest(kernel: Kernel) -> int:
     """The longest row, in elements, that a program keeps in registers.
 
-    A pair of a value and its index takes three registers. Rows that are only reduced are as fast in blocks as soon as
-    one program fills a multiprocessor.
+    argmax and argmin need three registers for each element. If rows are only reduced, looping over blocks is as fast as
+    soon as a single program keeps a multiprocessor busy.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2
@@ -60,14 +61,16 @@ def _longest(kernel: Kernel) -> int:
 
 
 def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
-    """Whether a row of few bytes for its many elements, each of which takes a register, is better read again from the
-    cache of its multiprocessor."""
+    """Whether a long row of narrow elements should be read again from the L1 cache for each reduction.
+
+    Each element takes a whole register, even if it has only 8 or 16 bits, so such a row needs too many registers.
+    """
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
     return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
 
 
 def _read(kernel: Kernel) -> int:
-    """Bytes that each element of a row stands for: of all arrays that have rows of their own."""
+    """The bytes that are loaded for each element of a row, from all arrays that have different values for each row."""
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
@@ -87,8 +90,10 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Schedule:
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
-    """Elements of a program with several rows: more where a thread's reads are of few bytes each, if rows are only
-    reduced, or share a read (a scale, a bias)."""
+    """The number of elements of a program that takes several rows.
+
+    Programs are larger if each load of a thread has few bytes and the rows are only reduced or share a bias or scale.
+    """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if aligned(kernel, inner) and not narrow:
         return ENOUGH
@@ -98,15 +103,16 @@ def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
 
 
 def _shares(kernel: Kernel, inner: Axis) -> bool:
-    """Whether something is read along the rows that is the same for all of them."""
+    """Whether the kernel loads an array along the rows that is the same for every row, such as a bias."""
     parallel = {a.name for a in kernel.parallel}
     return any(isinstance(op, Load) and inner.name in op.axes and not parallel & {*op.axes} for op in kernel.body)
 
 
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
-    """Warps of a program: one for each kilobyte, or for each thousand elements of rows that are only reduced.
+    """The warps of a program that keeps rows in registers.
 
-    Short rows have one warp. Rows with much padding have few warps, so that each of them has real elements.
+    It has one warp per kilobyte, or per 1024 elements of rows that are only reduced. Short rows have one warp. Rows
+    with much padding have few warps, so that each warp has real elements.
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if row <= ENOUGH:
@@ -120,29 +126,32 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
 
 
 def _only_reduces(kernel: Kernel) -> bool:
-    """Whether rows are read once and nothing as long is written."""
+    """Whether the kernel loads rows but stores nothing of their length."""
     reduced = {a.name for a in kernel.reduced}
     return not any(reduced & op.indexed_by for op in kernel.body if isinstance(op, Store))
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Whether a looped row is read once more, for its results. A scan stores its results in the first loop."""
+    """Whether a row in a loop is read a second time, to compute results of its length. A scan needs no second read."""
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule:
-    """Rows too long (or of unknown length): blocks along the contiguous axis, and the next one if that is short.
-    Large blocks where a row is read again for its results, else as much as keeps the memory busy."""
+    """The schedule of rows that are too long for registers, or of unknown length: a loop over blocks.
+
+    A block lies along the contiguous axis, and along the next one if that axis is short. Blocks are large if a row is
+    read again for its results. Otherwise they are just large enough to keep the memory busy.
+    """
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
     bytes, length = widest_bytes(kernel), size(widest, WHOLE_ROW)
-    jumps = any(isinstance(op, Old) for op in kernel.body)
+    corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
     reads_again = _reads_again(kernel)
     if near:
         longest, warps = 8192, 32
     elif reads_again:
         longest, warps = (WHOLE_ROW, 32) if bytes <= 4 and -length % WHOLE_ROW * 8 <= length else (8192, 16)
-    elif jumps:
+    elif corrects:
         longest, warps = 8192, 4
     elif _pairs(kernel):
         longest, warps = 512, 4 if bytes <= 2 else 8
@@ -152,7 +161,7 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule
         longest, warps = min(longest, 4096), min(warps, 8)
     blocks = filled([widest], longest)
     others = [a for a in reversed(kernel.reduced) if a is not widest]
-    more = jumps or blocks[widest.name] < min(ENOUGH, longest)  # each round pays for a jump
+    more = corrects or blocks[widest.name] < min(ENOUGH, longest)  # fewer iterations have fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
     axes = {name: ("loop", block) for name, block in blocks.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
@@ -161,46 +170,48 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
-    """Blocks for a strided reduced axis: threads along a parallel axis, and several rows in each iteration.
+    """The schedule of reduced columns: threads lie along a parallel axis, and each iteration takes several rows.
 
-    If both are short, a program takes more of the other axes. `few`: programs that leave most of the chip idle.
+    If both axes are short, a program takes more of the other axes. With at most `few` programs, most of the chip is
+    idle.
     """
     lanes = innermost(kernel.parallel, weight)
     blocks = filled(lanes[:1], 64)
     (width,) = blocks.values()
     roles = {a.name: "grid" for a in kernel.parallel}
-    jumps = any(isinstance(op, Old) for op in kernel.body)
-    deep, more = 2 * ENOUGH // width, 2 if jumps else 1  # each round pays for a jump
+    corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
+    deep, more = 2 * ENOUGH // width, 2 if corrects else 1  # fewer iterations have fewer corrections
     programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
-    most = 8192 // width if programs <= few else deep  # of few programs each waits for memory once
+    most = 8192 // width if programs <= few else deep  # a few programs load all their rows at once
     for a in reversed(kernel.reduced):
         whole = ceil_pow2(size(a, more * deep))
         if a.extent.constant is not None and whole <= most:
             roles[a.name], blocks[a.name] = "whole", whole
-        else:  # a loop stays one for `more`: the pass that made it so has counted on it
+        else:  # also with `more`, because the online reductions of this kernel need the loop
             roles[a.name], blocks[a.name] = "loop", min(more * deep, whole)
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
-    blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # else there would be too few
-    walked = {a for a, role in roles.items() if role == "loop"}
-    warps = at_most(_column_warps(kernel, lanes[0], blocks, jumps, walked), blocks)
+    blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
+    looped = {a for a, role in roles.items() if role == "loop"}
+    warps = at_most(_column_warps(kernel, lanes[0], blocks, corrects, looped), blocks)
     axes = {name: (role, blocks[name]) for name, role in roles.items()}
     return Schedule(axes, warps, rule=f"columns, contiguous along {lanes[0].name}")
 
 
-def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], jumps: bool, walked: set[str]) -> int:
-    """Warps of a program that reduces columns.
+def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: bool, looped: set[str]) -> int:
+    """The warps of a program that reduces columns.
 
-    A thread makes two loads of 16 bytes, or eight of one element, over all arrays of the loop. So enough loads are in
-    flight. If each iteration corrects its sums, a thread has 16 elements of 16 bits, or 32 of other widths. Bytes are
-    many elements, and each is converted. One thread reduces each group of short columns, with 16 bytes of each row.
+    In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one element.
+    With an online reduction, a thread should have 16 elements of 16 bits, or 32 wider elements, in each iteration.
+    Elements of 8 bits get 8 warps, because each of them is converted. If columns are short, one thread reduces a whole
+    group of columns and loads 16 bytes of each row.
     """
     bytes, elements = widest_bytes(kernel), math.prod(blocks.values())
     alone = set(blocks) == {lane.name, *(a.name for a in kernel.reduced)}
     if alone and elements <= SHORT_COLUMN * blocks[lane.name] and _only_reduces(kernel):
         return max(1, min(8, blocks[lane.name] * bytes // (16 * 32)))
-    if jumps:
+    if corrects:
         return 8 if bytes <= 2 else 4
     if bytes == 1:
         return 8
-    arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not walked.isdisjoint(op.axes)}
+    arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
     return max(4, min(8, max(1, len(arrays)) * elements * (bytes if aligned(kernel, lane) else 4) // 1024))

@@ -1,4 +1,4 @@
-"""The second argument of a schedule rule: everything besides the kernel that a schedule depends on."""
+"""The arguments of a schedule rule besides the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minitri.tiles.schedule import Options
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """chip: where the kernel will run. interpreter: whether Triton's interpreter runs it. options: the caller's."""
+    """The chip that the kernel will run on, whether Triton's interpreter runs it, and the caller's options."""
 
     chip: Chip
     interpreter: bool = False

@@ -1,9 +1,9 @@
-"""The schedule rules, in the order in which they are asked: the first that answers wins.
+"""The table of schedule rules. The first rule that returns a schedule wins.
 
     schedule(kernel, Request(chip))                                     with all rules
-    schedule(kernel, Request(chip), without={"reduction-schedules"})    rows get the plain schedule
+    schedule(kernel, Request(chip), without={"reduction-schedules"})    reductions get the plain schedule
 
-A rule is a function of a kernel and a request. It returns None for a kernel that it is not for. If no rule answers,
+A rule is a function of a kernel and a request. It returns None if it does not apply to the kernel. If no rule applies,
 the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a rule, write a function and add a row.
 """
 
@@ -22,7 +22,7 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, plain, with_options
 
 
 def interpreter(kernel: Kernel, request: Request) -> Schedule | None:
-    """The plain schedule with large tiles: in Triton's interpreter a program costs a millisecond."""
+    """Gives kernels in Triton's interpreter very large tiles, because each program takes a millisecond there."""
     if not request.interpreter or not kernel.reduced:
         return None
     chosen = plain(kernel, INTERPRETER)
@@ -39,7 +39,8 @@ RULES: Mapping[str, Callable[[Kernel, Request], Schedule | None]] = {
 
 
 def schedule(kernel: Kernel, request: Request, without: Collection[str] = ()) -> Schedule:
-    """The schedule of the first rule that has one, else the plain one; then the caller's options."""
+    """The schedule of the first rule that applies, or else the plain schedule. The caller's options override its
+    fields."""
     answers = (rule(kernel, request) for name, rule in RULES.items() if name not in without)
     chosen = next((answer for answer in answers if answer is not None), None) or plain(kernel)
     return with_descriptor_stores(kernel, with_options(kernel, chosen, request.options), request.chip)

@@ -1,1 +1,1 @@
-"""Block skipping: loops leave out blocks that provably change nothing (causal and windowed attention)."""
+"""Block skipping: loops skip blocks that provably change nothing (causal and windowed attention)."""

@@ -1,17 +1,17 @@
-"""Abstract interpretation of tile ops: which kinds of numbers a value can be, without computing it.
+"""Abstract interpretation of tile ops: the kinds of numbers that a value can be, without computing it.
 
     x                 a float: -inf, negative, zero, positive, inf or nan
     where(false, x, -inf)                            -inf
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-In: an op and what is known about its operands. Out: a `Value`: the kinds of numbers that it can be, the number itself
-if there is only one, and a term. Values with equal terms are equal in every element. Each function returns all that
-can happen: what it leaves out cannot (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+In: an op, and facts about its operands. Out: a `Value`: the kinds of numbers that it can be, the number itself if there
+is only one, and a term. Values with equal terms are equal in every element. Each function returns every possible kind,
+and perhaps some impossible ones (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
 A kind stands for many numbers. An operator of `MONOTONE` is monotone in each operand on each kind. So its results lie
-between those of the extreme members, which numpy computes. Zeros of both signs are one kind: a sum of 0.0 and -0.0 may
-have either sign (docs/reference/semantics.md).
+between the results for the extreme members of the kinds, which numpy computes. Zeros of both signs are one kind: a sum
+of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
-from minitri.base.operators import OPERATORS, neutral
+from minitri.base.numpy_semantics import elementwise
+from minitri.base.operators import neutral
 from minitri.base.types import DType
-from minitri.kernels.ir import Compute, Constant, Op
+from minitri.kernels.ir import Compute, Op
 
 BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP, NAN = "-inf", "negative", "zero", "positive", "inf", "nan"
 FINITE = frozenset((NEGATIVE, ZERO, POSITIVE))
@@ -42,17 +42,23 @@ MONOTONE = {
     "sign", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or",
     "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert",
 }  # fmt: skip
-NO_CHANGE: dict[str, tuple[Any, bool]] = {  # op: the operand that changes nothing, and whether it may stand first
+NO_CHANGE: dict[str, tuple[Any, bool]] = {  # op: its neutral second operand, and whether that may come first
     "add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False), "logical_or": (False, True),
     "logical_and": (True, True), "bitwise_or": (False, True), "bitwise_and": (True, True),
 }  # fmt: skip
 
-Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # its kinds, and the number that it surely is, or none
+Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds, and its number if it is known
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`term`: names the value. `constant`: the number, in numpy's terms, if `is_constant`."""
+    """What is known about a value.
+
+    kinds         the kinds of numbers that it can be
+    term          a name; values with equal terms are equal in every element
+    constant      the number, if it is known
+    is_constant   whether the number is known
+    """
 
     kinds: frozenset[str]
     term: Hashable
@@ -60,7 +66,7 @@ class Value:
     is_constant: bool = False
 
     def is_number(self, x: float) -> bool:
-        """Whether it is surely this number."""
+        """Whether the value is certainly this number."""
         return self.is_constant and bool(self.constant == x)
 
     @property
@@ -69,27 +75,29 @@ class Value:
 
 
 def constant(x: Any, dtype: DType) -> Value:
+    """The value that is certainly the number x."""
     x = np.asarray(x, dtype.numpy).item()
     return Value(frozenset((_kind(x, dtype),)), ("constant", str(x)), x, True)
 
 
 def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
-    """A value of these kinds, or of all; a kind with a single member makes it a constant."""
-    found = frozenset(_kinds_of(dtype) if kinds is None else kinds)
+    """A value of these kinds, or of all kinds. If the only kind has a single member, the value is that constant."""
+    every = {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
+    found = frozenset(every if kinds is None else kinds)
     if len(found) == 1 and (only := next(iter(found))) in SINGLE:
         return constant(SINGLE[only], dtype)
     return Value(found, term)
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """One of these, nobody knows which."""
+    """A value that is equal to one of `values`, but it is unknown to which one."""
     if len({v.term for v in values}) == 1:
         return values[0]
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
 
 
 class Terms:
-    """Names for values. Equal operators of equal operands get one name; names are numbers, so that they stay small."""
+    """Assigns names to values. Equal operators of equal operands get the same name, which is a number."""
 
     def __init__(self) -> None:
         self.numbers: dict[Hashable, int] = {}
@@ -102,10 +110,10 @@ class Terms:
 
 
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
-    """What an elementwise op makes of its operands."""
-    if all(a.is_constant for a in args) and not _asks_for_sign_of_zero(op, args):
+    """The result of an elementwise op."""
+    if all(a.is_constant for a in args) and not _depends_on_sign_of_zero(op, args):
         return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], [a.constant for a in args]), op.dtype)
-    kept = _kept(op, args)
+    kept = _unchanged_operand(op, args)
     if kept is not None:
         return kept
     term = terms.of(op.op, op.dtype.name, *(a.term for a in args))
@@ -114,17 +122,17 @@ def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
         return (a if condition.constant else b) if condition.is_constant else joined((a, b), op.dtype, term)
     if op.op == "subtract" and args[0].term == args[1].term and op.dtype.is_float:
         return anything(op.dtype, term, {ZERO if k in FINITE else NAN for k in args[0].kinds})
-    return anything(op.dtype, term, _reached(op, args))
+    return anything(op.dtype, term, _result_kinds(op, args))
 
 
-def _asks_for_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
-    """1 / 0.0 and 1 / -0.0 differ, and nobody knows which zero a value is."""
+def _depends_on_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
+    """Whether the result may depend on the sign of a zero, which is unknown: 1 / 0.0 and 1 / -0.0 differ."""
     zero = any(a.kinds == {ZERO} and x.dtype.is_float for a, x in zip(args, op.args))
     return zero and op.op not in MONOTONE | {"cast", "where", "equal", "not_equal"}
 
 
-def _kept(op: Compute, args: Sequence[Value]) -> Value | None:
-    """The operand that an op returns as it is."""
+def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
+    """The operand that equals the result of the op for all possible operands, or None."""
     if len(args) != 2 or op.args[0].dtype != op.dtype:
         return None
     neutral, commutes = NO_CHANGE.get(op.op, (None, False))
@@ -134,12 +142,12 @@ def _kept(op: Compute, args: Sequence[Value]) -> Value | None:
         if commutes and args[0].is_number(neutral):
             return args[1]
     if op.op in ("maximum", "minimum"):
-        return _better(op, *args) or _better(op, args[1], args[0])
+        return _winner(op, *args) or _winner(op, args[1], args[0])
     return None
 
 
-def _better(op: Compute, a: Value, b: Value) -> Value | None:
-    """`a`, if it surely wins against `b`, or equals it; a nan wins against every number."""
+def _winner(op: Compute, a: Value, b: Value) -> Value | None:
+    """`a` if it always wins against `b` in a maximum or minimum, else None. A nan wins against every number."""
     if a.term == b.term:
         return a
     if not b.is_constant or b.is_nan:
@@ -152,8 +160,8 @@ def _better(op: Compute, a: Value, b: Value) -> Value | None:
     return a if wins else None
 
 
-def _reached(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
-    """The kinds that results can be of; None if nothing is known."""
+def _result_kinds(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
+    """The kinds that the result of an op can be; None if nothing is known."""
     if op.op in ("equal", "not_equal"):
         return _equal(args, op.op == "equal")
     if op.op not in MONOTONE and not (op.op == "cast" and op.dtype.is_float):
@@ -166,6 +174,7 @@ def _reached(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
 
 @lru_cache(maxsize=4096)
 def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> frozenset[str]:
+    """The kinds that the result of a monotone operator can be."""
     found: set[str] = set()
     dtypes = [t for t, _, _ in operands]
     for some in product(*(kinds for _, kinds, _ in operands)):
@@ -175,20 +184,21 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _equal(args: Sequence[Value], equal: bool) -> frozenset[str] | None:
-    """Numbers of different kinds differ."""
+    """The possible results of `==` (with `equal`) or `!=`; None if both are possible. Numbers of different kinds
+    differ."""
     a, b = (v.kinds - {NAN} for v in args)
     return None if a & b else frozenset(("false" if equal else "true",))
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """With all kinds that lie between two of them."""
+    """The kinds, and all kinds that lie between two of them."""
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds
 
 
 @cache
 def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
-    """The extreme members of a kind, and some between."""
+    """The extreme numbers of a kind, and some numbers between them."""
     if kind in SINGLE:
         return (SINGLE[kind],)
     if dtype.is_integer:
@@ -199,10 +209,6 @@ def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
     info = ml_dtypes.finfo(dtype.numpy)
     sizes = [float(x) for x in (info.smallest_subnormal, info.tiny, 0.5, 1, 2, info.max)]
     return tuple(sizes if kind == POSITIVE else [-x for x in sizes])
-
-
-def _kinds_of(dtype: DType) -> frozenset[str]:
-    return {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
 
 
 def _kind(x: Any, dtype: DType) -> str:
@@ -216,16 +222,9 @@ def _kind(x: Any, dtype: DType) -> str:
 
 
 def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]) -> Any:
-    operands = [np.asarray(v, t.numpy) for v, t in zip(values, dtypes)]
-    with np.errstate(all="ignore"):
-        result = numpy_semantics.cast(operands[0], dtype) if op == "cast" else OPERATORS[op].numpy(*operands)
-    return np.asarray(result).item()
-
-
-def read(op: Constant) -> Value:
-    return constant(op.value, op.dtype)
+    return elementwise(op, dtype, list(zip(dtypes, values))).item()
 
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
-    """A value of which only these kinds are known, and that it is one value wherever it stands."""
+    """A value of these kinds about which nothing else is known. It is the same value at each use of the op."""
     return anything(op.dtype, ("op", id(op)), kinds)

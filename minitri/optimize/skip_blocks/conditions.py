@@ -1,15 +1,16 @@
-"""Conditions on positions: the loop indices for which one can hold, and for which it certainly holds.
+"""Conditions on positions: for which loop indices a condition can hold, and for which it certainly holds.
 
     (i >= r) & ~(r < 4)        i - r >= 0  and  r - 4 >= 0
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
     surely holds               4 <= r < i_start + 1         for all of them
 
-In: a boolean op. Out: a formula in negation normal form, whose leaves are affine expressions of axes that must not be
-negative; and two intervals of an axis. The first interval leaves out nothing that can hold, and the second has
-nothing that can fail. Both can be smaller or larger than the truth, never wrong.
+In: a boolean op. Out: a formula in negation normal form, and two intervals of an axis. Each leaf of the formula is a
+test `expr >= 0` of an affine expression of axes. The first interval contains every index at which the condition can
+hold. The condition certainly holds at each index of the second interval. The first interval may be too large, and the
+second too small.
 
-Not analysed: values that come from memory, products of positions, and numbers that 32 bits may not hold. Such a leaf
-is `UNKNOWN`: it can hold everywhere, and surely holds nowhere.
+Not analysed: values that come from memory, products of positions, and numbers that may not fit into 32 bits. Such a
+condition becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from operator import and_
 from typing import TypeVar, Union
 
 from minitri.base.dims import ZERO, Dim, Symbol, floordiv
-from minitri.base.extremes import largest, smallest
+from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import i64
 from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, needed, op_operands
 from minitri.kernels.text import comparison
 from minitri.optimize.affine_gathers import RING
 
-SAMPLES = 8  # rows that `walked` looks at
-NEAR, PLACES = 1 << 29, 4  # how large the number in a test may be, and how many indices and sizes make it
-DEEPEST = 64  # operators in each other: formulas are walked recursively
+SAMPLES = 8  # rows that `average_steps` looks at
+NEAR, PLACES = 1 << 29, 4  # limits on the number in a test, and on the number of its indices and sizes
+DEEPEST = 64  # the most nested operators, because formulas are built recursively
 T = TypeVar("T")
 
 
@@ -38,26 +39,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Holds where `expr` is not negative."""
+    """A formula that holds where `expr` is not negative."""
 
     expr: Dim
 
 
 @dataclass(frozen=True, slots=True)
 class Both:
+    """A formula that holds where `a` and `b` hold."""
+
     a: Formula
     b: Formula
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
+    """A formula that holds where `a` or `b` holds."""
+
     a: Formula
     b: Formula
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """May hold or fail anywhere."""
+    """A formula that may hold or fail anywhere."""
 
 
 Formula = Union[Test, Both, Either, Unknown]
@@ -68,7 +73,7 @@ NEVER, ALWAYS = Test(Dim.of(-1)), Test(ZERO)
 def folded(
     f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
-    """What a formula comes to, with a function for each kind of formula."""
+    """Evaluates a formula from its leaves to its root, with one function or value for each kind of formula."""
     inner = partial(folded, test=test, unknown=unknown, both=both, either=either)
     match f:
         case Test():
@@ -82,18 +87,18 @@ def folded(
 
 
 def all_of(formulas: Iterable[Formula]) -> Formula:
-    """Holds where all of them do."""
+    """A formula that holds where all `formulas` hold."""
     open_ = [f for f in formulas if f != ALWAYS]
     return reduce(Both, open_) if open_ else ALWAYS
 
 
 def is_known(f: Formula) -> bool:
-    """Whether a formula says all that its condition does."""
+    """Whether a formula has no unknown part."""
     return folded(f, lambda expr: True, False, and_, and_)
 
 
-def said(f: Formula) -> str:
-    """A formula in words."""
+def as_text(f: Formula) -> str:
+    """A formula as text, for the reasons in the printed program."""
     return folded(f, comparison, "a condition on values", "{} and {}".format, "({} or {})".format)
 
 
@@ -101,7 +106,7 @@ def said(f: Formula) -> str:
 
 
 def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
-    """When a boolean op is `holds`."""
+    """The formula for the indices at which a boolean op has the value `holds`."""
     if depth > DEEPEST:
         return UNKNOWN
 
@@ -126,7 +131,7 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
 
 
 def _comparison(condition: Op, holds: bool) -> Formula:
-    """One comparison, or the ends of an array."""
+    """The formula of a comparison or of a bounds check."""
     try:
         found = _positive(condition)
     except NotAffine:
@@ -137,7 +142,8 @@ def _comparison(condition: Op, holds: bool) -> Formula:
 
 
 def _positive(condition: Op) -> Formula:
-    """When a comparison holds. NotAffine if its sides are no affine expressions of positions."""
+    """The formula of a comparison: the indices at which it is true. NotAffine if its sides are not affine in
+    positions."""
     match condition:
         case Inside() if not condition.picks:
             return all_of(map(Test, condition.conditions))
@@ -154,7 +160,7 @@ def _positive(condition: Op) -> Formula:
 
 
 def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
-    """a <= b, or a < b where `strict` is 1."""
+    """The formula of a <= b, or of a < b if `strict` is 1."""
     match a, b:
         case Compute(op="abs", args=(x,)), _:
             distance, limit = affine(x), affine(b)
@@ -167,20 +173,23 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
 
 
 def _is_near(test: Dim) -> bool:
-    """Whether 32 bits hold the test and the loop bounds made of it: a sum of a few positions and a number."""
+    """Whether 32 bits hold the test and the loop bounds that are computed from it.
+
+    This is certain if the test is a sum of a few positions and a small number.
+    """
     return sum(abs(c) for m, c in test.terms if m) <= PLACES and sum(abs(c) for m, c in test.terms if not m) < NEAR
 
 
 class NotAffine(Exception):
-    """An op is no affine expression of positions."""
+    """An op is not an affine expression of positions."""
 
 
 def affine(op: Op) -> Dim:
-    """An integer op as an expression of indices. NotAffine if it is more than that."""
+    """An integer op as an affine expression of indices. NotAffine if it is not affine."""
     match op:
         case Position() if not op.picks:
             return op.expr
-        case Constant() if op.dtype == i64 and abs(op.value) < NEAR:  # of larger ones a sum may wrap
+        case Constant() if op.dtype == i64 and abs(op.value) < NEAR:  # a sum of larger numbers may wrap around
             return Dim.of(int(op.value))
         case Spread():
             return affine(op.x)
@@ -196,7 +205,7 @@ def affine(op: Op) -> Dim:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """low <= index < high; None: as far as the axis goes."""
+    """The indices low <= index < high. With None, the interval reaches to that end of the axis."""
 
     low: Dim | None = None
     high: Dim | None = None
@@ -207,17 +216,20 @@ Extreme = Callable[[Dim], Dim | None]  # the largest or the least value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, most: Extreme) -> Interval:
-    """Outside of it the formula fails for every element of the block."""
+    """An interval outside of which the formula fails for every element of the block."""
     return folded(f, lambda d: _where_positive(d, axis, extent, most) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, least: Extreme) -> Interval:
-    """Inside of it the formula holds for every element of the block."""
+    """An interval inside of which the formula holds for every element of the block."""
     return folded(f, lambda d: _where_positive(d, axis, extent, least) or NOWHERE, NOWHERE, _common, _one_of)
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, extreme: Extreme) -> Interval | None:
-    """Where c * index + rest >= 0, with the extreme value of the rest; None if that is not known."""
+    """The interval of the indices of `axis` with expr >= 0, or None if it is unknown.
+
+    The expression is c * index + rest. `extreme` gives the largest or smallest value of the rest.
+    """
     split = expr.coefficient(axis)
     rest = extreme(split[1]) if split is not None else None
     c = split[0].constant if split is not None else None
@@ -233,11 +245,12 @@ def _where_positive(expr: Dim, axis: Symbol, extent: Dim, extreme: Extreme) -> I
 
 
 def _common(a: Interval, b: Interval) -> Interval:
+    """The intersection of two intervals."""
     return Interval(_of_known(largest, a.low, b.low), _of_known(smallest, a.high, b.high))
 
 
 def _hull(a: Interval, b: Interval) -> Interval:
-    """The least interval with both; one that is surely empty adds nothing."""
+    """The smallest interval that contains both."""
     if NOWHERE in (a, b):
         return b if a == NOWHERE else a
     low = None if a.low is None or b.low is None else smallest(a.low, b.low)
@@ -245,7 +258,7 @@ def _hull(a: Interval, b: Interval) -> Interval:
 
 
 def _one_of(a: Interval, b: Interval) -> Interval:
-    """An interval in the union: all of it, if both begin at the start of the axis, or both end at its end."""
+    """An interval inside the union of both. This is the whole union if it is an interval at one end of the axis."""
     if NOWHERE in (a, b):
         return b if a == NOWHERE else a
     if (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high):
@@ -257,26 +270,26 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
     return b if a is None else a if b is None else choose(a, b)
 
 
-# ---- how much of a loop is left, on average --------------------------------------------------------
+# ---- the average number of steps that masks leave --------------------------------------------------
 
 
-def walked(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
+def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
     """The average number of loop indices, out of `steps`, that masks leave to a row.
 
-    0 if a condition depends on positions in another way. This is an estimate: nobody asks whether skipping changes the
-    result.
+    0 if other ops than masks depend on the position in the loop. The number is only an estimate for schedules: it
+    assumes that all blocks outside of the masks can be skipped.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}
-    if not _only_for(kernel, loop, conditions):
+    if not _only_through(kernel, loop, conditions):
         return 0
     chosen = all_of(map(formula, conditions))
     places = [rows * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES)]
-    return sum(_left(chosen, {row.symbol: p}, loop.symbol, steps) for p in places) // SAMPLES
+    return sum(_remaining_steps(chosen, {row.symbol: p}, loop.symbol, steps) for p in places) // SAMPLES
 
 
-def _only_for(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
-    """Whether nothing but what is chosen by these conditions depends on where in the loop it is."""
+def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
+    """Whether no op depends on the position in the loop, except choices by these conditions."""
     inside = {o for c in conditions for o in needed(c) if loop.name in o.axes}
     for op in kernel.body:
         if isinstance(op, Position) and loop.symbol in op.expr.symbols() and op not in inside:
@@ -287,12 +300,8 @@ def _only_for(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
     return True
 
 
-def _left(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """The number of loop indices, out of `steps`, that can satisfy a formula in a row."""
+def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
+    """The number of loop indices, out of `steps`, at which a formula can hold for one row."""
 
-    def here(d: Dim) -> Dim | None:
-        value = d.substitute(at)
-        return None if value.constant is None else value
-
-    found = can_hold(f, loop, Dim.of(steps), here)
+    found = can_hold(f, loop, Dim.of(steps), lambda d: v if (v := d.substitute(at)).constant is not None else None)
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

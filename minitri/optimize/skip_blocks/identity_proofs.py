@@ -1,4 +1,4 @@
-"""Proof that an iteration of a loop leaves all carried values as they are.
+"""Proves that an iteration of a loop leaves all carried values unchanged.
 
     for r {                                        r where i >= r fails for the whole block:
       %x = where i >= r, load x[i, r], -inf          %x is -inf
@@ -8,17 +8,18 @@
     }
 
 In: a loop, the ops before it, and assumptions about some of its ops (a condition that fails). Out: for each carried
-value the reason why it stays, or None without a proof. The body of the loop is evaluated with these assumptions
-(optimize/skip_blocks/abstract_values.py). Each carried value must come out as it went in.
+value the reason why it does not change, or None without a proof. The proof evaluates one iteration with these
+assumptions (optimize/skip_blocks/abstract_values.py). Each carried value must be the same after the iteration.
 
-A sum that follows a running maximum m is multiplied by a power of m - m
-(minitri/optimize/online_reductions/lower.py). That is nan while m is not finite, so the cases of m are looked at
-one by one. Where a case needs it, a fact about the sum is proven by induction over the iterations that run:
+An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
+(minitri/optimize/online_reductions/lower.py). If m stays the same, this is exp(m - m): 1 for a finite m, else nan. So
+the proof distinguishes the cases of m. Two cases need a fact about the sum, proven by induction over the iterations:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
-    m is inf or nan    the sum is nan: the element that made m so has a term that is nan
+    m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan
 
-A product with a factor of zeros leaves its sum as it is: the other factor is not read (docs/reference/semantics.md).
+If a factor of a product is all zeros, the product leaves its sum unchanged, because it does not read the other factor
+(docs/reference/semantics.md).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 from minitri.base.operators import POSITIONS, neutral, reduction
 from minitri.kernels.ir import Carry, Compute, Constant, Dot, Op, Reduce, Spread, needed
 from minitri.optimize.skip_blocks import abstract_values as abstract
-from minitri.optimize.skip_blocks.abstract_values import BOTTOM, FINITE, NAN, TOP, ZERO, Value, constant, free, read
+from minitri.optimize.skip_blocks.abstract_values import BOTTOM, FINITE, NAN, TOP, ZERO, Value, constant, free
 from minitri.tiles.ir import Loop
 
 Known = Mapping[Any, Value]
@@ -43,16 +44,23 @@ class Update(NamedTuple):
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """Why each carried value stays in an iteration in which `assumed` holds; None if one may change."""
+    """For each carried value, the reason why an iteration does not change it. `assumed` holds in the iteration.
+
+    None if the iteration may change a carried value.
+    """
     proof = _Proof(loop, before, assumed)
     reasons = [proof.reason(Update(*u)) for u in loop.carries]
     return None if None in reasons or not reasons else tuple(r for r in reasons if r is not None)
 
 
 class _Proof:
+    """Proofs about one loop under the assumptions `assumed`. `before` contains the ops before the loop."""
+
     def __init__(self, loop: Loop, before: Sequence[Op], assumed: Known) -> None:
         self.loop, self.assumed = loop, assumed
-        self.before: dict[Op, Value] = {op: read(op) if isinstance(op, Constant) else free(op) for op in before}
+        self.before: dict[Op, Value] = {
+            op: constant(op.value, op.dtype) if isinstance(op, Constant) else free(op) for op in before
+        }
 
     def reason(self, update: Update) -> str | None:
         if self._stays(update, {}):
@@ -63,21 +71,22 @@ class _Proof:
         return None
 
     def _stays(self, update: Update, known: Known) -> bool:
-        after = _Round(self.loop, {**self.before, **known}, self.assumed).values
+        after = _Iteration(self.loop, {**self.before, **known}, self.assumed).values
         was, now = after[update.carry], after[update.following]
         return now.term == was.term or was.is_nan and now.is_nan
 
     # ---- sums that follow a maximum ----------------------------------------------------------
 
     def _maxima(self) -> list[Update]:
-        """The running maxima: they start at -inf, and an iteration takes the larger of the old value and its own."""
+        """The running maxima: they start at -inf, and each iteration takes the maximum of the old value and of its own
+        elements."""
         found = [Update(c, n) for c, n in self.loop.carries if _starts_at(c, float("-inf"))]
         return [u for u in found if _own_maximum(u) is not None and self._stays(u, {})]
 
     def _stays_with(self, update: Update, y: Update) -> bool:
-        """Whether a sum stays in every case of the maximum `y`."""
-        cases = [frozenset((k,)) for k in (BOTTOM, TOP, NAN)] + [FINITE]
-        return all(self._stays_in(update, y, kinds) for kinds in cases)
+        """Whether a sum stays unchanged, whichever kind of number the running maximum `y` is."""
+        cases = ({BOTTOM}, {TOP}, {NAN}, FINITE)
+        return all(self._stays_in(update, y, frozenset(kinds)) for kinds in cases)
 
     def _stays_in(self, update: Update, y: Update, kinds: frozenset[str]) -> bool:
         known = {y.carry: free(y.carry, kinds)}
@@ -88,33 +97,36 @@ class _Proof:
             return all(stays.values()) and self._is_zero_or_nan(update, y)
         if kinds == {TOP}:
             return stays[NAN] and self._is_nan_after_inf(update, y)
-        return kinds == {NAN} and stays[NAN] and self._is_nan_after_nan(update, y)
+        # Once the maximum is nan, each term of the sum is nan.
+        return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, cases: Sequence[Known] = ({},), some: bool = False) -> Value:
-        """The value of a sum after an iteration that runs."""
-        return _Round(self.loop, {**self.before, **known}, {}, cases, some, runs=True).values[update.following]
+        """The value of a sum after an iteration that is not skipped."""
+        return _Iteration(self.loop, {**self.before, **known}, {}, cases, some, runs=True).values[update.following]
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
-        """While the maximum is -inf: at the start, and after an iteration of nothing but -inf."""
+        """Whether a sum can only be 0 or nan while its running maximum is -inf.
+
+        This is proven for the start of the loop, and for an iteration whose elements are all -inf.
+        """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         known = {y.carry: bottom, update.carry: free(update.carry, {ZERO, NAN})}
         assert own is not None
         return _starts_at(update.carry, 0) and self._after(update, known, _ways(own.x, bottom)).kinds <= {ZERO, NAN}
 
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
-        """Once the maximum is inf: in the iteration with an element that is inf, and in all later ones."""
+        """Whether a sum is nan once its running maximum is inf.
+
+        This is proven for the iteration in which the maximum becomes inf, and for all later ones.
+        """
         top, own = free(y.carry, {TOP}), _own_maximum(y)
         assert own is not None
         if {*own.over} & {*update.carry.axes}:
-            return False  # other elements of the sum need not have a part in that one
+            return False  # the sum has further axes, so some of its elements may not include the element inf
         known = {y.carry: free(y.carry, FINITE | {BOTTOM, TOP}), own: top}
         first = [self._after(update, known, [way], some=True) for way in _ways(own.x, top)]
         later = self._after(update, {y.carry: top, y.following: top, update.carry: free(update.carry, {NAN})})
         return all(v.is_nan for v in first) and later.is_nan
-
-    def _is_nan_after_nan(self, update: Update, y: Update) -> bool:
-        """Once the maximum is nan: each term is."""
-        return self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
 
 REASONS = {  # by the op that makes the next carried value
@@ -127,7 +139,7 @@ FOLLOWS = "follows a maximum m: x * exp(m - m) + 0 is x; while m is -inf x is 0,
 
 
 def _reason(update: Update) -> str:
-    """Why a carried value stays that follows no other one."""
+    """The reason why a carried value does not change, by the op that updates it."""
     op = update.following
     return REASONS.get(op.op, "it stays") if isinstance(op, Compute) else PRODUCT
 
@@ -137,7 +149,7 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 
 def _own_maximum(update: Update) -> Reduce | None:
-    """The maximum of the iteration's own elements, which is compared with a running maximum."""
+    """The maximum of an iteration's own elements, if the update is the larger of it and the carried value."""
     match update.following:
         case Compute(op="maximum", args=(a, b)) if update.carry in (a, b):
             own = b if a is update.carry else a
@@ -147,7 +159,7 @@ def _own_maximum(update: Update) -> Reduce | None:
 
 
 def _ways(op: Op, value: Value) -> list[Known]:
-    """How an op can come to a value: with which choice, of which operand."""
+    """All ways in which an op can have a value. A way says which operand each `where` chooses, and its value."""
     if not isinstance(op, Compute) or op.op != "where":
         return [{op: value}]
     ways: list[Known] = []
@@ -155,19 +167,19 @@ def _ways(op: Op, value: Value) -> list[Known]:
         condition = {op: value, op.args[0]: constant(chosen, op.args[0].dtype)}
         if not isinstance(x, Constant):
             ways += [{**condition, **way} for way in _ways(x, value)]
-        elif read(x).term == value.term:
+        elif constant(x.value, x.dtype).term == value.term:
             ways.append(condition)
     return ways
 
 
-class _Round:
+class _Iteration:
     """One iteration, evaluated with assumptions.
 
-    known     of ops before the loop and of carried values; for an op of the loop it replaces its own value
-    assumed   of ops of the loop, in every element
-    cases     of ops of the loop: each element is in one of these cases
-    some      the case holds for some element of a block, not for all
-    runs      the iteration runs: a product reads both factors
+    known     values of ops before the loop and of carried values; the value of an op of the loop is then not computed
+    assumed   values of ops of the loop, for every element
+    cases     values of ops of the loop; each element is in one of these cases
+    some      whether the case may hold for only some elements of a block
+    runs      whether the iteration certainly runs, so that a product reads both factors
     """
 
     def __init__(
@@ -185,7 +197,8 @@ class _Round:
         return {op: abstract.joined(vs, op.dtype, ("op", id(op))) for op, vs in self.each.items()}
 
     def _evaluated(self, op: Op) -> list[Value]:
-        """In each case. An op over all elements of a block is the same in all of them."""
+        """The value of an op in each case. An op that combines the elements of a block has the same value in all
+        cases."""
         cases = range(len(self.cases))
         match op:
             case Compute():
@@ -193,7 +206,7 @@ class _Round:
             case Spread():
                 found = self.each[op.x]
             case Constant():
-                found = [read(op) for _ in cases]
+                found = [constant(op.value, op.dtype) for _ in cases]
             case Reduce():
                 found = [self._reduced(op, self._joined(op.x)) for _ in cases]
             case Dot() if op.acc is not None:

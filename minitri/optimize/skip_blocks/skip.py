@@ -1,23 +1,23 @@
-"""tile → tile: a loop leaves out blocks that change none of its carried values ("index-set splitting").
+"""tile → tile: skips loop iterations over blocks that change none of the carried values ("index-set splitting").
 
     for r {                                           for r {last = min(S, i_start + 64)} {
       …                                                 …
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a program. Out: the same, with bounds of loops in the indices that its block of the grid starts at. Causal and
-windowed attention compute half of their blocks or fewer. Nothing here knows what the program is for; two proofs say
-what may be left out:
+In: a program. Out: the same program, whose loops have bounds. The bounds depend on the indices at which the program's
+block of the grid starts. So causal and windowed attention compute half of their blocks or fewer. The pass knows nothing
+of attention. It skips a block if two things are proven:
 
-    where      outside of which indices a condition fails for every element of a block (optimize/skip_blocks/conditions.py)
-    nothing    a round in which it fails gives on each carried value as it was (optimize/skip_blocks/identity_proofs.py)
+    failing          a condition fails for every element of the block (optimize/skip_blocks/conditions.py)
+    no change        an iteration in which it fails changes no carried value (optimize/skip_blocks/identity_proofs.py)
 
-Where the condition surely holds the loop does without the test. So one loop becomes two or three over the same carried
-values. What was proven stands beside each of them (`because`). In loops over products a last block that may be short is
-apart, so that no other is tested for where the axis ends.
+If the condition certainly holds for a block, the loop need not test it. So one loop becomes two or three loops over the
+same carried values. The text of each loop lists what was proven (`because`). In loops over products, a last block that
+may be short gets a loop of its own, so that the other blocks need no bounds check.
 
-Left out: loops over several axes, loops that store, and conditions on what is read from memory. (Splitting of the index
-set: Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
+Left out: loops over several axes, loops that store, and conditions on values read from memory. (Index-set splitting:
+Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from minitri.base.dims import Dim, floordiv
-from minitri.base.extremes import largest, smallest
+from minitri.base.symbolic_minmax import largest, smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_operands
 from minitri.optimize.skip_blocks.abstract_values import constant
-from minitri.optimize.skip_blocks.conditions import NOWHERE, Interval, all_of, can_hold, formula, said, surely_holds
+from minitri.optimize.skip_blocks.conditions import NOWHERE, Interval, all_of, as_text, can_hold, formula, surely_holds
 from minitri.optimize.skip_blocks.identity_proofs import unchanged
 from minitri.tiles.ir import Loop, Program, Stmt, block_start
 
@@ -43,7 +43,10 @@ def skip(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A `where` by a condition on positions. Where the condition is not `holds` the iteration changes nothing."""
+    """A `where` by a condition on positions.
+
+    An iteration changes nothing if the condition differs from `holds` for all of its elements.
+    """
 
     op: Compute
     holds: bool
@@ -51,12 +54,12 @@ class _Choice:
 
     @property
     def chosen(self) -> Op:
-        """What it gives where the condition is `holds`."""
+        """The operand that the `where` returns if the condition is `holds`."""
         return self.op.args[1 if self.holds else 2]
 
 
 class _Skipping:
-    """One loop over one axis."""
+    """Splits one loop over one axis into pieces."""
 
     def __init__(self, program: Program, loop: Loop) -> None:
         self.program, self.loop = program, loop
@@ -66,7 +69,7 @@ class _Skipping:
         self.condition = all_of(dict.fromkeys(formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """The choices that may leave an iteration without effect."""
+        """The choices that can make an iteration change nothing."""
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
 
@@ -80,22 +83,25 @@ class _Skipping:
         return [_Choice(op, holds, why) for op, holds, why in tried if why is not None]
 
     def loops(self) -> list[Stmt]:
-        """The pieces in the order of the axis; of products the last one first. The piece with most rounds then
-        comes last, and takes fewer registers; and where it is followed by one that surely runs, NVIDIA's
-        assembler has the tensor cores wait for each instruction (its message C7515). (minitri/optimize/software_pipelining.py
-        puts a loop that it rotates ahead again.)"""
-        pieces = self._pieces()
-        return pieces[::-1] if self._may_turn() else pieces
+        """The pieces in the order of the axis. The order is reversed for products.
 
-    def _may_turn(self) -> bool:
-        """Whether a product, and nothing that asks what came before, is made."""
+        In reverse order the piece with the most iterations comes last and needs fewer registers. If a piece that
+        certainly runs came after it, NVIDIA's assembler would make the tensor cores wait for each instruction (its
+        message C7515). minitri/optimize/software_pipelining.py moves a loop that it pipelines to the front again.
+        """
+        pieces = self._pieces()
+        return pieces[::-1] if self._may_reverse() else pieces
+
+    def _may_reverse(self) -> bool:
+        """Whether the pieces may run in reverse order: the loop computes a product, and no op depends on the order of
+        blocks."""
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
     def _is_ordered(self, op: Op) -> bool:
         match op:
-            case Position():  # elements before this block
+            case Position():  # counts the elements before this block
                 return block_start(self.axis.name).atom in op.expr.symbols()
-            case Compute(op="greater" | "less", args=(_, Carry())):  # of equal ones
+            case Compute(op="greater" | "less", args=(_, Carry())):  # keeps the first of equal values
                 return True
             case Reduce():
                 return op.index is not None
@@ -105,7 +111,7 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Blocks where the condition holds for some elements, for all, for some again."""
+        """The loops: first blocks where the condition holds for some elements, then for all, then for some again."""
         axis, extent = self.axis, self.axis.extent
         whole = self._down(extent) if self._may_end_short() else extent
         some = can_hold(self.condition, axis.symbol, extent, lambda d: _most(self.program, d))
@@ -123,7 +129,7 @@ class _Skipping:
         return [*made, *self._from_full(start, every.high, some.high, whole)]
 
     def _from_full(self, start: Dim | None, inner_last: Dim | None, last: Dim | None, whole: Dim) -> list[Stmt]:
-        """From the first block on where the condition holds for all elements."""
+        """The loops that begin with the first block where the condition holds for all elements."""
         extent = self.axis.extent
         if inner_last is None and whole == extent:
             return [self._loop(start, None, full=True)]
@@ -133,25 +139,29 @@ class _Skipping:
         return [full, self._loop(end if start is None else largest(start, end), last, full=inner_last is None)]
 
     def _has_no_block(self, every: Interval) -> bool:
-        """Whether an interval of known ends has room for no whole block."""
+        """Whether an interval with known ends contains no complete block."""
         first = 0 if every.low is None else self._up(every.low).constant
         last = (self.axis.extent if every.high is None else self._down(every.high)).constant
         return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
+        """Whether the last block gets a loop of its own, because the loop computes products and this block may be
+        incomplete."""
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         if extent.constant is not None and extent.constant < 2 * self.axis.block:
-            return False  # most of it is the last block
+            return False  # a large part of the axis is the last block
         return {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
 
     def _down(self, d: Dim) -> Dim:
+        """`d` rounded down to the start of a block."""
         return floordiv(d, Dim.of(self.axis.block)) * self.axis.block
 
     def _up(self, d: Dim) -> Dim:
+        """`d` rounded up to the start of a block."""
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
-        """The loop between bounds; `full`: the condition holds for all of its elements."""
+        """The loop between bounds. With `full` the condition is known to hold for all of its elements."""
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
         body: list[Op] = []
@@ -170,20 +180,21 @@ class _Skipping:
         return Loop(self.loop.axes, carries, live(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
-        """What was proven of a piece."""
+        """The facts that were proven about a piece."""
         if not self.choices:
             return (f"whole blocks of {self.axis.name} stand apart from the last one",)
+        condition = as_text(self.condition)
         if full:
-            return (f"{said(self.condition)}: no test, it holds for all elements of these blocks",)
+            return (f"{condition}: no test, it holds for all elements of these blocks",)
         neutral = dict.fromkeys(reason for c in self.choices for reason in c.reasons)
-        return (f"{said(self.condition)}: the other blocks are left out, it fails for all of their elements", *neutral)
+        return (f"{condition}: the other blocks are left out, it fails for all of their elements", *neutral)
 
 
 # ---- bounds of a block ----------------------------------------------------------------------
 
 
 def _most(program: Program, d: Dim) -> Dim | None:
-    """The largest value in a block, as an expression of where it starts; None if there is none."""
+    """The largest value of `d` in a block, as an expression of the block's start. None if it is unknown."""
     for a in program.axes:
         if a.symbol not in d.symbols():
             continue
@@ -197,5 +208,6 @@ def _most(program: Program, d: Dim) -> Dim | None:
 
 
 def _least(program: Program, d: Dim) -> Dim | None:
+    """The smallest value of `d` in a block, as an expression of the block's start. None if it is unknown."""
     most = _most(program, -d)
     return None if most is None else -most

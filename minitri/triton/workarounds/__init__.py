@@ -1,1 +1,1 @@
-"""What Triton and NVIDIA's assembler get wrong, and how kernels avoid it."""
+"""Workarounds for errors in Triton and in ptxas, NVIDIA's assembler."""

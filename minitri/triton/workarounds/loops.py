@@ -1,31 +1,32 @@
 """tile → tile: hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
-*Products that overtake each other.* A tensor core of Hopper reads a computed first operand from registers, and continues
-reading while the program runs on. In a loop that Triton pipelines, the program computes the next operand meanwhile.
-Nothing in Triton 3.6 keeps it from writing the same registers (triton-lang/triton, issue 9433). Sums can then be wrong,
-and differ from call to call.
+*Overwritten operands of products.* A tensor core of a Hopper GPU reads a computed first operand from registers. The
+tensor core may still read these registers when the program runs on. In a loop that Triton pipelines, the program then
+computes the next operand. Nothing in Triton 3.6 keeps the program from writing the same registers (triton-lang/triton,
+issue 9433). Sums can then be wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-Triton waits by itself in three cases: at a product whose second operand is computed; if the same iteration uses the sums
-(attention); and if the first operand comes from another product of the iteration.
+Triton itself waits for a product in three cases. It waits if the second operand of the product is computed. It waits
+if the same iteration uses the sums, as in attention. It also waits if the first operand comes from another product of
+the iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
-block and adds the result to an accumulator that starts at a constant. It expects that one op reads the accumulator after
-the loop. If several do, Triton 3.6 stops with "PassManager::run failed" (triton-lang/triton, pull request 11305). An
-accumulator that starts at an unknown value is left alone. LLVM sees through `rt.unknown`, so the machine code has no more
-instructions.
+block. The loop adds the result to an accumulator with a constant initial value. The pass expects that one op reads the
+accumulator after the loop. If several ops read it, Triton 3.6 stops with "PassManager::run failed"
+(triton-lang/triton, pull request 11305). The pass skips an accumulator whose initial value is unknown. LLVM sees
+through `rt.unknown`, so the machine code has no more instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
-        v5 = rt.reduce_max(v4, 1)               v4 is what tl.load gives
+        v5 = rt.reduce_max(v4, 1)               v4 is a result of tl.load
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-In: a masked program. Out: the same with the hint `wait` for the loops that need it, and `unknown_start` for the
-accumulators that need it. Without Triton 3.6 this file can go.
+In: a masked program. Out: the same program. Loops that must wait have the hint `wait`, and accumulators that several
+loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from __future__ import annotations
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
 from minitri.tiles.ir import Loop, Program
 
-ROWS = 64  # that tensor cores of Hopper take at once; fewer are multiplied by other instructions, which wait
+ROWS = 64  # of one Hopper tensor core instruction; smaller tiles use other instructions, which wait
 
 
 # ---- products ----------------------------------------------------------------------------------
@@ -45,24 +46,29 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Whether a computed first operand may be in use when the next iteration begins."""
+    """Whether tensor cores may still read a computed first operand when the next iteration begins."""
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
-    risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _is_left_alone(program, loop, d, first)]
-    waits = [n for n, (d, (_, second)) in enumerate(zip(dots, factors)) if _is_made_each_round(loop, d, second)]
+    risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _runs_unawaited(program, loop, d, first)]
+    waits = [n for n, (d, (_, second)) in enumerate(zip(dots, factors)) if _is_computed_in_loop(loop, d, second)]
     return max(risky, default=-1) > max(waits, default=-1)
 
 
-def _is_left_alone(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
-    """Whether nothing of the loop waits for a product whose first operand it computes."""
+def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
+    """Whether the loop computes the first operand of a product, and no op of the loop waits for the product."""
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
-    of_product = any(isinstance(op, Dot) for op in needed(first) if op in loop.body)  # which has been waited for
+    of_product = any(
+        isinstance(op, Dot) for op in needed(first) if op in loop.body
+    )  # the program has waited for this product
     return computed and not of_product and isinstance(dot.acc, Carry) and program.axis(row).lanes >= ROWS
 
 
-def _is_made_each_round(loop: Loop, dot: Dot, second: Op) -> bool:
-    """Whether a second operand is computed from loads of the iteration. (Triton moves any other out of the loop.)"""
+def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
+    """Whether each iteration computes the second operand of a product from its own loads.
+
+    A second operand that is not computed from loads of the iteration is moved out of the loop by Triton.
+    """
     read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
     return bool(read) and not isinstance(second, Load)
 
@@ -75,7 +81,7 @@ def hide_starts(program: Program) -> Program:
 
 
 def _unknown_starts(program: Program) -> set[Carry]:
-    """Accumulators of reduced loads that several later loops read."""
+    """The accumulators of reduced loads that several later loops read."""
     loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
     return {
         carry

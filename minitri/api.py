@@ -1,0 +1,127 @@
+"""The ways to make a program: from a text, from a file, or from a Python function.
+
+    f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
+    g = mt.compile("model.mt", entry="attention")
+    mt.evaluate("a * b + c", a=a, b=b, c=c)
+
+    @mt.jit
+    def scaled(x: "f32[N]", k: float):
+        return x * k
+
+In: a text or a function. Out: a `Program`; `evaluate` gives the result itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.tracebacks import hides_frames
+from minitri.graph.names import function_names, unknown_function
+from minitri.language import ast
+from minitri.language.front_end import all_types, is_module, parse_program, shared_names, untyped_parameters
+from minitri.language.parser import parse_module
+from minitri.program import Program
+from minitri.program_from_function import FunctionProgram, defined
+from minitri.tiles.schedule import Options
+
+
+@hides_frames
+def compile(
+    text: str | Path, /, *, types: Mapping[str, str | None] | str = {}, entry: str | None = None,
+    name: str | None = None, options: Options = Options(), effort: str = "none", optimize: bool = True,
+    **parameters: str | None,
+) -> Program:  # fmt: skip
+    """Makes a program from an expression, from the text of a module, or from a file.
+
+    compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
+    compile("a * b", types={"a": "f32[N]", "b": "f32[N]"})
+    compile("a * b")
+    compile("model.mt", entry="attention")
+
+    Without any type, the parameters are the names of the expression, in the order in which they occur. Each call then
+    gives the types. The program keeps its kernels for each combination of dtypes and ranks.
+
+    types      the types of parameters, if you do not give them as keywords
+    entry      the function of a module to compile; without it, the last one
+    name       how diagnostics name the text
+    options    how kernels are scheduled; `mt.tune` returns such options
+    effort     "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
+    optimize   False leaves out every optimisation, as `-O0` does
+
+    A parameter may have the name of one of these keywords. The value is then its type: `entry="f32[N]"`.
+    Raises CompileError, and ParseError for a text that is not in the language.
+    """
+    if not isinstance(text, (str, Path)):
+        message = f"a program is a text or a path, not {type(text).__name__}"
+        raise CompileError("MT0003", message, help="`@mt.jit` compiles functions")
+    is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
+    text, path = (read_source(Path(text)), str(text)) if is_path else (str(text), "")
+    settings = {
+        "types": types, "entry": entry, "name": name, "options": options, "effort": effort, "optimize": optimize,
+    }  # fmt: skip
+    shared = shared_names(text, settings)
+    settings |= {key: DEFAULTS[key] for key in shared}
+    kinds = all_types({**parameters, **shared}, settings["types"])
+    if (is_path or is_module(text)) and not kinds:
+        module = parse_module(text, settings["name"] or path or "<module>")
+    else:
+        module = _expression(text, settings["name"] or path or "<expression>", kinds)
+    without = () if settings["optimize"] else ("all",)
+    return Program(module, settings["entry"], without=without, options=settings["options"], effort=settings["effort"])
+
+
+def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Module:
+    """An expression as a module. Without types, its names are parameters. A misspelt function is an error at once."""
+    if kinds:
+        return parse_program(text, name, kinds)
+    module = parse_program(text, name, untyped_parameters(text, name))
+    for node in ast.postorder(module.functions[0].body[0].value):
+        if isinstance(node, ast.Call) and node.function not in function_names():
+            raise unknown_function(node, [], function_names()).at(node.span)
+    return module
+
+
+DEFAULTS: dict[str, Any] = inspect.unwrap(compile).__kwdefaults__ or {}
+
+
+def read_source(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CompileError("MT0003", f"cannot read {str(path)[:200]}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CompileError("MT0003", f"{str(path)[:200]} is not text in UTF-8") from None
+    except ValueError:
+        raise CompileError("MT0003", f"{str(path)[:200]} cannot be the name of a file") from None
+
+
+@hides_frames
+def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorator: a function in the language's subset of Python becomes a `Program`.
+
+    @mt.jit
+    def rms(x: "f32[*B, D]"):
+        return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
+
+    The function may call other programs, and use numbers, tuples of numbers and dtypes of its module or of the functions
+    around it (`EPS`, `other.EPS`). The next call sees a new value and compiles again.
+
+    options   as of `Program`: `without`, `options`, `effort`
+    Raises CompileError: MT0003 if the text of the function cannot be found, ParseError if it is not in the language.
+    """
+    if function is None:
+        return partial(jit, **options)
+    return FunctionProgram(defined(function), **options)
+
+
+@hides_frames
+def evaluate(text: str, /, **arguments: Any) -> Any:
+    """The result of an expression for these arguments, which give the types: `evaluate("a * b", a=x, b=y)`."""
+    if not isinstance(text, str):
+        raise CompileError("MT0003", f"an expression is a text, not {type(text).__name__}")
+    return Program(parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)

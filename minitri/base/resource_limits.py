@@ -1,0 +1,143 @@
+"""Limits on the time and memory that one program may use.
+
+    with mt.limits(source=1_000_000, seconds=600):
+        program = mt.compile(text)
+
+In: an amount that a program is about to use: characters, brackets, operations, sizes, seconds. Out: nothing, or a
+CompileError MT0401 that names the limit and says how to raise it. The one idea: no program text can make the compiler
+use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
+
+A compiled program remembers the limits that were set when it was made. Left out: Triton's own compiler, which cannot
+be interrupted, and the run time of programs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.spans import Span
+
+# No option raises these limits: they are limits of numpy or Triton, or the compiler recurses that deep.
+MAX_RANK = 64  # axes of a value
+MAX_DEGREE = 64  # factors of one term of a size
+MAX_ELEMENTS = 1 << 59  # of a value: its size in bytes, at 8 bytes an element, fits 64 bits
+MAX_LANES = 1 << 20  # elements of a tile
+MAX_CALLS = 100  # depth of nested function calls
+MAX_BITS = 1023  # of an integer constant: a larger one is larger than every float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one program. A caller may raise each of them."""
+
+    source: int = 64 * 1024  # characters of one text
+    nesting: int = 5_000  # depth of nested brackets
+    name: int = 200  # characters of a name
+    digits: int = 400  # characters of a number
+    operations: int = 100_000  # nodes of the graph
+    terms: int = 1_000  # terms of the size of one axis: (M + N) * (K + L) has four
+    code: int = 4 << 20  # characters of generated source
+    seconds: float = 120  # processor time of the compiler's passes up to one stage
+
+
+class _Clock:
+    """A deadline in processor time of this thread.
+
+    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So
+    while less wall-clock time has passed than processor time was left, no reading is needed.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.deadline = time.thread_time() + seconds
+        self.next_reading = time.perf_counter() + seconds
+
+    def has_run_out(self) -> bool:
+        now = time.perf_counter()
+        if now < self.next_reading:
+            return False
+        left = self.deadline - time.thread_time()
+        self.next_reading = now + left
+        return left <= 0
+
+
+_DEFAULT = Limits()
+_current: ContextVar[Limits] = ContextVar("limits", default=_DEFAULT)
+_clock: ContextVar[_Clock | None] = ContextVar("clock", default=None)
+
+
+def current() -> Limits:
+    return _current.get()
+
+
+@contextmanager
+def limits(**changed: float) -> Iterator[Limits]:
+    """Sets some limits inside the `with` block. All other limits stay the same.
+
+    Raises CompileError MT0404 for an unknown name, or a value that is not a number above 0.
+    """
+    names = [f.name for f in fields(Limits)]
+    for name, value in changed.items():
+        if name not in names:
+            help = suggest(name, names) or f"limits are {', '.join(names)}"
+            raise CompileError("MT0404", f"there is no limit `{name[:40]}`", help=help)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise CompileError("MT0404", f"the limit `{name}` must be a number above 0")
+    with using(replace(_current.get(), **changed)) as made:
+        yield made
+
+
+@contextmanager
+def using(wanted: Limits) -> Iterator[Limits]:
+    """Sets all limits inside the `with` block."""
+    token = _current.set(wanted)
+    try:
+        yield wanted
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """Applies the limit `seconds` to the code in the `with` block. A nested block shares the clock of the outer one.
+
+    The clock counts the processor time of this thread. So a busy machine does not make a compilation fail.
+    """
+    if _clock.get() is not None:
+        yield
+        return
+    token = _clock.set(_Clock(current().seconds))
+    try:
+        yield
+    finally:
+        _clock.reset(token)
+
+
+def check_time() -> None:
+    """Raises CompileError MT0401 if the time limit is exceeded. Every loop over a program's operations calls it."""
+    clock = _clock.get()
+    if clock is not None and clock.has_run_out():
+        raise exceeded("seconds", f"compiling takes more than {current().seconds:g} seconds")
+
+
+def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
+    """The CompileError for an exceeded limit. Its help text says how to raise the limit `name`."""
+    value = getattr(current(), name)
+    doubled = 2 * value
+    help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"
+    return CompileError("MT0401", message, span, help=help)
+
+
+def check_product(terms: int, factors: int) -> None:
+    """Raises CompileError MT0401 if a size has too many terms, or too many factors in one term.
+
+    Without this check, a high power of a sum such as (M + N + K) would fill the memory with terms.
+    """
+    if terms > 1 and terms > current().terms:
+        raise exceeded("terms", f"a size becomes a sum of {terms:,} terms, the limit is {current().terms:,}")
+    if factors > MAX_DEGREE:
+        raise CompileError("MT0401", f"a size becomes a product of more than {MAX_DEGREE} dimensions")

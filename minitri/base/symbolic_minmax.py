@@ -1,0 +1,84 @@
+"""Maxima and minima of symbolic integers.
+
+    largest(N, 0)          N, since no size is negative
+    largest(N - 1, 0)      max(N - 1, 0)
+
+In: two `Dim`s. Out: their maximum or minimum. It is one of the two if a proof shows which one for all sizes.
+Otherwise it is an atom `max(…)` or `min(…)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitri.base.dims import ONE, Dim, DimLike, Pair, paired, sign
+
+
+def largest(a: DimLike, b: DimLike) -> Dim:
+    return _extreme(Largest, Dim.of(a), Dim.of(b))
+
+
+def smallest(a: DimLike, b: DimLike) -> Dim:
+    return _extreme(Smallest, Dim.of(a), Dim.of(b))
+
+
+class Largest(Pair):
+    __slots__ = ()
+    of = staticmethod(largest)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return maximum(a, b)
+
+    def __str__(self) -> str:
+        return f"max({self.a}, {self.b})"
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) or sign(self.b) in (0, 1)
+
+
+class Smallest(Pair):
+    __slots__ = ()
+    of = staticmethod(smallest)
+
+    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
+        return minimum(a, b)
+
+    def __str__(self) -> str:
+        return f"min({self.a}, {self.b})"
+
+    def is_never_negative(self) -> bool:
+        return sign(self.a) in (0, 1) and sign(self.b) in (0, 1)
+
+
+def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:
+    winner = _winner(kind, a, b)
+    if winner is not None:
+        return winner
+    for x, y in ((a, b), (b, a)):
+        inner, shift = _shifted(kind, x)
+        for p, q in ((inner.a, inner.b), (inner.b, inner.a)) if inner else ():
+            winner = _winner(kind, p + shift, y)
+            if winner is not None:  # max(max(p, q) + c, y) with p + c <= y is max(q + c, y)
+                return _extreme(kind, q + shift, y) if winner == y else x
+    a, b = sorted((a, b), key=str, reverse=True)
+    return paired(kind, a, b)
+
+
+def _winner(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim | None:
+    """The operand that is the maximum (minimum) for all sizes, or None if that is not proven."""
+    difference = sign(a - b)
+    if difference is None:
+        return None
+    return a if (difference >= 0) == (kind is Largest) else b
+
+
+def _shifted(kind: type[Largest] | type[Smallest], d: Dim) -> tuple[Largest | Smallest | None, int]:
+    """(m, c) if d is m + c for a maximum (minimum) m and a constant c. Otherwise (None, 0)."""
+    shift = next((c for m, c in d.terms if not m), 0)
+    atom = (d - shift).atom
+    return (atom, shift) if isinstance(atom, kind) else (None, 0)
+
+
+def at_most_one(d: Dim) -> bool:
+    """Whether `d` has the form min(…, 1), such as the length of `x[:1]`. Such an axis broadcasts like one of size 1."""
+    return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)

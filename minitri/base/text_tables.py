@@ -1,0 +1,28 @@
+"""Formats tables as plain text, and numbers with units. The text has no colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """A table as text. Columns are right-aligned, except those whose numbers are in `left`."""
+    lines = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(w.ljust(n) if k in left else w.rjust(n) for k, (w, n) in enumerate(zip(line, widths))).rstrip()
+        for line in lines
+    )
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms"
+
+
+def byte_size(count: float) -> str:
+    """A size in bytes with a decimal unit: B, kB, MB or GB."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.{0 if unit == 'B' else 1}f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"

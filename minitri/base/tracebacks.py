@@ -1,0 +1,104 @@
+"""What a Python user sees of a CompileError: at most eight lines, and none of minitri's own frames.
+
+    Traceback (most recent call last):
+      File "train.py", line 3, in <module>
+    CompileAxisError: error[MT0204]: axis 2 is out of range for an array of rank 2
+      --> <expression>:1:1
+      1 | sum(x, axis=2)
+        | ^^^^^^^^^^^^^^
+      = help: it has 2 axes: -2 to 1
+      = more: minitri explain MT0204
+
+In: an exception that leaves a public function. Out: the same exception, without the frames below that function. So
+loggers and debuggers show the caller's frames alone. Scripts, the prompts of Python and IPython print the lines above.
+With MINITRI_TRACEBACK=1 in the environment Python prints every frame.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from minitri.base.diagnostics import CompileError
+
+LINES = 8
+PACKAGE = str(Path(__file__).parent.parent)
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+
+def hides_frames(function: F) -> F:
+    """Decorator of a public function: a CompileError leaves it without frames of minitri."""
+
+    @wraps(function)
+    def entry(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except CompileError as error:
+            forget_frames(error)
+            raise  # a bare `raise` adds no frame
+
+    return entry  # type: ignore[return-value]
+
+
+def hides_frames_of_methods(kind: C) -> C:
+    """Decorator of a public class: `hides_frames` for its public methods, its properties, `__init__` and `__getitem__`."""
+    for name, value in list(vars(kind).items()):
+        if callable(value) and (not name.startswith("_") or name in ("__init__", "__getitem__")):
+            setattr(kind, name, hides_frames(value))
+        elif isinstance(value, property) and value.fget is not None:
+            setattr(kind, name, property(hides_frames(value.fget), doc=value.__doc__))
+    return kind
+
+
+def forget_frames(error: CompileError) -> None:
+    """Removes the frames that the error has passed so far, and sees to it that Python prints it in short."""
+    if os.environ.get("MINITRI_TRACEBACK", "0") in ("", "0"):
+        error.__traceback__ = error.__cause__ = None
+        _print_in_short()
+
+
+def _print_in_short() -> None:
+    """Python's prompt and scripts print by `sys.excepthook`, IPython by its own table. Other people's hooks stay."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _hook
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((CompileError,), _show_in_ipython)
+
+
+def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> None:
+    if isinstance(error, CompileError):
+        print("\n".join(lines(error, frames)), file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, frames)
+
+
+def _show_in_ipython(
+    shell: Any,
+    kind: type[CompileError],
+    error: CompileError,
+    frames: TracebackType | None,
+    tb_offset: int | None = None,
+) -> list[str]:
+    """The lines, printed by IPython and kept in the notebook. The cell is next to them, so no frame is shown."""
+    shown = lines(error, None)
+    shell._showtraceback(kind, error, shown)
+    return shown
+
+
+def lines(error: CompileError, frames: TracebackType | None) -> list[str]:
+    """The error below the innermost frame of its caller, as far as there is room."""
+    text = f"{type(error).__name__}: {error}".split("\n")
+    called = [f for f in traceback.extract_tb(frames) if not f.filename.startswith(PACKAGE)][-1:]
+    place = [f'  File "{f.filename}", line {f.lineno}, in {f.name}' for f in called]
+    source = [f"    {f.line}" for f in called if f.line]
+    room = LINES - len(text)
+    head = ["Traceback (most recent call last):", *place] if called and room > 1 else place[:room]
+    return [*head, *source[: room - len(head)], *text]

@@ -1,0 +1,122 @@
+"""`minitri check`: every pass against the reference, at several ragged sizes.
+
+    $ minitri check -e "max(x, axis=1)" -t "x=f32[M, N]"
+    M=7 N=33  ok       no error
+    M=33 N=7  ok       no error
+    M=0 N=0   skipped  max over an axis of size 0 has no value
+    ok: every pass is within its bound at 2 choices of sizes
+
+In: a `Request`. Out: a line for each choice of sizes, and the verdict. Below the first line with a wrong pass stands the
+table of all passes, and with `--verbose` below every line. Exit code 1 if a pass is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+import click
+
+from minitri.base.diagnostics import CompileError
+from minitri.cli import console, terminal
+from minitri.cli.inputs import Size, dimensions, is_pack, make_inputs, read_files
+from minitri.cli.request import Request
+from minitri.program import Program
+from minitri.trust.check import CheckReport
+
+# Sizes for the dimensions, one row for each choice: odd sizes, one, nothing, a block, a mixture.
+SIZES = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))
+PACKS = ((2, 3), (), (3,))
+# Errors of programs that do not take every size: the maximum of nothing, a quarter of 7.
+REFUSALS = ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One choice of sizes, with its report. `refusal` is the error of a program that does not take these sizes."""
+
+    sizes: Mapping[str, Size]
+    report: CheckReport | None = None
+    refusal: CompileError | None = None
+
+    @property
+    def wrong(self) -> bool:
+        return self.report is not None and not self.report.ok
+
+
+def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, as_json: bool) -> None:
+    """Checks a program and prints a line for each choice of sizes; exit 1 if a pass is wrong."""
+    program = request.program(untyped=list(given))
+    choices = list(_choices(program, given, request.sizes))
+    names = [console.sizes_text(sizes) or program.name for sizes in choices]
+    trials: list[Trial] = []
+    for number, (name, sizes) in enumerate(zip(names, choices), 1):
+        with terminal.progress(f"check {number} of {len(names)}: {name}"):
+            trial = _trial(program, given, sizes, seed)
+        if not as_json:
+            terminal.echo(f"{name.ljust(max(map(len, names)))}  {_result(trial)}")
+            if trial.report and (verbose or (trial.wrong and not any(t.wrong for t in trials))):
+                terminal.echo(str(trial.report).rstrip())
+        trials.append(trial)
+    _conclude(trials, as_json)
+
+
+def error_text(report: CheckReport) -> str:
+    """The error that comes nearest to its bound, of a report that is ok."""
+    worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
+    return f"error {worst.max_error:.2g}, allowed {worst.bound:.2g}" if worst.bound else "no error"
+
+
+def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
+    """The sizes to try. Sizes from options and files stay; each row of `SIZES` gives the other dimensions theirs."""
+    function = program.function
+    fixed: dict[str, Size] = {}
+    read_files(function, given, fixed)
+    fixed |= sizes
+    free = [n for n in dimensions(function) if n not in fixed]
+    tried: list[dict[str, Size]] = []
+    for row, axes in zip(SIZES, cycle(PACKS)):
+        numbers = cycle(row)
+        choice = fixed | {n: axes if is_pack(function, n) else next(numbers) for n in free}
+        if choice not in tried:
+            yield choice
+        tried.append(choice)
+
+
+def _trial(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Trial:
+    """The report for random arrays of these sizes."""
+    try:
+        return Trial(sizes, program.check(*make_inputs(program.function, given, sizes, seed).arrays))
+    except CompileError as error:
+        if error.code in REFUSALS or () in sizes.values():
+            return Trial(sizes, refusal=error)
+        raise
+
+
+def _result(trial: Trial) -> str:
+    if trial.report is None:
+        return f"{click.style('skipped', fg='yellow')}  {trial.refusal and trial.refusal.message}"
+    if trial.wrong:
+        return f"{click.style('WRONG', fg='red')}    {trial.report.first}"
+    return f"{click.style('ok', fg='green')}       {error_text(trial.report)}"
+
+
+def _conclude(trials: Sequence[Trial], as_json: bool) -> None:
+    """Prints the verdict, or everything as JSON; exit 1 if a pass is wrong, or if the program takes none of the sizes."""
+    reports = [(t.sizes, t.report) for t in trials if t.report is not None]
+    wrong = [(sizes, report) for sizes, report in reports if not report.ok]
+    if not reports and trials[-1].refusal is not None:
+        console.fail(trials[-1].refusal, as_json)
+    if as_json:
+        console.show_json({"ok": not wrong, "rounds": [{"sizes": s, **r.as_dict()} for s, r in reports]})
+    elif wrong:
+        sizes, report = wrong[0]
+        at = f" at {console.sizes_text(sizes)}" if sizes else ""
+        terminal.echo(f"{click.style('failed', fg='red', bold=True)}: {report.first}{at}")
+    else:
+        count = f" at {len(reports)} choices of sizes" if len(reports) > 1 else ""
+        terminal.echo(f"{click.style('ok', fg='green', bold=True)}: every pass is within its bound{count}")
+        terminal.echo(reports[0][1].scope)
+    if wrong:
+        raise SystemExit(1)

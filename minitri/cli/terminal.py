@@ -1,0 +1,178 @@
+"""What a terminal gets and a pipe does not: colour, a pager, and progress.
+
+    page(highlighted("tile", text))         in colour, through `less`
+    with progress("check"):                 a bar, after two seconds
+
+`--color` decides about colour, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal. rich and pygments
+take a while to import, so they are imported only when they are used. Left out: messages and exit codes (console.py),
+and the tokens of each text (lexers.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from pkgutil import resolve_name
+from threading import Timer
+from typing import Any
+
+import click
+
+STAGES = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
+LEXERS = "minitri.cli.lexers"  # imported when a text is drawn
+WIDTH = 100  # columns of text that goes to no terminal
+PATIENCE = 2.0  # seconds before a bar is shown
+PLAIN_EVERY = 15.0  # seconds between two lines of progress that go to no terminal
+
+Tell = Callable[[float, str], None]
+
+
+# ---- streams -------------------------------------------------------------------------------
+
+
+def coloured(err: bool = False) -> bool:
+    """Whether standard output (or standard error) gets colour."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.color is not None:
+        return context.color
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return _drawable(err)
+
+
+def _drawable(err: bool = False) -> bool:
+    """Whether standard output (or standard error) is a terminal that understands escape codes."""
+    return os.environ.get("TERM") != "dumb" and (sys.stderr if err else sys.stdout).isatty()
+
+
+def echo(text: str, err: bool = False, **style: Any) -> None:
+    """Prints a text and a line end. `style` has the arguments of `click.style`."""
+    click.echo(click.style(text, **style) if style else text, err=err, color=coloured(err))
+
+
+def width(err: bool = False) -> int:
+    """The columns of the terminal; `WIDTH` if the stream is not a terminal."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns if (sys.stderr if err else sys.stdout).isatty() else WIDTH
+
+
+def page(text: str) -> None:
+    """Prints a text. On a terminal it goes through a pager: MINITRI_PAGER, else PAGER, else `less`.
+
+    `less` prints a text that fits on the screen. An empty variable, or `cat`, means no pager.
+    """
+    pager = os.environ.get("MINITRI_PAGER", os.environ.get("PAGER", "less")).strip()
+    if pager in ("", "cat") or not _drawable():
+        return echo(text)
+    os.environ["PAGER"] = pager  # click reads it
+    os.environ.setdefault("LESS", "FRX")  # ends at once if all fits, keeps colour, leaves the text on the screen
+    click.echo_via_pager(text, color=coloured())
+
+
+# ---- colour --------------------------------------------------------------------------------
+
+
+def highlighted(stage: str, text: str) -> str:
+    """The text of a stage, in colour if standard output has colour."""
+    return _drawn(lexer(stage), text) if coloured() else text
+
+
+def diagnostic(text: str) -> str:
+    """A rendered error in colour, if standard error has colour."""
+    return _drawn(_lexer("Diagnostic"), text) if coloured(err=True) else text
+
+
+def lexer(stage: str) -> Any:
+    """The pygments lexer for the text of a stage, or for the text after a pass: `tile.rotated` has that of `tile`."""
+    row = STAGES.get(stage) or STAGES.get(stage.partition(".")[0], {})
+    return _lexer(row.get("lexer", "Stage"))
+
+
+def _lexer(name: str) -> Any:
+    """A lexer of pygments (`pygments.lexers:PythonLexer`) or of lexers.py (`MLIR`)."""
+    return resolve_name(name if ":" in name else f"{LEXERS}:{name}")(stripnl=False, ensurenl=False)
+
+
+def _drawn(lexer: Any, text: str) -> str:
+    from pygments import highlight
+    from pygments.formatters import TerminalFormatter
+
+    return highlight(text, lexer, TerminalFormatter(colorscheme=resolve_name(f"{LEXERS}:COLOURS")))
+
+
+# ---- progress ------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress(title: str, total: float | None = None) -> Iterator[Tell]:
+    """Shows a bar on a terminal if something lasts longer than `PATIENCE`.
+
+        with progress("compile", total=3) as tell:
+            tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar
+
+    Without a `total` the bar shows only that something happens. Print nothing inside the block. If standard error is
+    not a terminal, a plain line says now and then how much of the total is done.
+    """
+    if not _drawable(err=True):
+        yield _plain_progress(title, total)
+        return
+    bar = _Bar(title, total, coloured(err=True))
+    timer = Timer(PATIENCE, bar.show)
+    timer.start()
+    try:
+        yield bar.tell
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.hide()
+
+
+class _Bar:
+    """The bar of a terminal. rich is imported when `show` is called."""
+
+    def __init__(self, title: str, total: float | None, colour: bool) -> None:
+        self.title, self.total, self.colour = title, total, colour
+        self.known: tuple[float, str] = (0, "")
+        self.drawn: Any = None
+
+    def tell(self, done: float, text: str) -> None:
+        self.known = (done if self.total is None else min(done, self.total), text)
+        if self.drawn is not None:
+            self.drawn.update(self.drawn.task_ids[0], completed=self.known[0], description=text)
+
+    def show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn(self.title, markup=False), BarColumn(), TextColumn("{task.description}", markup=False))
+        console = Console(stderr=True, no_color=not self.colour)
+        drawn = Progress(
+            *columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        drawn.add_task("", total=self.total)
+        drawn.start()
+        self.drawn = drawn
+        self.tell(*self.known)
+
+    def hide(self) -> None:
+        if self.drawn is not None:
+            self.drawn.stop()
+
+
+def _plain_progress(title: str, total: float | None) -> Tell:
+    next_time = time.monotonic() + PLAIN_EVERY
+
+    def tell(done: float, text: str) -> None:
+        nonlocal next_time
+        if total is not None and time.monotonic() >= next_time:
+            next_time = time.monotonic() + PLAIN_EVERY
+            click.echo(f"{title}: {min(1.0, done / total) if total else 1:.0%}, {text}", err=True)
+
+    return tell

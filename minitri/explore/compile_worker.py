@@ -1,0 +1,114 @@
+"""The process that compiles untrusted programs: a request in, a document or a diagnostic out.
+
+    python -m minitri.explore.compile_worker
+
+In: requests on standard input, each one line of JSON. Out: one line of JSON for each request:
+
+    request   {text, types?, entry?, sizes?, target?, all?}
+    answer    a document (document.py); without `all` it has only the stages of minitri
+              {"error": {code, message, label, help, text, line, column, start, end}}
+
+Limits bound the size of a program and the time to compile it (`LIMITS`). The process has little memory and no GPU, and
+it never runs a kernel. No part of a request becomes the name of a file. request_queue.py sends the requests, and ends a process
+that does not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.resource_limits import limits
+from minitri.explore.document import document
+from minitri.language.front_end import parse_program
+from minitri.program import Program
+
+LIMITS = {"source": 20_000, "nesting": 500, "operations": 3_000, "terms": 200, "code": 500_000, "seconds": 3}
+MEMORY = 4 << 30  # bytes of data
+NAME = "<editor>"
+RESERVED = ("self", "target", "without", "options")
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a request. It never raises: each exception becomes an answer with `error`."""
+    try:
+        with limits(**LIMITS):
+            return _document(_checked(request))
+    except CompileError as error:
+        return {"error": diagnostic(error)}
+    except MemoryError:
+        return failed("this takes more memory than there is for it here")
+    except Exception as error:  # a bug of ours must not end the process, and says nothing of the machine
+        return failed(f"minitri failed inside: {type(error).__name__}")
+
+
+def failed(message: str) -> dict[str, Any]:
+    return {"error": diagnostic(CompileError("MT0401", message))}
+
+
+def diagnostic(error: CompileError) -> dict[str, Any]:
+    """An error as data: its place in the text of the editor, and the text that a terminal shows."""
+    span = error.span if error.span is not None and error.span.source.name == NAME else None
+    line, column = span.source.line_column(span.start) if span else (None, None)
+    return {
+        "code": error.code, "message": error.message, "label": error.label, "help": error.help, "text": str(error),
+        "line": line, "column": column, "start": span and span.start, "end": span and span.end,
+    }  # fmt: skip
+
+
+def _document(r: Mapping[str, Any]) -> dict[str, Any]:
+    program = Program(parse_program(r["text"], NAME, r["types"]), r["entry"])
+    compiled = program.lower(target=r["target"], **r["sizes"]).compilation
+    return document(compiled, quick=not r["all"])
+
+
+# ---- requests ------------------------------------------------------------------------------
+
+
+def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The request with default values filled in. Raises CompileError (MT0404) if a part has the wrong type."""
+    _require(isinstance(request, dict) and isinstance(request.get("text"), str), "a request has a `text`")
+    types, sizes = request.get("types") or {}, request.get("sizes") or {}
+    _require(isinstance(types, dict) and all(isinstance(t, str) for t in types.values()), "`types` are texts by name")
+    _require(isinstance(sizes, dict) and all(map(_size, sizes.values())), "`sizes` are integers by name")
+    reserved = next((n for n in sizes if n in RESERVED), None)
+    _require(reserved is None, f"`{reserved}` cannot have a size here; give the dimension another name")
+    entry, target = request.get("entry"), request.get("target") or "cuda:90"
+    _require(entry is None or isinstance(entry, str), "`entry` is the name of a function")
+    _require(isinstance(target, str), "`target` is a text, as in cuda:90")
+    sizes = {name: tuple(v) if isinstance(v, list) else v for name, v in sizes.items()}
+    return {"text": request["text"], "types": types, "sizes": sizes, "entry": entry, "target": target,
+            "all": request.get("all") is True}  # fmt: skip
+
+
+def _size(value: Any) -> bool:
+    axes = value if isinstance(value, list) else [value]
+    return len(axes) <= 16 and all(isinstance(n, int) and not isinstance(n, bool) for n in axes)
+
+
+def _require(held: bool, message: str) -> None:
+    if not held:
+        raise CompileError("MT0404", message)
+
+
+# ---- the process ---------------------------------------------------------------------------
+
+
+def main(requests: TextIO) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever is printed is no answer
+    answer({"text": "x + 1", "types": {"x": "f32[N]"}})  # loads what every request needs
+    for line in requests:
+        out.write(json.dumps(answer(json.loads(line))) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main(sys.stdin)

@@ -1,0 +1,351 @@
+"""The source locations of operations in Triton's own stages.
+
+In: the text of a stage of one kernel. Out: a `Row` for each line: whether it is an operation, and the line of the
+generated source that its location leads to.
+
+    ttir, ttgir    %3 = arith.addf %1, %2 : tensor<512xf32> loc(#loc17)
+    llir           %9 = fadd float %7, %8, !dbg !17
+    ptx, amdgcn    .loc 1 19 10   before the instructions of that place
+    sass           //## File "<minitri …>", line 19   the same, from nvdisasm
+
+A location may lie in a function that Triton has inlined (minitri/triton/rt.py). Then the line of its call counts.
+
+On Blackwell, an allocation of tensor memory serves the instructions that compute there. Rows that allocate it define the
+name `TENSOR`, and rows that access it use that name. So definitions and uses (triton_provenance.py) lead from an allocation to the
+products, as they lead from an address to a load.
+
+    UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
+    ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
+    UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR; without a line of its own (Triton before 3.7) it also
+                                               defines it, and so serves the instructions that read its result
+
+One `tcgen05.alloc` becomes thirty instructions, and the code that frees the memory has traps for columns that were
+never allocated. None of them has a line of the source. They are the neighbours of an instruction of the allocator, up
+to the next row with a line. The entry and the exit of the kernel do not count. Left out: which columns belong to what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from minitri.explore.def_use import effects
+
+OURS = "<minitri "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one line of a stage is.
+
+    lines           lines of the module text, from 1; several for a routine of the assembler that several lines call
+    defines, uses   names of values or registers
+    """
+
+    operation: bool = False
+    lines: tuple[int, ...] = ()
+    defines: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+
+NOTHING = Row()
+
+
+# ---- TTIR and TTGIR --------------------------------------------------------------------------
+
+_LOC = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_SITE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+|(#loc\d*)')
+_SSA = re.compile(r"%[\w#$.-]+")
+_OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
+
+
+def mlir_rows(text: str) -> list[Row]:
+    """Operations of MLIR. One with a region has its location where the region ends."""
+    table: dict[str, str] = dict(_LOC.findall(text))
+    rows: list[Row] = []
+    open_: list[int] = []
+    for line in text.split("\n"):
+        body = line.strip()
+        rows.append(_mlir_row(body, table))
+        if body.startswith("}") and open_:
+            begin = open_.pop()
+            place = _place(body, table)
+            if not rows[begin].lines:
+                rows[begin] = replace(rows[begin], lines=_known(place))
+        if body.endswith("{") and not body.startswith("#"):
+            open_.append(len(rows) - 1)
+    return rows
+
+
+def _mlir_row(body: str, table: dict[str, str]) -> Row:
+    match = _OPERATION.match(body)
+    if not match or body.startswith(("tt.func", "module")):
+        return NOTHING
+    defines = tuple(n.partition(":")[0] for n in _SSA.findall(match[1] or ""))
+    head = body.partition(" loc(")[0]
+    uses = tuple(n.partition("#")[0] for n in _SSA.findall(head[len(match[1] or "") :]))
+    return Row(True, _known(_place(body, table)), defines, uses)
+
+
+def _known(line: int) -> tuple[int, ...]:
+    """0 stands for no line."""
+    return (line,) if line else ()
+
+
+def _place(body: str, table: dict[str, str]) -> int:
+    """The line that the location at the end of a line leads to."""
+    _, found, place = body.rpartition(" loc(")
+    return _resolved(place, table, 0) if found else 0
+
+
+def _resolved(place: str, table: dict[str, str], depth: int) -> int:
+    """The first line of the generated source in a location; at a call site, the callee comes before the caller."""
+    for file, line, name in _SITE.findall(place):
+        if file.startswith(OURS):
+            return int(line)
+        if name and depth < 100 and (found := _resolved(table.get(name, ""), table, depth + 1)):
+            return found
+    return 0
+
+
+# ---- LLVM IR ---------------------------------------------------------------------------------
+
+_METADATA = re.compile(r"^(!\d+) = (?:distinct )?!(DILocation|DI\w+)\((.*)\)$", re.MULTILINE)
+_LLVM = re.compile(r"(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
+
+
+def llvm_rows(text: str) -> list[Row]:
+    table = {name: (kind, _fields(body)) for name, kind, body in _METADATA.findall(text)}
+    rows: list[Row] = []
+    inside = False
+    for line in text.split("\n"):
+        body = line.strip()
+        inside = inside and line != "}"
+        match = _LLVM.match(body) if inside and line.startswith("  ") and not body.startswith(";") else None
+        rows.append(_llvm_row(body, match, table) if match and "#dbg_" not in body else NOTHING)
+        inside = inside or line.startswith("define ")
+    return rows
+
+
+def _llvm_row(body: str, match: re.Match[str], table: dict[str, tuple[str, dict[str, str]]]) -> Row:
+    head, _, tail = body.partition(", !dbg ")
+    place = _llvm_place(tail.split(",")[0].strip(), table) if tail else 0
+    uses = tuple(_LLVM_NAME.findall(head[match.end(1) if match[1] else 0 :]))
+    return Row(True, _known(place), (match[1],) if match[1] else (), uses)
+
+
+_LLVM_NAME = re.compile(r"%[\w.-]+")
+
+
+def _fields(body: str) -> dict[str, str]:
+    return dict(re.findall(r'(\w+): ("[^"]*"|[^,]+)', body))
+
+
+def _llvm_place(name: str, table: dict[str, tuple[str, dict[str, str]]]) -> int:
+    """Outwards along `inlinedAt` to the first place in the generated source."""
+    kind, fields = table.get(name, ("", {}))
+    if kind != "DILocation":
+        return 0
+    if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
+        return int(fields.get("line", "0"))
+    return _llvm_place(fields.get("inlinedAt", ""), table)
+
+
+def _file(scope: str, table: dict[str, tuple[str, dict[str, str]]]) -> str:
+    kind, fields = table.get(scope, ("", {}))
+    outer = fields.get("file") or fields.get("scope")
+    return fields.get("filename", "") if kind == "DIFile" else _file(outer, table) if outer else ""
+
+
+# ---- PTX and AMDGCN --------------------------------------------------------------------------
+
+_FILE = re.compile(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
+_AT = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+_INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
+_Site = tuple[str, str, str]
+
+
+class _Locations:
+    """The lines that `.loc` directives lead to.
+
+    If an inlined function contains an inlined call, a directive of its own says where that function was called.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.ours = {number for number, name in _FILE.findall(text) if OURS in name}
+        self.called: dict[_Site, _Site] = {}
+
+    def line(self, directive: str) -> int:
+        at = _AT.search(directive)
+        if at is None:
+            return 0
+        site: _Site = (at[1], at[2], at[3])
+        if inlined := _INLINED.search(directive):
+            self.called[site] = (inlined[1], inlined[2], inlined[3])
+        chain = re.findall(rf"{OURS}[^>]*>:(\d+)", directive)
+        for _ in range(100):
+            if site[0] in self.ours:
+                return int(site[1])
+            site = self.called.get(site, site)
+        return int(chain[0]) if chain else 0
+
+
+def ptx_rows(text: str) -> list[Row]:
+    return list(_assembly_rows(straightened(text), "ptx"))
+
+
+def amdgcn_rows(text: str) -> list[Row]:
+    return list(_closed(list(_assembly_rows(text, "amdgcn")), text.split("\n")))
+
+
+_SAVE = re.compile(r"s_\w+_saveexec_b64 (\S+),")
+_RESTORE = re.compile(r"s_or_b64 exec, exec, (\S+)")
+_FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
+
+
+def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
+    """Gives a line to instructions that end something; LLVM gives them none.
+
+    An instruction that enables masked threads again gets the place of the instruction that disabled them. A wait gets
+    the place of the loads before it.
+    """
+    saved: dict[str, tuple[int, ...]] = {}
+    fetched: tuple[str, ...] = ()
+    for row, line in zip(rows, lines):
+        code = line.strip()
+        if save := _SAVE.match(code):
+            saved[save[1]] = row.lines
+        elif (restore := _RESTORE.match(code)) and not row.lines:
+            row = replace(row, lines=saved.get(restore[1], ()))
+        elif code.startswith("s_waitcnt"):
+            row, fetched = replace(row, defines=fetched, uses=fetched), ()
+        elif _FETCH.match(code):
+            fetched += row.defines
+        yield row
+
+
+def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
+    """A row for each line. Lines that are no label, directive or comment are instructions."""
+    locations, place, more = _Locations(text), 0, False
+    for line in text.split("\n"):
+        body = line.strip()
+        if body.startswith(".loc"):
+            place = locations.line(body)
+        code = re.split(r"//|; ", body)[0].rstrip()
+        instruction = line.startswith("\t") and bool(code) and not re.match(r"[.$/;{})(]|[\w$.]+:", code)
+        yield Row(True, _known(place), *effects(code, machine)) if instruction and not more else NOTHING
+        more = machine == "ptx" and (instruction or more) and not code.endswith((";", "}"))
+
+
+def straightened(ptx: str) -> str:
+    """The PTX with one location for all lines of an inline assembly. LLVM gives each of them the line after the
+    one before, as if they stood one below the other in the source."""
+    first, inside = True, False
+    lines: list[str] = []
+    for line in ptx.split("\n"):
+        if "// begin inline asm" in line:
+            first, inside = True, True
+        elif "// end inline asm" in line:
+            inside = False
+        elif inside and line.lstrip().startswith(".loc"):
+            line, first = line if first else "", False
+        lines.append(line)
+    return "\n".join(lines)
+
+
+# ---- SASS ------------------------------------------------------------------------------------
+
+_AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
+
+
+def sass_rows(text: str, disassembly: str) -> list[Row]:
+    """`disassembly`: the same instructions, as `nvdisasm --print-line-info-inline` shows them."""
+    places = iter(_sass_places(disassembly))
+    rows: list[Row] = []
+    for line in text.split("\n"):
+        code = line.partition("\t")[2]
+        rows.append(Row(True, next(places, ()), *effects(code, "sass")) if code else NOTHING)
+    return _without_padding(rows, text.split("\n"))
+
+
+def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
+    """The rows without the padding at the end. It has NOPs that fill a line of the instruction cache, and before them
+    a jump to itself, which never runs."""
+    own = [k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")]
+    if own and re.match(rf".*\tBRA {lines[own[-1] - 1].rstrip(':')};$", lines[own[-1]]):
+        own.pop()
+    last = max(own, default=-1)
+    return [row if k <= last else NOTHING for k, row in enumerate(rows)]
+
+
+def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
+    """The lines of each instruction. An instruction in a routine of the assembler has the lines that call the routine."""
+    instructions = list(_instructions(disassembly))
+    callers: dict[str, dict[int, None]] = {}
+    for place, routine, called in instructions:
+        if called and not routine:
+            callers.setdefault(called, {})[place] = None
+    for place, routine, _ in instructions:
+        yield tuple(callers.get(routine, ())) if routine else _known(place)
+
+
+def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
+    """For each instruction: its line, the routine of the assembler that it stands in, and the one that it calls.
+
+    Comments before an instruction say its line, the innermost first. They hold until the next comments.
+    """
+    place, chain, routine = 0, False, ""
+    for line in disassembly.split("\n"):
+        if at := _AT_FILE.search(line):
+            place = place if chain else 0
+            place, chain = place or int(at[2]) * at[1].startswith(OURS), True
+        elif re.match(r"\s*/\*[0-9a-f]{4,}\*/", line):
+            chain = False
+            call = re.search(r"CALL\S* `\((\S+?)\)", line)
+            yield place, routine, call[1] if call else ""
+        elif label := re.match(r"(\$__internal\S*):$", line):
+            routine = label[1]
+
+
+# ---- the readers by stage -----------------------------------------------------------------
+
+
+READERS = {"ttir": mlir_rows, "ttgir": mlir_rows, "llir": llvm_rows, "ptx": ptx_rows, "amdgcn": amdgcn_rows}
+
+
+# ---- tensor memory of Blackwell -----------------------------------------------------------------
+
+
+TENSOR = "tensor memory"
+_ALLOCATOR = re.compile(r"tcgen05\.(alloc|dealloc|relinquish)|\bUTCATOMSWS|\bUVIRTCOUNT|\bBPT\.TRAP")
+_WRITER = re.compile(r"tcgen05\.(mma|st|cp)\b|\bUTC\w*MMA|\b(STTM|UTCCP)\b")
+_USER = re.compile(r"tcgen05\.(mma|ld|st|cp|shift)\b|\bUTC\w*MMA|\b(LDTM|STTM|UTCCP|UTCSHIFT)\b")
+_FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
+
+
+def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
+    """The rows with `TENSOR` as a name. `head`: the line at which the kernel begins; it counts as no line."""
+    lines = text.split("\n")
+    made = list(rows)
+    if not any(map(_USER.search, lines)):
+        return made
+    for k in _of_the_allocator(rows, lines, head):
+        made[k] = replace(rows[k], defines=(*rows[k].defines, TENSOR))
+    for k, (row, line) in enumerate(zip(rows, lines)):
+        if row.operation and _USER.search(line):
+            written = (TENSOR,) if _WRITER.search(line) and set(row.lines) <= {head} else ()
+            made[k] = replace(row, defines=(*row.defines, *written), uses=(*row.uses, TENSOR))
+    return made
+
+
+def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
+    """The numbers of instructions without a line whose neighbours are instructions of the allocator."""
+    run: list[int] = []
+    for k, (row, line) in enumerate(zip((*rows, None), (*lines, ""))):
+        if row is not None and (not row.operation or (set(row.lines) <= {head} and not _FRAME.search(line))):
+            run += [k] * row.operation
+            continue
+        if any(_ALLOCATOR.search(lines[n]) for n in run):
+            yield from run
+        run = []

@@ -1,0 +1,43 @@
+"""A sentence about each pane and a line about each common word, for the walk, the tooltips and the status line.
+
+    tile       "… no longer has whole arrays: each program of a grid loads tiles, …"
+    tl.load    "reads a tile from memory; where the mask is false it reads nothing"
+
+In: the stages of a page as data. Out: `ABOUT`, the sentences by pane, and the lines about what these stages contain.
+The texts are in stages.toml and explanations.toml. Left out: how a page finds what it explains (page/text.js).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+ABOUT: Mapping[str, str] = tomllib.loads((FOLDER / "stages.toml").read_text(encoding="utf-8"))
+WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads((FOLDER / "explanations.toml").read_text(encoding="utf-8"))
+LANGUAGE = {"triton": "python", "ttir": "mlir", "ttgir": "mlir", "llir": "llvm", "ptx": "ptx", "sass": "sass",
+            "amdgcn": "amdgcn"}  # fmt: skip
+
+
+def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """The lines by language and word, for each word that a stage contains; and the terms of the walk."""
+    found: dict[str, set[str]] = {}
+    for stage in stages:
+        used = found.setdefault(LANGUAGE.get(stage["name"], "ours"), set())
+        used |= {
+            part for word in set(re.findall(r"[A-Za-z_][\w.]*", stage.get("text", ""))) for part in _prefixes(word)
+        }
+    lines = {
+        language: {w: line for w, line in WORDS[language].items() if w in used} for language, used in found.items()
+    }
+    return lines | {"terms": dict(WORDS["terms"])}
+
+
+def _prefixes(word: str) -> Iterable[str]:
+    """`ld.global.v4`, `ld.global`, `ld`; `s_load_dword`, `s_load`, `s`."""
+    while word:
+        yield word
+        word = word[: max(word.rfind("."), word.rfind("_"), 0)]

@@ -1,0 +1,125 @@
+"""Triton's stages of the kernels of a program: equal kernels are compiled once, and several at the same time.
+
+    k0, k7, k14      three equal layers of a network become three equal kernels
+
+In: a compilation. Out: `MachineCode` with a `KernelCode` for each distinct kernel. A stage is made when somebody first
+asks for it. `make` makes all stages in threads: Triton's compiler and NVIDIA's tools release Python's lock while they
+work.
+
+Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Only their names
+differ. Left out: what the lines of a stage come from (triton_provenance.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from minitri.base.diagnostics import listed
+from minitri.explore.debug_locations import straightened
+from minitri.hardware.targets import StageUnavailable, Target
+from minitri.pipeline import Compilation
+from minitri.triton import artifacts
+from minitri.triton import compile as machine_code
+from minitri.triton.artifacts import Built, Kind
+from minitri.triton.emit import EmittedKernel
+
+T = TypeVar("T")
+Tell = Callable[[float, str], None]  # how much is done, from 0 to 1, and what
+
+
+class KernelCode:
+    """Triton's stages of one kernel. `twins`: the names of the kernels that are equal to it.
+
+    Each property raises StageUnavailable (MT0402) if Triton or a tool of NVIDIA's fails.
+    """
+
+    def __init__(self, kernel: EmittedKernel, twins: Iterable[str], function: Any, target: Target) -> None:
+        self.kernel, self.twins, self.function, self.target = kernel, tuple(twins), function, target
+        self._made: dict[str, Any] = {}  # no cached_property: before Python 3.12 threads wait for each other there
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
+
+    @property
+    def title(self) -> str:
+        """`k0, the same as k7 and k14`."""
+        return f"{self.name}, the same as {listed(self.twins)}" if self.twins else self.name
+
+    @property
+    def built(self) -> Built:
+        return self._once("built", self._build)
+
+    def text(self, stage: str) -> str:
+        return self._once(stage, lambda: artifacts.kernel_text(self.built.asm, stage, self.name))
+
+    @property
+    def disassembly(self) -> str:
+        """NVIDIA's machine code, with the line of the generated source at each instruction."""
+        ptx = straightened(self.built.asm["ptx"])
+        return self._once("lines", lambda: artifacts.disassembly(self.built.asm, ptx, self.kernel, self.target))
+
+    def make(self) -> None:
+        """Makes all stages, the disassembly too. It raises nothing: the error comes back when somebody asks for the stage."""
+        with suppress(StageUnavailable):
+            for stage in self.target.stages:
+                self.text(stage)
+            if "sass" in self.target.stages:
+                self.disassembly  # noqa: B018
+
+    def _build(self) -> Built:
+        source = artifacts.ast_source(self.function, self.kernel, Kind.usual(self.kernel))
+        made = artifacts.compiled(source, self.kernel, self.target)
+        return Built(made.asm, made.metadata.shared)
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+
+class MachineCode:
+    """The code of all kernels of a compilation."""
+
+    def __init__(self, compilation: Compilation) -> None:
+        self.compilation, self.target = compilation, compilation.context.target
+
+    @cached_property
+    def kernels(self) -> tuple[KernelCode, ...]:
+        """One for each distinct kernel, in the order of the program."""
+        functions = artifacts.jit_functions(self.compilation.module_text)
+        groups: dict[str, list[EmittedKernel]] = {}
+        for kernel in self.compilation.value("triton"):
+            groups.setdefault(_identity(kernel, functions[kernel.name], self.target), []).append(kernel)
+        return tuple(
+            KernelCode(first, (k.name for k in others), functions[first.name], self.target)
+            for first, *others in groups.values()
+        )
+
+    def text(self, stage: str) -> str:
+        """The text of a stage: all distinct kernels, each under a line with its name and those of its twins."""
+        for k in self.kernels:
+            k.text(stage)  # an error names the kernel, without its twins
+        return artifacts.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
+
+    def make(self, tell: Tell) -> None:
+        """Makes all stages of all kernels, as many kernels at a time as there are processors."""
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            at_work = [pool.submit(k.make) for k in self.kernels]
+            for done, _ in enumerate(as_completed(at_work), 1):
+                tell(done / len(at_work), f"Triton: kernel {done} of {len(at_work)}")
+
+
+def _identity(kernel: EmittedKernel, function: Any, target: Target) -> str:
+    """Triton's input without the name of the kernel, as text to compare."""
+    source = artifacts.ast_source(function, kernel, Kind.usual(kernel))
+    nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
+    return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

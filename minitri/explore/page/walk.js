@@ -1,0 +1,66 @@
+// ---- walk.js: the guided walk: one span of the program through all stages -------------------------
+// programs[0].walk = [{title, text, panes, marks, sketch}]: two panes, what is lit in them, a drawing.
+
+class Walk {
+  constructor(page) {
+    Object.assign(this, {page, number: 0, steps: page.programs.length > 1 || page.document.live ? [] : page.programs[0].walk});
+    const button = (text, act) => el('button', {onclick: act}, text);
+    this.back = button('back', () => this.show(this.number - 1));
+    this.next = button('next', () => this.number < this.steps.length ? this.show(this.number + 1) : this.leave());
+    this.next.className = 'next';
+    this.heading = el('h2');
+    this.text = el('p');
+    this.picture = el('div', {class: 'sketch'});
+    const turn = el('div', {class: 'turn'}, this.back, this.next, button('free view', () => this.leave()));
+    const told = el('div', {class: 'told'}, el('div', {'aria-live': 'polite'}, this.heading, this.text), turn);
+    this.node = el('aside', {class: 'walk', 'aria-label': 'guided walk', hidden: true}, told, this.picture);
+    this.node.addEventListener('keydown', e => this.key(e));
+    const opener = {'data-tip': 'follow one span of this program through all stages', onclick: () => this.show(1)};
+    this.opener = this.steps.length ? el('button', opener, 'walk') : '';
+  }
+
+  show(number) {
+    const {page, steps} = this, step = steps[number - 1];
+    if (!step) return;
+    this.number = number;
+    this.node.hidden = false;
+    page.app.classList.add('walking');
+    this.heading.textContent = `${number} of ${steps.length}: ${step.title}`;
+    this.text.replaceChildren(...explained(step.text, page.document.words.terms));
+    this.picture.replaceChildren(step.sketch ? sketch(step.sketch) : '');
+    this.back.disabled = number === 1;
+    this.next.textContent = number < steps.length ? 'next' : 'finish';
+    page.links.pin = {program: 0, marks: new Set(step.marks)};
+    page.arrange(step.panes);
+    page.links.tell(true);
+    this.next.focus({focusVisible: false});
+  }
+
+  /** The free view: the usual panes, with what was lit still lit. */
+  leave() {
+    const {page} = this;
+    this.number = 0;
+    this.node.hidden = true;
+    page.app.classList.remove('walking');
+    page.arrange(page.ordinary().map(([id]) => id));
+    page.links.tell(true);
+  }
+
+  key(e) {
+    const keys = {ArrowRight: () => this.next.click(), ArrowLeft: () => this.back.click(), Escape: () => this.leave()};
+    if (!keys[e.key]) return;
+    keys[e.key]();
+    e.preventDefault();
+    e.stopPropagation();
+  }
+}
+
+/** Text in which words between backquotes are code, and the terms of the glossary say what they mean. */
+function explained(text, terms) {
+  const said = new Set(); // each term once
+  const term = word => {
+    const line = terms[word] ?? terms[word.replace(/s$/, '')];
+    return line && !said.has(line) && said.add(line) ? el('dfn', {tabindex: 0, 'data-tip': line}, word) : word;
+  };
+  return text.split('`').flatMap((part, k) => k % 2 ? [el('code', {}, part)] : part.split(/(\w+)/).map(term));
+}

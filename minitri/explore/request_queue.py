@@ -1,0 +1,101 @@
+"""A queue in front of one worker process, which is replaced if it hangs.
+
+In: requests from any thread. Out: answers. The process (compile_worker.py) gets one request at a time, with a limit in seconds.
+If the process exceeds the limit or dies, `Desk` ends it with all its children and starts another one. The request then
+gets an error as its answer. `ask` raises `Busy` if too many requests wait.
+
+Left out: what a request is; who may send one (serve.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from minitri.base.child_process import Child, environment
+from minitri.explore.compile_worker import failed
+
+COMMAND = (sys.executable, "-m", "minitri.explore.compile_worker")
+
+
+class Busy(Exception):
+    """Too many requests wait already."""
+
+
+class Desk:
+    """A worker process and its queue.
+
+    seconds   the longest that one request may take
+    queue     how many requests may wait
+    newest    only the newest request is served; each older one that waits gets an error. For one person who types on
+    """
+
+    def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
+        self.seconds, self.newest = seconds, newest
+        self._last = 0  # the number of the newest request
+        self.replaced = 0  # processes that were ended
+        self._places = threading.BoundedSemaphore(queue + 1)
+        self._turn, self._number = threading.Lock(), threading.Lock()
+        self._child: Child | None = None
+        self._closed = False
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if not self._places.acquire(blocking=False):
+            raise Busy
+        try:
+            with self._number:
+                self._last = mine = self._last + 1
+            with self._turn:
+                passed = self.newest and mine != self._last
+                return failed("a newer program has come in") if passed else self._ask(request)
+        finally:
+            self._places.release()
+
+    def start(self) -> None:
+        """Starts the process before the first request."""
+        with self._turn:
+            self._ready()
+
+    def close(self) -> None:
+        self._closed = True
+        self._end()
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        for attempt in range(2):  # a process may have died while it had nothing to do
+            child = self._ready()
+            try:
+                return child.ask(request, self.seconds)
+            except TimeoutError:
+                self._replace()
+                return failed(f"this takes more than {self.seconds:g} seconds here")
+            except (OSError, EOFError, ValueError):
+                died_at_work = child.process.poll() is None or attempt == 1
+                self._replace()
+                if died_at_work:
+                    break
+        return failed("the compiler did not survive this program")
+
+    def _ready(self) -> Child:
+        if self._child is None or self._child.process.poll() is not None:
+            self._child = Child(COMMAND, _environment())
+        return self._child
+
+    def _replace(self) -> None:
+        self._end()
+        self.replaced += 1
+        if not self._closed:
+            self._ready()
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+
+def _environment() -> dict[str, str]:
+    """The environment of the process: without a GPU, and without variables that change Triton."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return environment("TRITON_", "MLIR_", "MINITRI_LOGS", PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")

@@ -1,0 +1,194 @@
+"""The nodes that each line of the generated Triton source, and of Triton's own stages, comes from.
+
+In: the text of the stage `triton`, its kernels and the nodes of each op; or one of Triton's stages. Out: an `Origin` for
+each line.
+
+    j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
+    m5 = j < 300                               {2, 7}
+    v0 = tl.load(p0 + j, mask=m5, other=0)     {2}      the load itself
+    tl.store(p1 + j, v3, mask=m5)              {7}
+
+A line that computes an op of the tile program has the op's nodes. An index, a mask or a carried value has the nodes
+of the lines that use it (`served`). The head of a loop also has the nodes of the lines in the loop. Three kinds of lines
+have the nodes that the kernel writes: the head of the function, the heads of its branches, and lines that wait.
+
+In Triton's own stages the location of an operation leads to a generated line, and the operation has the nodes of that
+line (debug_locations.py). Some operations have no location: a constant that Triton hoists, an address, tensor memory. They have
+the nodes of the operations that use their results. If nothing uses them, or if the location is the head of the function,
+they belong to the whole kernel. Then they have the nodes that the kernel writes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from minitri.explore.debug_locations import READERS, TENSOR, Row, sass_rows, with_tensor_memory
+from minitri.explore.machine_code import KernelCode, MachineCode
+from minitri.kernels.ir import Op, Store
+from minitri.triton.emit import EmittedKernel
+from minitri.triton.source import line_ops
+
+Nodes = frozenset[int]
+NONE: Nodes = frozenset()
+OWN, SERVES, WHOLE = "own", "serves", "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The nodes that a line comes from, and how that is known.
+
+    "own"      the line is an operation of these nodes
+    "serves"   it serves them: an index, a mask, a constant
+    "whole"    it belongs to the kernel that makes them
+    ""         it is no operation: a brace, a label, a comment
+    """
+
+    nodes: Nodes
+    how: str
+
+
+NOWHERE = Origin(NONE, "")
+Step = tuple[Iterable[str], Iterable[str]]  # names defined, names used
+
+
+def served(steps: Sequence[Step], own: Sequence[Nodes | None], kept: frozenset[str] = frozenset()) -> list[Nodes]:
+    """The nodes of every step. A step without nodes of its own has those of the steps that use its results.
+
+        i = pid * 4           serves the load: {2}
+        x = load(p + i)       {2}
+        s = 3                 serves the product: {5}
+        y = x * s             {5}
+
+    It goes from the last step to the first, twice: a loop carries values to steps above.
+    A step that defines a name ends the need for it, unless the name is in `kept`.
+    """
+    needed: dict[str, Nodes] = defaultdict(frozenset)
+    found = [NONE] * len(steps)
+    for _ in range(2):
+        for k in range(len(steps) - 1, -1, -1):
+            defines, uses = steps[k]
+            nodes = own[k]
+            found[k] = nodes = NONE.union(*(needed[n] for n in defines)) if nodes is None else nodes
+            for name in defines:
+                if name not in kept:
+                    needed.pop(name, None)
+            for name in uses:
+                needed[name] |= nodes
+    return found
+
+
+# ---- the generated source ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int  # from 1
+    defines: frozenset[str]
+    uses: frozenset[str]
+    loop: bool  # it stands in one
+
+
+def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
+    """The origin of each line of the text."""
+    ops = line_ops(kernels)
+    own = {line: nodes_of(op) for line, op in ops.items()}
+    found: dict[int, Origin] = {}
+    for function in ast.parse(text).body:
+        if isinstance(function, ast.FunctionDef):
+            lines = list(_lines(function.body, False))
+            nodes = served([(n.defines, n.uses) for n in lines], [own.get(n.number) for n in lines], _carried(lines))
+            found |= {n.number: Origin(ns, OWN if n.number in own else SERVES) for n, ns in zip(lines, nodes)}
+            written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
+            frame = NONE.union(*written)
+            found[function.lineno] = Origin(frame, WHOLE)
+            found |= {line: Origin(frame, WHOLE) for line in (*_branches(function), *_waits(function, own))}
+            found |= {line: Origin(frame, "") for line in (function.lineno - 1, *_launches(text, function.name))}
+    return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
+
+
+def _launches(text: str, name: str) -> list[int]:
+    """The lines of the launch plan that run a kernel."""
+    return [k for k, line in enumerate(text.split("\n"), 1) if re.match(rf"# {name}\[", line)]
+
+
+def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
+    for statement in body:
+        if isinstance(statement, ast.For):
+            yield _Line(statement.lineno, _names(statement.target, ast.Store), _names(statement.iter, ast.Load), True)
+            yield from _lines(statement.body, True)
+        elif isinstance(statement, ast.If):
+            yield _Line(statement.lineno, frozenset(), _names(statement.test, ast.Load), loop)
+            yield from _lines(statement.body, loop)
+            yield from _lines(statement.orelse, loop)
+        else:
+            yield _Line(statement.lineno, _names(statement, ast.Store), _names(statement, ast.Load), loop)
+
+
+def _branches(function: ast.FunctionDef) -> Iterator[int]:
+    """The lines of `if` and `else`: each branch holds the whole kernel."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.If):
+            yield from (node.lineno, node.orelse[0].lineno - 1)
+
+
+def _waits(function: ast.FunctionDef, own: Container[int]) -> Iterator[int]:
+    """The lines of statements that belong to no op, such as waiting for the kernel before."""
+    yield from (n.lineno for n in ast.walk(function) if isinstance(n, ast.Expr) and n.lineno not in own)
+
+
+def _carried(lines: Sequence[_Line]) -> frozenset[str]:
+    """The names that a loop carries: those defined before it and in it."""
+    inside, before = ({n for line in lines if line.loop == loop for n in line.defines} for loop in (True, False))
+    return frozenset(inside & before)
+
+
+def _names(tree: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, context))
+
+
+# ---- Triton's own stages ----------------------------------------------------------------
+
+
+def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
+    """The origin of each line of a stage: all distinct kernels, each under a line with its name."""
+    lines: list[Origin] = []
+    heads = _heads(machine.compilation.module_text)
+    for kernel in machine.kernels:
+        text, frame, shared = kernel.text(stage), heads[kernel.name], _with_twins(source, kernel, heads)
+        rows = with_tensor_memory(_rows(kernel, stage, text), text, frame)
+        lines += [Origin(shared[frame - 1].nodes, ""), *_origins(rows, shared, frame)]
+    return lines
+
+
+def _rows(kernel: KernelCode, stage: str, text: str) -> list[Row]:
+    """A row for each line of a kernel's text (debug_locations.py)."""
+    return sass_rows(text, kernel.disassembly) if stage == "sass" else READERS[stage](text)
+
+
+def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
+    """The origins of the generated lines. A line of the kernel also gets the nodes of the same line of its twins."""
+    made = list(source)
+    for k in range(kernel.kernel.source.count("\n")):
+        here, *others = (source[heads[name] - 1 + k] for name in (kernel.name, *kernel.twins))
+        made[heads[kernel.name] - 1 + k] = Origin(here.nodes.union(*(o.nodes for o in others)), here.how)
+    return made
+
+
+def _heads(text: str) -> dict[str, int]:
+    """The line of the generated source at which each kernel begins, by its name."""
+    lines = enumerate(text.split("\n"), 1)
+    return {line[4:].partition("(")[0]: number for number, line in lines if line.startswith("def ")}
+
+
+def _origins(rows: Sequence[Row], source: Sequence[Origin], frame: int) -> list[Origin]:
+    """The nodes of each line of one kernel."""
+    whole = Origin(source[frame - 1].nodes, WHOLE)
+    places = [[source[n - 1].nodes for n in r.lines if frame < n <= len(source)] for r in rows]
+    own = [NONE.union(*found) or None for found in places]
+    users = served([(r.defines, r.uses) for r in rows], own, frozenset({TENSOR}))
+    made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else whole for o, u in zip(own, users)]
+    return [origin if r.operation else NOWHERE for r, origin in zip(rows, made)]

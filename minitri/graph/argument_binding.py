@@ -1,0 +1,309 @@
+"""Parameters of functions: the types of annotations, and checks of arguments and results.
+
+    def scaled(x: f32[M, 2*M], by: float = 2.0) -> f32[M, 2*M]
+
+    sum(x, axis=-1)       x: f32[M, N]      as_axes(-1, rank 2) → (1,)
+    sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
+
+In: a function, the number of axes of each pack (`*B`), and the values of a call. Out: `ArrayType`s over dimension
+symbols, a value for each parameter, and results with their declared types. minitri/graph/shape_unification.py determines the
+sizes for the dimension names of a called function. CompileErrors: MT0102 for arguments that are missing or of the wrong
+kind, MT0106 for values that are not known at compile time, MT0207 for results of another type than declared.
+
+Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
+read such arguments. They turn every error of constant arithmetic into a CompileError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Union
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError, listed, suggest
+from minitri.base.dims import Dim
+from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
+from minitri.base.spans import Span
+from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
+from minitri.graph import corrections
+from minitri.graph.ir import Shape, axis
+from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe, view
+from minitri.language import ast
+from minitri.language.constant_arithmetic import BINARY
+
+FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still fits i64
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Facts about the entry's parameters that its annotations do not give.
+
+    packs    the number of axes of each pack such as `*B`, by its name
+    types    the type of each parameter without annotation
+    statics  the value of each parameter that must be known at compile time, such as an int or a bool
+    """
+
+    packs: Mapping[str, int] = field(default_factory=dict)
+    types: Mapping[str, ArrayType] = field(default_factory=dict)
+    statics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """A hashable key. Two instances with equal keys have the same graph."""
+        statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
+        return tuple(self.packs.items()), tuple(self.types.items()), statics
+
+
+Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
+
+
+def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
+    """A symbol for each dimension name in the signature, and a tuple of symbols for each pack."""
+    sizes: Sizes = {}
+    declared = [d for p in function.params if isinstance(p.annotation, ast.ArrayType) for d in p.annotation.dims]
+    for node in (node for d in declared for node in ast.postorder(d)):
+        if isinstance(node, ast.Name):
+            sizes.setdefault(node.id, dims.size(node.id))
+        elif isinstance(node, ast.Pack):
+            sizes[node.id] = tuple(dims.size(f"{node.id}{k}") for k in range(packs.get(node.id, 1)))
+    for name, axes in list(sizes.items()):
+        clash = next((str(a) for a in axes if str(a) in sizes), None) if isinstance(axes, tuple) else None
+        if clash:
+            message = f"the axes of `*{name}` are called {name}0, {name}1, …, and `{clash}` is a dimension too"
+            raise CompileError("MT0104", message, function.span, help="rename one of the two")
+    return sizes
+
+
+def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
+    shape: list[Dim] = []
+    for d in annotation.dims:
+        if isinstance(d, ast.Pack):
+            axes = sizes.get(d.id)
+            if not isinstance(axes, tuple):
+                raise CompileError("MT0101", f"`*{d.id}` is not an axis pack of the parameters", d.span)
+            shape += axes
+        else:
+            shape.append(eval_dim(d, sizes))
+    return ArrayType(dtype(annotation.dtype), tuple(shape))
+
+
+def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
+    """The value of a dimension expression in an annotation. It is iterative, because the text may be deeply nested."""
+    values: dict[int, Dim] = {}
+    for node in ast.postorder(expr):
+        check_time()
+        values[id(node)] = _eval_node(node, values, sizes)
+    return values[id(expr)]
+
+
+def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
+    match expr:
+        case ast.Number(value=value):
+            return Dim.of(int(value))
+        case ast.Name():
+            found = sizes.get(expr.id)
+            if not isinstance(found, Dim):
+                known = [n for n, d in sizes.items() if isinstance(d, Dim)]
+                error = CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span)
+                guess = suggest(expr.id, known)
+                error.help = f"the parameters have {listed([f'`{n}`' for n in known])}" if known else ""
+                raise error.write(expr.span, guess.split("`")[1], guess) if guess else error
+            return found
+        case ast.Binary(op="+" | "-" | "*" | "//" | "%" as op):
+            a, b = values[id(expr.left)], values[id(expr.right)]
+            if op not in ("//", "%") or (b != 0 and dims.sign(b) in (0, 1)):
+                return BINARY[op](a, b)
+    raise CompileError("MT0004", "a dimension is a name, an integer, or + - * // % of them", expr.span)
+
+
+# ---- arguments and results ---------------------------------------------------------------
+
+
+def bind_arguments(function: ast.Function, args: tuple[Value, ...], keywords: Scope) -> Scope:
+    """The arguments of a call by parameter name. torch's `dim` and `keepdim` are accepted for `axis` and `keepdims`."""
+    names = [p.name for p in function.params]
+    if len(args) > len(names):
+        raise CompileError("MT0102", f"{function.name} takes {len(names)} arguments, not {len(args)}")
+    given = dict(zip(names, args))
+    for key, value in keywords.items():
+        key = "axis" if key == "dim" and "axis" in names else "keepdims" if key == "keepdim" else key
+        if key not in names:
+            raise CompileError("MT0102", f"{function.name} has no argument `{key[:40]}`", help=suggest(key, names))
+        if key in given:
+            raise CompileError("MT0102", f"{function.name} got `{key}` twice")
+        given[key] = value
+    return given
+
+
+def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
+    """Returns the argument for a parameter that takes a number or an option.
+
+    Raises CompileError MT0102 if it is invalid.
+    """
+    accepted = {"float": (int, float, Dim, Array), "int": (int, Dim), "bool": (bool,)}
+    if isinstance(param.annotation, ast.ScalarType) and not isinstance(value, accepted[param.annotation.kind]):
+        kind = {"float": "a float", "int": "an int", "bool": "a bool"}[param.annotation.kind]
+        raise CompileError("MT0102", f"`{param.name}` of {function.name} takes {kind}, not {describe(value)}")
+    options = _options(function, param)
+    if len(options) > 1 and value not in options:  # with one known option, any other value means "not this one"
+        shown = listed([f'"{option}"' for option in options], "or")
+        given = f'"{value[:40]}"' if isinstance(value, str) else describe(value)
+        help = suggest(value, options) if isinstance(value, str) else ""
+        raise CompileError("MT0102", f"`{param.name}` of {function.name} is {shown}, not {given}", help=help)
+    return value
+
+
+def declared_result(t: Typer, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
+    """The k-th result with its declared type."""
+    declared = None if function.returns is None else function.returns[k]
+    if not isinstance(declared, ast.ArrayType):
+        return array
+    try:
+        return typed(t, array, array_type(declared, sizes), f"{function.name} returns", declared.span)
+    except CompileError as error:
+        if error.code == "MT0207":
+            raise corrections.result_type(error, function, declared, k, array) from None
+        raise
+
+
+def require_count(function: ast.Function, given: int) -> None:
+    """Raises CompileError MT0207 if a function returns another number of results than it declares."""
+    if function.returns is not None and len(function.returns) != given:
+        message = f"{function.name} declares {len(function.returns)} results and returns {given}"
+        raise CompileError("MT0207", message, function.body[-1].span)
+
+
+def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
+    """The array with its declared type. If a size differs from the declared size, each call checks that they are equal.
+
+    Raises CompileError MT0207 for another dtype or rank. `what` is the beginning of the message.
+    """
+    message = f"{what} {array}, which is declared as {type}"
+    if array.dtype != type.dtype:
+        help = f"convert it: `astype(…, {type.dtype})`"
+        raise CompileError("MT0207", message, span, help=help)
+    if len(array.shape) != len(type.shape):
+        raise CompileError("MT0207", message, span)
+    t.span = span
+    for a, b in zip(array.shape, type.shape):
+        t.require(a, "==", b, "MT0207", message)
+    if array.shape == type.shape:
+        return array
+    index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
+    return view(t, array, type.shape, index)
+
+
+@lru_cache(maxsize=256)
+def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
+    """The strings that a parameter accepts: its default, and all strings with which the body compares it.
+
+    The tuple is empty if the default is no string, or if the body uses the parameter in any other way.
+    """
+    if param.annotation is not None or not isinstance(param.default, ast.String):
+        return ()
+    options = [param.default.value]
+    nodes = [node for statement in function.body for node in ast.postorder(statement)]
+    for node in nodes:
+        match node:
+            case (
+                ast.Compare(left=ast.Name(id=name), right=ast.String(value=word))
+                | ast.Compare(left=ast.String(value=word), right=ast.Name(id=name))
+            ) if name == param.name:
+                options.append(word)
+    used = sum(isinstance(node, ast.Name) and node.id == param.name for node in nodes)
+    return tuple(dict.fromkeys(options)) if used == len(options) - 1 else ()
+
+
+# ---- arguments that are known at compile time ------------------------------------------------------
+
+
+def plain(d: Dim) -> int | Dim:
+    """An int for a constant `Dim`, else the `Dim`."""
+    return d if d.constant is None else d.constant
+
+
+def static(compute: Callable[[], Any]) -> Any:
+    """The result of a computation with constants. Raises CompileError MT0208 if it fails or is complex."""
+    try:
+        result = compute()
+    except CompileError:
+        raise
+    except ZeroDivisionError:
+        raise CompileError("MT0208", "division of a constant by zero", help="write inf or nan") from None
+    except OverflowError:
+        raise CompileError("MT0208", "the result of these constants is past all floats", help="write inf") from None
+    except (TypeError, ValueError) as error:
+        raise CompileError("MT0208", f"these constants do not combine: {str(error)[:80]}") from None
+    if isinstance(result, complex):
+        raise CompileError("MT0208", "the result of these constants is a complex number")
+    return plain(result) if isinstance(result, Dim) else result
+
+
+def as_dim(value: Value, what: str) -> Dim:
+    """An argument that is a size. Raises CompileError MT0106 if it is not an int or a `Dim`."""
+    if isinstance(value, (int, Dim)) and not isinstance(value, bool):
+        return Dim.of(value)
+    message = f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
+    raise CompileError("MT0106", message)
+
+
+def as_offset(value: Value, what: str) -> Dim:
+    """An argument that is added to an index, such as an offset. It is clipped to -FAR … FAR, so that sums fit i64."""
+    d = as_dim(value, what)
+    return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
+
+
+def as_int(value: Value, what: str) -> int:
+    value = plain(value) if isinstance(value, Dim) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
+
+
+def as_bool(value: Value, what: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
+
+
+def items_of(value: Value) -> tuple[Any, ...]:
+    """The value itself if it is a tuple, else a tuple of this one value."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def as_shape(value: Value) -> Shape:
+    items = items_of(value)
+    if len(items) > MAX_RANK:
+        raise CompileError("MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
+    return tuple(as_dim(v, "a size in a shape") for v in items)
+
+
+def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
+    """Axis numbers, normalised to 0 … rank - 1. None means all axes. Raises CompileError MT0204 for an invalid axis."""
+    if value is None:
+        return tuple(range(rank))
+    items = items_of(value)
+    axes: list[int] = []
+    for item in items:
+        k = as_int(item, what)
+        if not -rank <= k < rank:
+            help = f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
+            help = help if rank else "a 0-d array has no axes"
+            raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
+        axes.append(k % rank)
+    if len(set(axes)) != len(axes):
+        raise CompileError("MT0204", f"{what} {value} names an axis twice")
+    return tuple(axes)
+
+
+def as_dtype(value: Value, default: DType) -> DType:
+    """The dtype of an argument, or `default` for None. Raises CompileError MT0202 for anything else."""
+    if value is None:
+        return default
+    if isinstance(value, DType):
+        return value
+    named = DTYPES.get(value) or from_numpy(value) if isinstance(value, str) else None
+    help = f"dtypes have no quotes; write `{named}`" if named else "write f32, i64, bool, …"
+    raise CompileError("MT0202", f"a dtype is needed here, not {describe(value)}", help=help)

@@ -1,0 +1,62 @@
+"""Collects the errors of a program, so that one compilation reports several mistakes.
+
+    def f(x: f32[N]):
+        y = x + 1 / z           error: there is no `z`; y is BROKEN
+        return log(x, 2) * y    error: log takes one argument; the product with y is no further error
+
+A wrong expression has the value `BROKEN`, and so has every expression that uses it. The builder goes on with the next
+expression, and raises the collected errors at the end: the first in the text, with the others in `error.others`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.spans import Span
+from minitri.graph.corrections import correct
+from minitri.language import ast
+
+BROKEN: Any = object()
+MOST_ERRORS = 20
+
+
+class ErrorCollection:
+    """The errors found so far.
+
+    calls   the functions whose bodies surround the current expression, each with the place of its call
+    site    inside a library function the place of the user's call, else None
+    """
+
+    errors: list[CompileError]
+    calls: list[tuple[ast.Function, Span]]
+    site: Span | None
+
+    def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
+        """The value of a wrong expression; its error is kept. Within the library the error passes to the caller."""
+        if self.site is not None:
+            error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
+            raise error.at(self.site)
+        correct(error.at(node.span), node, values)
+        if self.calls and error.code != "MT0105":
+            call = self.calls[-1][1]
+            error.notes = (f"called at {call}: `{_short(call)}`",)
+        if error.code == "MT0401":
+            raise error
+        if (error.span, error.message) not in [(e.span, e.message) for e in self.errors]:
+            self.errors.append(error)
+        if len(self.errors) == MOST_ERRORS:
+            raise self.all_errors()
+        return BROKEN
+
+    def all_errors(self) -> CompileError:
+        """The error that comes first in the text, with the others."""
+        first, *others = sorted(self.errors, key=lambda e: e.span.start if e.span else 0)
+        first.others = tuple(others)
+        return first
+
+
+def _short(span: Span) -> str:
+    """The text of a span on one line, for a note."""
+    text = " ".join(span.text.split())
+    return text if len(text) <= 60 else f"{text[:57]}…"

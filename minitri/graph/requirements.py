@@ -1,0 +1,38 @@
+"""Requirements that a program's shapes leave to the sizes of a call, told when it is compiled.
+
+    x + b      f32[M, N] + f32[K]      ShapeWarning: `x + b` needs K == N at every call
+
+In: the conditions of a graph. Out: a warning for each pair of named sizes that must be equal. Such a pair is often a
+slip: two names for one dimension. Left out: conditions on computed sizes, such as N % 4 == 0. They are meant.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from minitri.base.diagnostics import ShapeWarning, printable
+from minitri.graph.ir import Condition
+
+PACKAGE = str(Path(__file__).parent.parent)
+
+
+def requirements(conditions: Iterable[Condition]) -> Iterator[str]:
+    """A sentence for each pair of named sizes that operands of an operator must agree in."""
+    for c in conditions:
+        names = str(c.left), str(c.right)
+        if c.code in ("MT0201", "MT0203") and c.relation == "==" and all(n.isidentifier() for n in names) and c.span:
+            text = " ".join(printable(c.span.text).split())
+            shown = f"`{text}`" if len(text) <= 60 else f"the expression at {c.span}"
+            yield f"{shown} needs {names[0]} == {names[1]} at every call; give one dimension one name"
+
+
+def warn_of_requirements(conditions: Iterable[Condition]) -> None:
+    """Warns at the line outside of minitri that compiles the program."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    for sentence in requirements(conditions):
+        warnings.warn(sentence, ShapeWarning, stacklevel=level)

@@ -1,0 +1,118 @@
+"""Matches the arrays of a call with the parameter types that a function declares.
+
+    def scaled(x: f32[N, N]) ...
+
+    scaled(a)   with a: f32[M, K]   →   x is a with the type f32[M, M], on the condition M == K
+
+In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the
+dimension names of the callee. The one idea: if a declared size differs from the actual one, this is not an error yet.
+It becomes a condition, which the compiled program checks at each call. CompileErrors: MT0207 for shapes and dtypes,
+MT0304 for a size that no argument determines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.types import DTYPES
+from minitri.graph.argument_binding import Sizes, array_type, eval_dim, typed
+from minitri.graph.ir import Shape
+from minitri.graph.typing_rules import Scope, Typer, Value
+from minitri.language import ast
+
+
+def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
+    """The argument as an array. Binds the callee's dimension names to its sizes.
+
+    A weak scalar is converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.
+    """
+    declared = param.annotation
+    assert isinstance(declared, ast.ArrayType)
+    wanted = DTYPES[declared.dtype]
+    array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
+    match_sizes(declared, array.shape, sizes, lambda: CompileError(
+        "MT0207", f"argument `{param.name}` of {function.name} has rank {len(array.shape)}: {array}"))  # fmt: skip
+    return array
+
+
+def solve_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
+    """Binds dimension names that occur only in expressions such as `2 * N`.
+
+    One parameter may give a name that another parameter needs. So the loop runs until it finds no new name.
+    """
+    before = -1
+    while before != len(sizes):
+        before = len(sizes)
+        for param in function.params:
+            if isinstance(param.annotation, ast.ArrayType):
+                array = t.array(scope[param.name])
+                what = f"argument `{param.name}` of {function.name} is {array}"
+                message = f"{what}, too small for {param.annotation.span.text}"
+                for size, least in solve_sizes(param.annotation, array.shape, sizes):
+                    t.require(size, ">=", Dim.of(least), "MT0207", message)
+
+
+def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
+    """The array arguments by name, each with the sizes that its annotation declares."""
+    solve_arguments(t, function, scope, sizes)
+    found: Scope = {}
+    for param in function.params:
+        if isinstance(param.annotation, ast.ArrayType):
+            what = f"argument `{param.name}` of {function.name} is"
+            for name in (n for d in param.annotation.dims for n in unbound(d, sizes)):
+                help = "use the dimension alone in the type of some parameter"
+                raise CompileError("MT0304", f"no argument tells the size of `{name.id}`", name.span, help=help)
+            type = array_type(param.annotation, sizes)
+            found[param.name] = typed(t, t.array(scope[param.name]), type, what, param.span)
+    return found
+
+
+def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
+    """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
+    packs = any(isinstance(d, ast.Pack) for d in declared.dims)
+    extra = len(shape) - len(declared.dims) + packs
+    if extra < 0 or (extra and not packs):
+        raise wrong_rank()
+    for d, extents in ast.with_sizes(declared, shape):
+        if isinstance(d, ast.Name):
+            sizes.setdefault(d.id, extents[0])
+        elif isinstance(d, ast.Pack) and len(sizes.setdefault(d.id, extents)) != len(extents):  # type: ignore[arg-type]
+            raise wrong_rank()
+
+
+def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
+    """Binds names that occur only in dimensions such as `G * H + 1`, by solving for the one unknown name.
+
+    Out: pairs of a dimension and its least legal value. The solution is valid only if these hold.
+    """
+    solved: list[tuple[Dim, int]] = []
+    for d, extents in ast.with_sizes(declared, shape):
+        unknown = unbound(d, sizes)
+        if isinstance(d, ast.Pack) or len({n.id for n in unknown}) != 1:
+            continue
+        if (found := _solved(d, unknown[0].id, extents[0], sizes)) is not None:
+            size, divisor = found
+            sizes[unknown[0].id] = size
+            solved += [(size, 0), (divisor, 1)]
+    return solved
+
+
+def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
+    """The names in a dimension expression that have no size yet."""
+    return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
+
+
+def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
+    """Solves `d == extent` for `name`, where `d` is linear in it: a * name + b.
+
+    Out: the value (extent - b) // a, and |a|. Returns None if `d` is not linear in `name`, or the sign of a is unknown.
+    """
+    x = dims.value("?")
+    split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))
+    sign = dims.sign(split[0]) if split is not None else None
+    if split is None or not sign or split[0] == 0:
+        return None
+    return sign * (extent - split[1]) // (sign * split[0]), sign * split[0]

@@ -1,0 +1,330 @@
+"""Values during typing, and the rules of broadcasting and promotion.
+
+A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
+the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple can be used
+as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars.
+
+`Typer` makes graph nodes from values: it broadcasts and promotes. It also has the rule for half precision: a value of
+f16 or bf16 is an f32 node. It is rounded only by `astype`, at outputs, and as an operand of a matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
+from minitri.base.dtype_facts import Info
+from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
+from minitri.base.spans import Span
+from minitri.base.symbolic_minmax import at_most_one
+from minitri.base.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
+from minitri.graph import ir, literals
+from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
+
+KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": "float"}
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array value. `dtype` is the dtype that the program sees, and `node` has its compute dtype.
+
+    weak   whether it is a weak scalar, which takes the dtype of the other operand
+    wide   the same value in f64, if the dtype is f32 only because an integer array met a Python float
+    """
+
+    node: Node
+    dtype: DType
+    weak: bool = False
+    wide: Node | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.shape
+
+    def __str__(self) -> str:
+        return str(ArrayType(self.dtype, self.shape))
+
+
+Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
+Value = Union[Array, Static]
+Scope = dict[str, Value]  # what each name is bound to
+
+
+def describe(value: Value) -> str:
+    """A value in an error message. The text in a string or list is not shown."""
+    kinds = {ListValue: "a list", tuple: "a tuple", str: "a string", DType: f"the dtype {value}"}
+    return kinds.get(type(value)) or str(value)
+
+
+class Typer:
+    """Makes typed nodes. `span` is the source of the expression that is being typed."""
+
+    def __init__(self) -> None:
+        self.nodes = Interner()
+        self.conditions: list[Condition] = []
+        self.spans: dict[Node, tuple[Span, ...]] = {}
+        self.span: Span | None = None
+        self.powers: dict[Node, literals.Power] = {}
+        self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
+
+    def place(self, node: Node, span: Span) -> None:
+        """Adds a span to a node. A node keeps at most `MAX_SPANS` spans."""
+        known = self.spans.get(node, ())
+        if len(known) < MAX_SPANS:
+            self.spans[node] = (*known, span)
+
+    # ---- conversions -----------------------------------------------------------------
+
+    def constant(self, value: int | float | bool, dtype: DType) -> Node:
+        if dtype.is_integer and isinstance(value, (int, float)):
+            low, high = dtype.limits
+            if value != value or not low <= value <= high:
+                raise CompileError("MT0208", f"{value} does not fit {dtype}", help=f"{dtype} holds {low} to {high}")
+        if dtype.is_float and math.inf > abs(value) >= dtype.compute.overflow:
+            help = "write `inf` if you mean it, or compute in f64: `astype(x, f64)`"
+            raise CompileError("MT0208", f"{value:.3g} is past the largest {dtype.compute}", help=help)
+        return self.nodes.const(value, dtype.compute)
+
+    def array(self, value: Value) -> Array:
+        """A value as an `Array`. Numbers and dimensions become weak 0-d arrays; the items of a tuple are stacked.
+
+        Raises CompileError MT0202 for any other value, such as a string.
+        """
+        match value:
+            case Array():
+                return value
+            case bool():
+                return Array(self.constant(value, bool_), bool_)
+            case int():
+                return Array(self.constant(value, i64), i64, weak=True)
+            case float():
+                return Array(self.constant(value, f64), f64, weak=True)
+            case Dim():
+                return Array(self.nodes.index(i64, (), value), i64, weak=True)
+            case tuple():
+                dtype, weak = self.promoted(literals.leaves(value))
+                return Array(literals.stacked(self, value, dtype), dtype, weak)
+            case _:
+                raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
+
+    def cast(self, value: Value, dtype: DType) -> Array:
+        """The value converted to `dtype`. For f16 and bf16 it is rounded and converted back to f32."""
+        numbers = literals.leaves(value) if isinstance(value, tuple) else [value]
+        truncates = dtype.is_integer and any(isinstance(v, float) for v in numbers)
+        if isinstance(value, (int, float, tuple)) and not truncates:
+            node = self.convert(value, dtype)
+        else:
+            node = self._most_precise(self.array(value), dtype)
+        narrow = self.nodes.cast(node, dtype)
+        return Array(self.nodes.cast(narrow, dtype.compute), dtype)
+
+    def convert(self, value: Value, dtype: DType) -> Node:
+        """A node for the value as an operand of arithmetic in `dtype`. It has the compute dtype and is not rounded.
+
+        Raises CompileError MT0208 for a number that does not fit an integer dtype.
+        """
+        if isinstance(value, (bool, int, float)):
+            return self.constant(value, dtype)
+        if isinstance(value, tuple):
+            literals.leaves(value)  # raises an error for an empty or too deep list
+            return literals.stacked(self, value, dtype)
+        array = self.array(value)
+        if dtype.is_integer and dtype != i64:  # sizes fit i64, and powers have been checked
+            if isinstance(value, Dim):
+                literals.require_size_fits(self, value, dtype)
+            if array.node in self.powers:
+                literals.require_power_fits(self, self.powers[array.node], dtype)
+        if array.weak and dtype.is_integer:
+            for number in literals.constants_in(array.node):
+                self.constant(number, dtype)
+        return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
+
+    def _most_precise(self, value: Array, dtype: DType) -> Node:
+        """The most precise node of a value for a conversion to `dtype`: its f64 node, if it has one, for f64."""
+        return value.wide if value.wide is not None and dtype == f64 else value.node
+
+    def strong(self, value: Value) -> Array:
+        """The value as an array that is not weak, for functions that are neither elementwise nor views."""
+        dtype = self.settled([value])
+        return Array(self.convert(value, dtype), dtype)
+
+    def rounded(self, value: Array) -> Node:
+        """A node with the value in the dtype that the program sees, as it is stored in memory."""
+        return self.nodes.cast(value.node, value.dtype)
+
+    # ---- promotion -------------------------------------------------------------------
+
+    def promoted(self, values: Sequence[Value]) -> tuple[DType, bool]:
+        """The promoted dtype of several values, and whether the result is still weak."""
+        kinds = [self._kind(v) for v in values]
+        strong = [dtype for dtype, weak in kinds if not weak]
+        weak_float = any(weak and dtype.is_float for dtype, weak in kinds)
+        if not strong:
+            return (f64 if weak_float else i64), True
+        dtype = strong[0]
+        for other in strong[1:]:
+            dtype = promote(dtype, other)
+        if weak_float and not dtype.is_float:
+            return f32, False
+        if dtype.kind == "b" and len(strong) < len(kinds):
+            return i64, False
+        return dtype, False
+
+    def _kind(self, value: Value) -> tuple[DType, bool]:
+        """The dtype of one value, and whether it is weak."""
+        match value:
+            case tuple():
+                return self.promoted(literals.leaves(value))
+            case int() | float() if not isinstance(value, bool):
+                return (f64 if isinstance(value, float) else i64), True
+            case _:
+                array = self.array(value)
+                return array.dtype, array.weak
+
+    def settled(self, values: Sequence[Value]) -> DType:
+        """The promoted dtype of several values where the result cannot be weak. Weak floats then become f32."""
+        dtype, weak = self.promoted(values)
+        return f32 if weak and dtype == f64 else dtype
+
+    # ---- shapes ----------------------------------------------------------------------
+
+    def require(
+        self, a: Dim, relation: str, b: Dim, code: str, message: str, *, label: str = "", help: str = ""
+    ) -> None:
+        """Requires that `a relation b` holds. If it depends on sizes, it becomes a condition that each call checks.
+
+        Raises CompileError with this code and message if it cannot hold for any sizes.
+        """
+        condition = Condition(a, relation, b, code, message, label, help, self.span)
+        decided = condition.decided()
+        if decided is False:
+            raise condition.error()
+        if decided is None:
+            self.conditions.append(condition)
+
+    def require_sizes(self, shape: Sequence[Dim]) -> Shape:
+        """Returns the shape, and requires that none of its sizes is negative (MT0205)."""
+        for e in shape:
+            message = f"a size cannot be negative, and {e} is"
+            self.require(e, ">=", dims.ZERO, "MT0205", message, label=literals.names_in(e))
+        return tuple(shape)
+
+    def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
+        """The shape to which all shapes broadcast. Raises CompileError MT0201 if they do not fit."""
+        rank = max(map(len, shapes), default=0)
+        columns = ([s[k] for s in shapes if len(s) >= -k] for k in range(-rank, 0))
+        return tuple(self._broadcast_extents(extents, shapes, what) for extents in columns)
+
+    def _broadcast_extents(self, extents: list[Dim], shapes: Sequence[Shape], what: str) -> Dim:
+        wide = [e for e in dict.fromkeys(extents) if e != 1]
+        if len(wide) < 2:
+            return wide[0] if wide else dims.ONE
+        full = [e for e in wide if not at_most_one(e)] or wide
+        result = next((e for e in full if e.constant is not None), full[0])
+        for other in wide:
+            listed = " and ".join(map(literals.shown, shapes))
+            message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
+            help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
+            if other not in full:  # 1 is repeated, 0 meets 0
+                self.require(result * (1 - other), "==", dims.ZERO, "MT0201", message, help=help)
+            else:
+                self.require(other, "==", result, "MT0201", message, help=help)
+        return result
+
+    def broadcast(self, node: Node, shape: Shape) -> Node:
+        """`node` broadcast to `shape`, as in numpy: axes of size 1 and missing leading axes are repeated."""
+        if node.shape == shape:
+            return node
+        lead = len(shape) - node.rank
+        index = tuple(
+            dims.ZERO if e == 1 or (e != shape[lead + k] and at_most_one(e)) else ir.axis(lead + k)
+            for k, e in enumerate(node.shape)
+        )
+        return self.nodes.view(node, shape, index)
+
+    # ---- elementwise -----------------------------------------------------------------
+
+    def elementwise(self, name: str, values: Sequence[Value]) -> Array:
+        """Applies an operator of the table to values, with promotion and broadcasting.
+
+        Raises CompileError MT0102 for a wrong number of operands, MT0202 for a dtype that the operator does not take.
+        """
+        row = OPERATORS[name]
+        if len(values) != row.arity:
+            plural = "" if row.arity == 1 else "s"
+            raise CompileError("MT0102", f"{name} takes {row.arity} argument{plural}, not {len(values)}")
+        dtype, weak = self._operand_dtype(row, values)
+        if dtype.kind not in row.accepts:
+            taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
+            instead = {("subtract", "b"): "`x ^ y`", ("negative", "b"): "`~x`"}.get((name, dtype.kind))
+            help = f"write {instead}" if instead else f"it takes {taken}"
+            raise CompileError("MT0202", f"{name} does not take {dtype}", help=help)
+        node = self._applied(row, values, dtype)
+        if node.dtype == bool_:
+            return Array(node, bool_)
+        wide = self._applied(row, values, f64) if dtype == f32 and self._is_f32_by_default(row, values) else None
+        return Array(node, dtype, weak, wide)
+
+    def _applied(self, row: Operator, values: Sequence[Value], dtype: DType) -> Node:
+        """The node that applies an operator to the values, converted to `dtype`."""
+        first = bool_ if row.operands == "where" else dtype
+        operands = [self.convert(v, dtype if k else first) for k, v in enumerate(values)]
+        shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")
+        args = tuple(self.broadcast(o, shape) for o in operands)
+        return self.nodes.apply(row.name, row.result_dtype(dtype.compute), shape, args)
+
+    def _is_f32_by_default(self, row: Operator, values: Sequence[Value]) -> bool:
+        """Whether no operand is a float array of the program, so that the result is f32 only by default."""
+        operands = values[1:] if row.operands == "where" else values
+        return not any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in operands)
+
+    def _operand_dtype(self, row: Operator, values: Sequence[Value]) -> tuple[DType, bool]:
+        promoted, weak = self.promoted(values[1:] if row.operands == "where" else values)
+        dtype = row.operand_dtype(promoted)
+        return (f64 if weak and dtype == f32 else dtype), weak
+
+
+# ---- typing rules of nodes ---------------------------------------------------------------------
+
+
+def reduce_type(op: str, x: Node, axes: tuple[int, ...]) -> tuple[DType, Shape]:
+    """The dtype and shape of a reduction. Raises ValueError if the operand or the axes break the typing rule."""
+    row = reduction(op)
+    require(list(axes) == sorted(set(axes)) and all(0 <= a < x.rank for a in axes), f"axes {axes}")
+    require(op not in POSITIONS or len(axes) == 1, f"{op} over one axis")
+    require(x.dtype.kind in row.accepts, f"{op} of {x.dtype}")
+    require(x.dtype == x.dtype.compute, f"{op} computes in {x.dtype}")
+    shape = tuple(e for k, e in enumerate(x.shape) if k not in axes)
+    return (i64 if op in POSITIONS else x.dtype), shape
+
+
+def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
+    """The dtype and shape of a matrix product. Raises ValueError if the operands break the typing rule."""
+    require(a.rank == b.rank >= 2 and a.shape[:-2] == b.shape[:-2], "contract of unlike batches")
+    require(a.shape[-1] == b.shape[-2], f"contract of {a.type} with {b.type}")
+    require(a.dtype == b.dtype and a.dtype.is_float, "contract of unlike dtypes")
+    return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raises ValueError with the text `rule` unless `holds`."""
+    if not holds:
+        raise ValueError(rule)
+
+
+def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
+    """A view of an array with this shape and index map. The f64 value `wide` gets the same view."""
+    node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
+    return Array(node, x.dtype, x.weak, *wide)
+
+
+def insert_axes(t: Typer, x: Array, axes: Collection[int]) -> Array:
+    """The array with axes of size 1 at these places of the result's shape."""
+    rank, sizes = len(x.shape) + len(axes), iter(x.shape)
+    shape = [dims.ONE if k in axes else next(sizes) for k in range(rank)]
+    return view(t, x, shape, [ir.axis(k) for k in range(rank) if k not in axes])

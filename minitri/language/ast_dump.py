@@ -1,0 +1,157 @@
+"""The `ast` stage as text: one node a line, children indented, source positions beside.
+
+In: nodes of ast.py. Out: for `f(x, y) = relu(x + y)`
+
+    def main(x: f16[M], y: f16[M])  1:1
+      return                        1:1
+        call relu                   1:1
+          binary +                  1:6
+            name x                  1:6
+            name y                  1:10
+
+This text cannot be parsed back. To change a program, edit its source.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+
+from minitri.base.diagnostics import printable
+from minitri.base.spans import Source
+from minitri.language import ast
+
+_DEEP = 60  # levels that are indented; deeper ones say their depth
+_WIDE = 100  # columns before the positions
+_LEVELS = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
+
+
+def format_module(module: ast.Module) -> str:
+    """Every function of a module."""
+    return "".join(f"{text}\n" for text, _ in module_lines(module))
+
+
+def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
+    """The lines of `format_module`, each with its node."""
+    for number, function in enumerate(module.functions):
+        if number:
+            yield "", None
+        yield from _table(_function(function))
+
+
+def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
+    """`f32[*B, N + 1]`, `float`."""
+    match kind:
+        case ast.ArrayType(dtype=dtype, dims=dims):
+            return f"{dtype}[{', '.join(map(_dim, dims))}]"
+        case ast.ScalarType(kind=name):
+            return name
+
+
+_Line = tuple[str, ast.Node]
+
+
+def _table(lines: Iterator[_Line]) -> Iterator[_Line]:
+    """The lines with the position of each node in a column of its own."""
+    rows = list(lines)
+    width = min(_WIDE, max(len(text) for text, _ in rows))
+    starts: dict[int, list[int]] = {}
+    return ((f"{text:<{width}}  {_position(node, starts)}", node) for text, node in rows)
+
+
+def _position(node: ast.Node, starts: dict[int, list[int]]) -> str:
+    """`line:column`; `starts` remembers the offsets of the lines of each source."""
+    source = node.span.source
+    if id(source) not in starts:
+        starts[id(source)] = _line_starts(source)
+    line = bisect_right(starts[id(source)], node.span.start)
+    return f"{line}:{node.span.start - starts[id(source)][line - 1] + 1}"
+
+
+def _line_starts(source: Source) -> list[int]:
+    return [0, *accumulate(len(line) + 1 for line in source.text.split("\n"))][:-1]
+
+
+def _function(function: ast.Function) -> Iterator[_Line]:
+    yield _header(function), function
+    for statement in function.body:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                yield "  assign " + ", ".join(target.id for target in targets), statement
+            case ast.Return(value=value):
+                yield "  return", statement
+        yield from _tree(value, 2)
+
+
+def _header(function: ast.Function) -> str:
+    text = f"def {function.name}({', '.join(map(_param, function.params))})"
+    if function.returns is None:
+        return text
+    types = ", ".join(map(format_type, function.returns))
+    return f"{text} -> {types if len(function.returns) == 1 else f'({types})'}"
+
+
+def _param(param: ast.Param) -> str:
+    text = param.name if param.annotation is None else f"{param.name}: {format_type(param.annotation)}"
+    return text if param.default is None else f"{text} = {printable(' '.join(param.default.span.text.split()))}"
+
+
+def _tree(root: ast.Expr | ast.Pack, depth: int) -> Iterator[_Line]:
+    """A node's line, then its children's, without recursion."""
+    stack: list[tuple[int, str, ast.Expr | ast.Pack]] = [(depth, "", root)]
+    while stack:
+        depth, role, node = stack.pop()
+        margin = "  " * depth if depth <= _DEEP else "  " * _DEEP + f"[{depth}] "
+        yield margin + role + _label(node), node
+        stack += [(depth + 1, role, child) for role, child in reversed(_children(node))]
+
+
+def _label(node: ast.Expr | ast.Pack) -> str:
+    match node:
+        case ast.Name(id=text) | ast.Attribute(name=text) | ast.Call(function=text) | ast.Pack(id=text):
+            detail = text
+        case ast.Unary(op=op) | ast.Binary(op=op) | ast.Compare(op=op):
+            detail = op
+        case ast.Number(value=value) | ast.String(value=value):
+            detail = repr(value)
+        case _:
+            detail = ""
+    kind = type(node).__name__.removesuffix("Literal").lower()
+    return f"{kind} {detail}".rstrip()
+
+
+def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]]:
+    """Direct children, each with its role (`if `, `axis=`) or "" if its position says enough."""
+    match node:
+        case ast.Conditional(test=test, body=body, orelse=orelse):
+            return [("", body), ("if ", test), ("else ", orelse)]
+        case ast.Call(args=args, keywords=keywords):
+            return [*(("", arg) for arg in args), *((f"{name}=", value) for name, value in keywords)]
+        case ast.Slice(start=start, stop=stop, step=step):
+            parts = (("start ", start), ("stop ", stop), ("step ", step))
+            return [(role, part) for role, part in parts if part is not None]
+        case _:
+            return [("", child) for child in ast.children(node)]  # type: ignore[misc]
+
+
+def _dim(dim: ast.Expr | ast.Pack) -> str:
+    """A dimension as source text, with no more parentheses than it needs."""
+    if isinstance(dim, ast.Pack):
+        return f"*{dim.id}"
+    done: list[tuple[str, int]] = []  # text and how tightly it binds
+    for node in ast.postorder(dim):
+        match node:
+            case ast.Binary(op=op):
+                (right, right_level), (left, left_level) = done.pop(), done.pop()
+                level = _LEVELS[op]
+                left = left if left_level >= level else f"({left})"
+                right = right if right_level > level else f"({right})"
+                done.append((f"{left} {op} {right}", level))
+            case ast.Name(id=id):
+                done.append((id, 9))
+            case ast.Number(value=value):
+                done.append((str(value), 9))
+            case _:
+                raise AssertionError(node)
+    return done[0][0]

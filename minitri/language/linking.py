@@ -1,0 +1,320 @@
+"""Links a function with the functions and the constants around it, as a linker joins object files.
+
+    EPS = 1e-5
+
+    @mt.jit
+    def squares(x):
+        return sum(x * x)
+
+    @mt.jit
+    def unit(x):                                    Module(squares, unit)
+        return x / sqrt(squares(x) + EPS)     →     with 1e-05 in the place of EPS
+
+In: a `Definition`: the tree of a function, and the scope around it. Out: `Linked`: a module that needs no scope, and
+the values that were read from scopes. A later call compares these values and links again where one has changed.
+
+A name is looked up as Python does it: first what the function binds, then the functions around it, then its module
+(`EPS`, `other.EPS`, `other.squares(x)`). The language comes last. Types are left alone: `"f32[N]"` has a dimension N,
+whatever N is outside. Functions of equal names get different ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from types import FunctionType, ModuleType
+from typing import Any
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.spans import Source, Span
+from minitri.base.types import DTYPES, DType
+from minitri.language import ast
+from minitri.language.constant_arithmetic import CONSTANTS
+from minitri.language.foreign.names import PREFIXES
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+
+MISSING = object()  # what a name stands for that nothing has
+Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """A function to link.
+
+    reader     how to look a name up around the function; None for a name that is not there and never will be
+    siblings   the other functions of its text, which it calls by their names
+    defaults   values of the parameters that have one, for a function of Python
+    """
+
+    function: ast.Function
+    reader: Callable[[str], Callable[[], Any] | None] = lambda name: None
+    siblings: Mapping[str, Definition] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Linked:
+    """A module whose last function is the one that was linked.
+
+    reads    every value that was looked up
+    missing  functions that nothing defines yet
+    """
+
+    module: ast.Module
+    reads: tuple[Read, ...]
+    missing: frozenset[str]
+
+
+def of_module(module: ast.Module, name: str) -> Definition:
+    """A function of a text: it sees the other functions of the text, and nothing else."""
+    siblings: dict[str, Definition] = {}
+    siblings |= {f.name: Definition(f, siblings=siblings) for f in module.functions}
+    return siblings[name]
+
+
+def of_python(function: FunctionType, tree: ast.Function) -> Definition:
+    """A function of Python: it sees the functions around it, and its module."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+
+    def reader(name: str) -> Callable[[], Any]:
+        return partial(_content, cells[name]) if name in cells else partial(function.__globals__.get, name, MISSING)
+
+    parameters = inspect.signature(function).parameters.values()
+    return Definition(tree, reader, defaults={p.name: p.default for p in parameters if p.default is not p.empty})
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # the variable has no value yet
+        return MISSING
+
+
+def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
+    """The module of a function and of all that it calls.
+
+    definition   the `Definition` of a value that is a program, None for any other value
+    Raises CompileError MT0101 for a name whose value cannot be part of a program, such as an array.
+    """
+    linker = _Linker(definition)
+    made = linker.functions(entry)
+    if len(made) > 1 and is_language_function(entry.function.name):  # the others call the language's
+        linker = _Linker(definition, own_names=False)
+        made = linker.functions(entry)
+    module = ast.Module(entry.function.span, entry.function.span.source, tuple(reversed(made)))
+    return Linked(module, tuple(linker.reads), frozenset(linker.missing))
+
+
+class _Linker:
+    """`own_names`: the first function keeps its name even where the language has a function of this name."""
+
+    def __init__(self, definition: Callable[[Any], Definition | None], own_names: bool = True) -> None:
+        self.definition, self.own_names = definition, own_names
+        self.names: dict[ast.Function, str] = {}
+        self.definitions: list[Definition] = []
+        self.reads: list[Read] = []
+        self.missing: set[str] = set()
+
+    def functions(self, entry: Definition) -> list[ast.Function]:
+        """The entry and everything that it calls, linked; callers come before what they call."""
+        self.name(entry)
+        made: list[ast.Function] = []
+        while len(made) < len(self.definitions):  # linking one may find others
+            made.append(self.linked(self.definitions[len(made)]))
+        return made
+
+    def name(self, found: Definition) -> str:
+        """What a function is called in the module. Its own name, unless that has another meaning there."""
+        function = found.function
+        if function not in self.names:
+            taken, name, number = {*self.names.values()}, function.name, 2
+            while name in taken or (is_language_function(name) and (taken or not self.own_names)):
+                name, number = f"{function.name}_{number}", number + 1
+            self.names[function] = name
+            self.definitions.append(found)
+        return self.names[function]
+
+    # ---- one function ----------------------------------------------------------------
+
+    def linked(self, found: Definition) -> ast.Function:
+        """The function with new names for what it calls, and values for the constants."""
+        function = found.function
+        names = _Names(self, found)
+        body = tuple(replace(s, value=_rewritten(s.value, names.node)) for s in function.body)
+        params = tuple(names.param(p) for p in function.params)
+        return replace(function, name=self.names[function], params=params, body=body)
+
+    def read(self, reader: Callable[[], Any]) -> Any:
+        value = reader()
+        self.reads.append((reader, value))
+        return value
+
+
+class _Names:
+    """What names mean in one function."""
+
+    def __init__(self, linker: _Linker, found: Definition) -> None:
+        self.linker, self.found = linker, found
+        self.bound = _bound(found.function)
+        self.known: dict[tuple[str, ...], Any] = {}
+
+    def node(self, node: Any) -> Any:
+        """What stands in the place of a node whose parts are linked."""
+        match node:
+            case ast.Name() | ast.Attribute():
+                path = _path(node)
+                value = self.value(path) if path else MISSING
+                return node if value is MISSING else self.constant(node, path, value)
+            case ast.Call():
+                return self.call(node)
+        return node
+
+    def value(self, path: tuple[str, ...]) -> Any:
+        """The value of `EPS` or `module.EPS` around the function; MISSING if there is none."""
+        if path not in self.known:
+            self.known[path] = self.looked_up(path)
+        return self.known[path]
+
+    def looked_up(self, path: tuple[str, ...]) -> Any:
+        *parents, name = path
+        if parents:
+            parent = self.value(tuple(parents))
+            if not isinstance(parent, ModuleType) or not hasattr(parent, name):
+                return MISSING
+            return self.linker.read(partial(getattr, parent, name, MISSING))
+        reader = None if name in self.bound or name == self.found.function.name else self.found.reader(name)
+        if reader is None:
+            return MISSING
+        if reader() is MISSING and _is_language_name(name):
+            return MISSING
+        return self.linker.read(reader)
+
+    def constant(self, node: ast.Expr, path: tuple[str, ...], value: Any) -> ast.Expr:
+        if (literal := _literal(value, node.span)) is not None:
+            return literal
+        if isinstance(value, ModuleType) or _is_language_name(path[-1]) or path[0] in PREFIXES:
+            return node
+        shown = node.span.text
+        if self.linker.definition(value) is not None:
+            raise CompileError("MT0101", f"`{shown}` is a function: call it", node.span, help=f"`{shown}(…)`")
+        message = f"`{shown}` is outside the program, and {_kind(value)} cannot be a part of it"
+        raise CompileError("MT0101", message, node.span, help=_WAY_OUT.format(path[-1]))
+
+    # ---- calls -----------------------------------------------------------------------
+
+    def call(self, node: ast.Call) -> ast.Call:
+        """`f(x)` and `module.f(x)`. In the tree, the latter is `f(module, x)`."""
+        name = node.function
+        receiver = _path(node.args[0]) if node.args and node.args[0].span.start == node.span.start else ()
+        if receiver and isinstance(self.value(receiver), ModuleType):
+            found = self.callee(node, (*receiver, name))
+            return node if found is None else replace(node, function=self.linker.name(found), args=node.args[1:])
+        if name == self.found.function.name or name in self.found.siblings:
+            found = self.found.siblings.get(name, self.found)
+        else:
+            found = None if name in self.bound else self.callee(node, (name,))
+        return node if found is None else replace(node, function=self.linker.name(found))
+
+    def callee(self, node: ast.Call, path: tuple[str, ...]) -> Definition | None:
+        """The function that a call calls; None for a function of the language, or of nobody."""
+        value = self.value(path)
+        found = None if value is MISSING else self.linker.definition(value)
+        if found is not None or is_language_function(path[-1]) or path[0] in PREFIXES:
+            return found
+        if value is MISSING:
+            self.linker.missing.add(path[-1])
+        elif callable(value) and not isinstance(value, type):
+            message = f"`{'.'.join(path)}` is {_kind(value)} of Python, not a function of the language"
+            help = f"decorate `{path[-1]}` with `@mt.jit`" if isinstance(value, FunctionType) else ""
+            raise CompileError("MT0101", message, node.span, help=help)
+        return None
+
+    # ---- parameters ------------------------------------------------------------------
+
+    def param(self, param: ast.Param) -> ast.Param:
+        """A default is what it was when Python defined the function: `eps=EPS` keeps the value that EPS had then."""
+        if param.default is None or param.name not in self.found.defaults:
+            return param
+        names = {n.id for n in ast.postorder(param.default) if isinstance(n, ast.Name)}
+        if all(name in CONSTANTS or name in DTYPES for name in names):
+            return param
+        value = self.found.defaults[param.name]
+        place = Span(Source(f"<default of {param.name}>", repr(value)), 0, len(repr(value)))
+        literal = _literal(value, place)
+        return param if literal is None else replace(param, default=literal)
+
+
+_WAY_OUT = (
+    "make `{}` a parameter; numbers, tuples of numbers, dtypes and functions with `@mt.jit` can be used as they are"
+)
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' or name == 'ndarray' else 'a'} {name}"
+
+
+def _path(node: ast.Node) -> tuple[str, ...]:
+    """`a.b.c` as its names; () for any other expression."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.name)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
+
+
+def _bound(function: ast.Function) -> frozenset[str]:
+    """The names that a function binds: parameters, dimensions of their types, and what it assigns to."""
+    dims = [n for p in function.params if isinstance(p.annotation, ast.ArrayType) for n in ast.postorder(p.annotation)]
+    names = [n.id for n in dims if isinstance(n, (ast.Name, ast.Pack))]
+    targets = [t.id for s in function.body if isinstance(s, ast.Assign) for t in s.targets]
+    return frozenset([*names, *targets, *(p.name for p in function.params)])
+
+
+def is_language_function(name: str) -> bool:
+    """Whether the language has a function of this name."""
+    tables: Sequence[Mapping[str, Any]] = (OPERATORS, ALIASES, SIGNATURES, FUNCTION_ALIASES, library_functions())
+    return any(name in table for table in tables)
+
+
+def _is_language_name(name: str) -> bool:
+    return name in CONSTANTS or name in DTYPES or name == "newaxis" or is_language_function(name)
+
+
+def _literal(value: Any, place: Span) -> ast.Expr | None:
+    """The tree of a number, a dtype, or a tuple of these; None for any other value."""
+    match value:
+        case bool():
+            return ast.Number(place, value)
+        case int() | float():
+            number = ast.Number(place, abs(int(value) if isinstance(value, int) else float(value)))
+            return ast.Unary(place, "-", number) if value < 0 else number
+        case DType():
+            return ast.Name(place, value.name)
+        case tuple():
+            parts = [_literal(v, place) for v in value]
+            return ast.Tuple(place, tuple(p for p in parts if p is not None)) if None not in parts else None
+    return None
+
+
+def _rewritten(root: ast.Expr, change: Callable[[Any], Any]) -> Any:
+    """The tree with `change` of each node, its parts first. Nodes that nothing changes stay the same objects."""
+    made: dict[int, Any] = {}
+    for node in ast.postorder(root):
+        old = {f.name: getattr(node, f.name) for f in fields(node)}
+        new = {name: _changed(value, made) for name, value in old.items()}
+        parts = {name: value for name, value in new.items() if value is not old[name]}
+        made[id(node)] = change(replace(node, **parts) if parts else node)
+    return made[id(root)]
+
+
+def _changed(value: Any, made: Mapping[int, Any]) -> Any:
+    if isinstance(value, ast.Node):
+        return made[id(value)]
+    if not isinstance(value, tuple):
+        return value
+    new = tuple(_changed(item, made) for item in value)
+    return value if all(a is b for a, b in zip(value, new)) else new

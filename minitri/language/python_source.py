@@ -1,0 +1,115 @@
+"""The text of a Python function, and where it stands in its file.
+
+    @mt.jit                       ← skipped
+    def f(x: "f32[M, N]"):        ← the place begins here
+        return 2 * x              ← and ends here
+
+In: a function. Out: a `Span` that points into the whole file, so that errors name its lines. `inspect` finds the text of
+files, of cells in IPython, and of what is typed at the prompt of Python 3.13 or newer. An older Python keeps no text of
+what is typed. There the history of the prompt has the lines, and they count if they compile to the same bytecode.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import tokenize
+from collections.abc import Sequence
+from functools import lru_cache
+from types import CodeType, FunctionType
+
+from minitri.base.diagnostics import ParseError
+from minitri.base.spans import Source, Span
+
+PROMPT = "<stdin>"  # the file of what is typed, before Python 3.13
+
+
+def place(function: FunctionType) -> Span:
+    """Where the function is in its file: from its `def`, past the decorators, to its end.
+
+    Raises ParseError MT0003 if nothing has kept the text.
+    """
+    try:
+        lines, first = _lines(function)
+        block = inspect.getblock(lines[first:])
+        row, column = _find_def(block)
+    except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):
+        raise _no_text(function) from None
+    before = "".join(lines[:first])
+    start = len(before) + len("".join(block[: row - 1])) + column
+    source = _source(_shown(function.__code__.co_filename), "".join(lines))
+    return Span(source, start, len(before) + len("".join(block)))
+
+
+def _lines(function: FunctionType) -> tuple[list[str], int]:
+    """The lines of the function's file, and the number of its first one. OSError if nothing has them."""
+    try:
+        return inspect.findsource(function)
+    except OSError:
+        if function.__code__.co_filename != PROMPT:
+            raise
+        return _typed(function), 0
+
+
+def _shown(file: str) -> str:
+    """What errors call a file. A cell of a notebook is a file of IPython's own; its user knows it as `Cell In[3]`."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)
+    return " ".join(named(file) or [file])
+
+
+@lru_cache(maxsize=16)
+def _source(name: str, text: str) -> Source:
+    """One `Source` for all functions of a file."""
+    return Source(name, text)
+
+
+def _find_def(block: list[str]) -> tuple[int, int]:
+    """Row and column of the first `def`. It is reserved, so no decorator can hold one."""
+    for token in tokenize.generate_tokens(iter(block).__next__):
+        if token.type == tokenize.NAME and token.string == "def":
+            return token.start
+    raise OSError("no def")
+
+
+def _no_text(function: FunctionType) -> ParseError:
+    name = function.__name__
+    help = f'give the text itself, `mt.compile("""def {name}(…): …""")`, or define it in a file or a notebook cell'
+    if function.__code__.co_filename == PROMPT:
+        help += "; Python 3.13 and newer keep the text of what is typed"
+    return ParseError("MT0003", f"the source text of `{name}` cannot be found", help=help)
+
+
+# ---- the prompt of Python before 3.13 -----------------------------------------------------------
+
+
+def _typed(function: FunctionType) -> list[str]:
+    """The lines that were typed at the prompt, from those of the function on. OSError if they are lost."""
+    lines = _history()
+    head = re.compile(rf"\s*def\s+{re.escape(function.__name__)}\b")
+    first = max((k for k, line in enumerate(lines) if head.match(line)), default=None)
+    if first is None:
+        raise OSError("it was not typed")
+    found = [line + "\n" for line in lines[first:]]
+    if not _same_code(compile("".join(inspect.getblock(found)), PROMPT, "exec"), function.__code__):
+        raise OSError("the history has another function")
+    return found
+
+
+def _history() -> Sequence[str]:
+    """The lines that readline keeps; none if Python was started without it."""
+    readline = sys.modules.get("readline")
+    if readline is None:
+        return ()
+    return [readline.get_history_item(k + 1) or "" for k in range(readline.get_current_history_length())]
+
+
+def _same_code(module: CodeType, code: CodeType) -> bool:
+    """Whether a module that defines one function defines this one."""
+    made = next((c for c in module.co_consts if isinstance(c, CodeType)), None)
+    return made is not None and _content(made) == _content(code)
+
+
+def _content(code: CodeType) -> tuple[object, ...]:
+    return code.co_code, code.co_names, code.co_varnames, repr(code.co_consts)

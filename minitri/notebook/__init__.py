@@ -1,0 +1,1 @@
+"""What a notebook shows: cards in HTML, figures, and the magic `%%minitri`."""

@@ -1,0 +1,47 @@
+"""The cards of a program and of its stages. Making them takes milliseconds: Triton's compiler does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minitri.base.diagnostics import CompileError
+from minitri.notebook.html import card, counted
+from minitri.pipeline import Compilation
+
+SHOWN = ("graph.simplified", "kernels")  # stages on the card of a program
+
+
+def program_card(name: str, signature: str, source: str, compilation: Compilation | None) -> str:
+    """The source of a program and its kernels. `compilation`: None if only a call can say the types."""
+    facts, stages = _kernels(compilation) if compilation is not None else ("", [])
+    note = f"{name}.lower() has every stage, {name}.explore() shows them side by side"
+    return card(name, f"({signature})", facts=facts, tabs=[("source", source), *stages], note=note, longest=4000)
+
+
+def _kernels(compilation: Compilation) -> tuple[str, list[tuple[str, str]]]:
+    try:
+        count = counted(len(compilation.value("kernels").kernels), "kernel")
+    except (CompileError, KeyError):
+        return "", []
+    return count, _tabs(compilation, [stage for stage in SHOWN if stage in compilation.stages])
+
+
+def stages_card(compilation: Compilation) -> str:
+    """A tab for each stage. Triton's own stages have one if they were made before."""
+    context, made = compilation.context, "compiled" in vars(compilation)
+    later = [] if made else [stage for stage in compilation.stages if stage in context.target.stages]
+    sizes = [f"{name} = {size}" for name, size in context.sizes.items()]
+    tabs = _tabs(compilation, [stage for stage in compilation.stages if stage not in later])
+    note = f"made when asked for: {', '.join(later)}" if later else ""
+    return card(context.entry, facts=f"for {', '.join([str(context.target), *sizes])}", tabs=tabs, note=note)
+
+
+def _tabs(compilation: Compilation, stages: Sequence[str]) -> list[tuple[str, str]]:
+    """Stages with their texts, or with the reason why there is none."""
+    tabs: list[tuple[str, str]] = []
+    for stage in stages:
+        try:
+            tabs.append((stage, compilation[stage]))
+        except CompileError as error:
+            tabs.append((stage, str(error)))
+    return tabs

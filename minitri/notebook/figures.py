@@ -1,0 +1,182 @@
+"""Figures of a program, drawn by matplotlib: its kernels under a roofline, and its graph by kernels.
+
+    f.lower(M=4096, N=4096).roofline()
+    f.plot(M=4096, N=4096).save("graph.svg")
+
+In: a compilation. Out: a `Plot`, which a notebook shows. matplotlib is an optional dependency (`minitri[plot]`) and is
+imported when a figure is drawn. No text of a program is read as mathematics, as `$x$` would be.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minitri.base.diagnostics import CompileError
+from minitri.explore.drawing import views
+from minitri.graph.ir import Node
+from minitri.hardware.chips import Peak
+from minitri.hardware.roofline import Roofline, roofline
+from minitri.hardware.targets import StageUnavailable
+from minitri.kernels.ir import Compute, Dot, Kernel, Reduce, Scan
+from minitri.pipeline import Compilation
+
+COLOURS = ("#0b6e4f", "#c8553d", "#2f5d9b", "#8a5fa8", "#b07d12", "#4a4a4a")
+PAPER, INK = "#ffffff", "#222222"
+UNITS = ("f16", "tf32", "f32", "f64")
+PIXELS = 100  # an inch of a figure
+
+
+class Plot:
+    """A figure. `figure` is matplotlib's own, to change it; `save` writes it in the format of the file's name."""
+
+    def __init__(self, figure: Any) -> None:
+        self.figure = figure
+
+    def save(self, path: str | Path) -> Path:
+        self.figure.savefig(path)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return "<figure: .save('figure.svg')>"
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png", dpi=1.5 * PIXELS)
+        return file.getvalue()
+
+
+def _figure(width: float, height: float) -> Any:
+    """An empty figure of matplotlib; the sizes are in inches."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
+    return Figure(figsize=(width, height), dpi=PIXELS, layout="constrained", facecolor=PAPER)
+
+
+# ---- the roofline --------------------------------------------------------------------------------
+
+
+def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | None = None) -> Plot:
+    """Operations a second over operations a byte, for each kernel.
+
+    measured   seconds by the name of the kernel; a kernel without one stands at its predicted time
+    Raises CompileError MT0106 if a size is unknown, and MT0402 if the target has no known peak rates.
+    """
+    found = roofline(compilation, measured)
+    if found is None:
+        missing = "give a number for each dimension: `lower(M=4096, N=4096)`"
+        raise CompileError("MT0106", "a roofline needs the sizes of all arrays", help=missing)
+    if found.chip is None:
+        message = f"the peak rates of {compilation.context.target} are not known"
+        raise CompileError("MT0402", message, help='name a GPU: `lower(target="h100")`')
+    figure = _figure(7, 4.5)
+    axes = figure.add_subplot()
+    _roofs(axes, found.chip, found)
+    _kernels(axes, found)
+    axes.set(xscale="log", yscale="log", xlabel="FLOP / byte", ylabel="FLOP / s", title=found.chip.name)
+    axes.legend(loc="lower right", frameon=False, fontsize=8)
+    return Plot(figure)
+
+
+def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
+    """The bandwidth of the memory, and the rate of each unit that some kernel uses."""
+    used = [u for u in UNITS if u in chip.rates and any(u in row.needed.operations for row in found.kernels)]
+    intensities = [row.needed.intensity for row in found.kernels if row.needed.total]
+    rates = {u: chip.rates[u] for u in used or ("f32",)}
+    ridge = max(rates.values()) / chip.bandwidth
+    left, right = min([0.05, *(i / 4 for i in intensities)]), max([4 * ridge, *(4 * i for i in intensities)])
+    for unit, rate in rates.items():
+        corner = rate / chip.bandwidth
+        axes.plot([left, corner, max(right, corner)], [left * chip.bandwidth, rate, rate], color=INK, linewidth=0.9)
+        axes.annotate(
+            f"{unit}: {rate / 1e12:.3g} TFLOP/s",
+            (right, rate),
+            (-2, 3),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8,
+        )
+    label = f"{chip.bandwidth / 1e12:.3g} TB/s"
+    axes.annotate(label, (left, left * chip.bandwidth), (8, -2), textcoords="offset points", fontsize=8)
+
+
+def _kernels(axes: Any, found: Roofline) -> None:
+    """A point for each kernel that computes; the legend names the others too, which only move bytes."""
+    for k, row in enumerate(found.kernels):
+        seconds = row.measured if row.measured is not None else row.predicted
+        said = "measured" if row.measured is not None else "predicted"
+        colour = COLOURS[k % len(COLOURS)]
+        if row.needed.total and seconds:
+            label = f"{row.name}: {said} {seconds * 1e6:.3g} µs"
+            axes.plot([row.needed.intensity], [row.needed.total / seconds], "o", color=colour, label=label)
+        else:
+            axes.plot([], [], "o", color=colour, label=f"{row.name}: moves bytes only")
+
+
+# ---- the graph -----------------------------------------------------------------------------------
+
+
+def graph_figure(compilation: Compilation) -> Plot:
+    """The graph that is computed. The colour of a node says which kernel computes it.
+
+    Raises StageUnavailable MT0402 for a program that begins at a later stage, and so has no graph.
+    """
+    graph = compilation.value("graph.simplified")
+    kernels = compilation.value("kernels").kernels
+    numbers = [_numbers(kernel) for kernel in kernels]
+    view = views(graph, lambda node: _kernels_of(node, graph.spans, numbers))[0]
+    figure = _figure(max(view["width"] / PIXELS, 3) + 1.2, view["height"] / PIXELS + 0.8)
+    axes = figure.add_subplot()
+    for start, end, line in view["edges"]:
+        points = _edge(view["boxes"][start]["at"], line, view["boxes"][end]["at"])
+        axes.plot(*zip(*points), color="#888888", linewidth=0.9, zorder=1)
+    for box in view["boxes"]:
+        _box(axes, box)
+    axes.set(xlim=(-10, max(view["width"], 300) + 10), ylim=(view["height"] + 10, -10), aspect="equal")
+    axes.axis("off")
+    axes.set_title(graph.name, fontsize=9, parse_math=False)
+    for k, kernel in enumerate(kernels):
+        axes.plot([], [], "s", color=COLOURS[k % len(COLOURS)], label=kernel.name)
+    if kernels:
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return Plot(figure)
+
+
+def _numbers(kernel: Kernel) -> set[int | None]:
+    """The nodes of the first graph that a kernel computes, by their numbers."""
+    computing = [op for op in kernel.body if isinstance(op, (Compute, Dot, Reduce, Scan))]
+    return {span.node for op in computing for span in op.spans}
+
+
+def _kernels_of(node: Node, spans: Mapping[Node, Sequence[Any]], numbers: Sequence[set[int | None]]) -> list[int]:
+    """The kernel that shares most places in the source with a node; [] for none."""
+    own = {span.node for span in spans.get(node, ())}
+    shared = [len(own & found) for found in numbers]
+    return [shared.index(max(shared))] if any(shared) else []
+
+
+def _box(axes: Any, box: Mapping[str, Any]) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    x, y, width, height = box["at"]
+    plain = box["kind"] == "input" or not box["marks"]
+    colour = "#777777" if plain else COLOURS[box["marks"][0] % len(COLOURS)]
+    style = {
+        "facecolor": PAPER if plain else f"{colour}22",
+        "edgecolor": colour,
+        "linewidth": 2 if box["output"] else 1,
+    }
+    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=4", zorder=2, **style))
+    text = box["label"] if box["kind"] == "view" else f"{box['label']}\n{box['type']}"
+    centre = (x + width / 2, y + height / 2)
+    axes.text(*centre, text, ha="center", va="center", family="monospace", fontsize=7.5, color=INK, parse_math=False)
+
+
+def _edge(start: Sequence[float], line: Sequence[Sequence[float]], end: Sequence[float]) -> list[tuple[float, float]]:
+    """From the lower edge of a box to the upper edge of another."""
+    bends = [(x, y) for x, y in line[1:-1]]
+    return [(start[0] + start[2] / 2, start[1] + start[3]), *bends, (end[0] + end[2] / 2, end[1])]

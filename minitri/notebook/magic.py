@@ -1,0 +1,49 @@
+"""`%%minitri`: a cell of a notebook that is a program.
+
+    %load_ext minitri
+
+    %%minitri
+    def rows(x: f32[M, N]) -> f32[M, N]:
+        return softmax(x, axis=-1)
+
+The cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook, and the cell
+shows its card. The variable has the name of the last function, or the name on the magic's line (`%%minitri rows`).
+
+Loading the extension also leaves out the traceback where IPython would print one for a text that is not in the language.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitri.api import compile
+from minitri.base.diagnostics import CompileError, ParseError
+from minitri.language.parser import is_name
+from minitri.program import Program
+
+
+def load(shell: Any) -> None:
+    """Adds the magic to an IPython shell."""
+    shell.register_magic_function(cell, "cell", "minitri")
+    shell.set_custom_exc((ParseError,), _show)  # to IPython a mistake in the cell itself
+
+
+def cell(line: str, text: str) -> Program:
+    """The program of a cell, after binding it to a name in the notebook. Raises what `mt.compile` raises."""
+    from IPython import get_ipython
+
+    name = line.strip()
+    if name and not is_name(name):
+        message = f"`{name[:40]}` cannot name a program"
+        raise CompileError("MT0003", message, help="write `%%minitri`, or `%%minitri name`")
+    program = compile(text.strip("\n") + "\n", name="<cell>")
+    shell: Any = get_ipython()
+    shell.user_ns[name or program.name] = program
+    return program
+
+
+def _show(shell: Any, kind: type, error: CompileError, traceback: Any, tb_offset: int | None = None) -> list[str]:
+    """Prints the error alone."""
+    lines = error._render_traceback_()
+    shell._showtraceback(kind, error, lines)
+    return lines

@@ -1,0 +1,132 @@
+"""graph → graph: powers with a constant exponent become products, and divisions by powers of two multiplications.
+
+    %1: f32[N] = power x, 3.0        becomes      %1: f32[N] = square x
+                                                  %2: f32[N] = multiply %1, x
+    %1: f32[N] = divide x, 8.0       becomes      %1: f32[N] = multiply x, 0.125
+
+This is strength reduction: an operation becomes a cheaper one with the same result. The power function of the math
+library takes about a hundred instructions, because it must know every exponent.
+
+In: a graph. Out: the same graph without such powers and divisions. The exponents are the integers from -7 to 8, and
+the halves between -4.5 and 7.5:
+
+    x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
+    x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal
+    x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
+                                             -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
+
+Each operation of a product rounds once. These exponents need at most eight roundings, which is an error of 4 units in
+the last place: that of the library's function (`ulp` in minitri/base/operators.toml). Integers wrap, as their powers
+do. A division by a power of two keeps its bits, because both forms round the same number once. Left out: exponents
+that need more roundings.
+"""
+
+from __future__ import annotations
+
+import math
+
+from minitri.base.piecewise import never_negative
+from minitri.base.types import bool_
+from minitri.graph.ir import Apply, Const, Graph, Index, Interner, Node, Reduce, View
+from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild, spread
+
+LARGEST_DIVISOR = 2.0**100  # its reciprocal is no denormal number
+
+
+def reduce_strength(graph: Graph) -> Graph:
+    """The graph with no rule left to apply."""
+    return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
+
+
+def power_of_constant(i: Interner, node: Node) -> Node | None:
+    """x ** n is made of products, reciprocals and, if n is a half, a square root."""
+    match node:
+        case Apply(op="power", args=(x, View(x=Const(value=n)) | Const(value=n))):
+            pass
+        case _:
+            return None
+    if n == 0:
+        return spread(i, i.const(1, node.dtype), node.shape)
+    if not node.dtype.is_float:
+        return _power(i, x, int(n)) if 0 < n <= 8 else None
+    if float(n).is_integer():
+        return _power(i, x, int(n)) if -7 <= n <= 8 else None
+    if not (2 * float(n)).is_integer() or not -4.5 <= n <= 7.5:
+        return None
+    x = x if _never_negative(i, x) or _is_whole(x) else _without_signs(i, x)
+    root = _unary(i, "sqrt", x)
+    root = root if n > 0 else _unary(i, "reciprocal", root)
+    return _product(i, root, _power(i, x, int(n))) if abs(n) > 1 else root
+
+
+def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
+    """Whether each element is surely 0.0, more, or nan. Looks at `depth` levels of operands."""
+    match x:
+        case Const(value=c):
+            return c > 0 or str(c) == "0.0"
+        case Index(expr=expr):
+            return never_negative(expr, x.shape, i.allows)
+        case Apply(op="abs" | "square" | "exp" | "exp2" | "sigmoid"):
+            return True
+        case Apply(op="multiply", args=(a, b)) if a is b:
+            return True
+        case View(x=inner):
+            operands: tuple[Node, ...] = (inner,)
+        case Apply(op="add" | "multiply" | "divide" | "sqrt" | "cast", args=operands):
+            pass
+        case Reduce(op="sum" | "max" | "min", x=inner):
+            operands = (inner,)
+        case _:
+            return False
+    return depth > 0 and all(_never_negative(i, o, depth - 1) for o in operands)
+
+
+def _is_whole(x: Node) -> bool:
+    """Whether the elements were integers, which have no -0.0 and no -inf."""
+    x = x.x if isinstance(x, View) else x
+    return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
+
+
+def _without_signs(i: Interner, x: Node) -> Node:
+    """x with 0 for -0.0 and inf for -inf: a power that is no integer forgets these signs."""
+    zero, lowest, highest = (spread(i, i.const(c, x.dtype), x.shape) for c in (0.0, -math.inf, math.inf))
+    is_lowest = i.apply("equal", bool_, x.shape, (x, lowest))
+    return i.apply("where", x.dtype, x.shape, (is_lowest, highest, i.apply("add", x.dtype, x.shape, (x, zero))))
+
+
+def _power(i: Interner, x: Node, n: int) -> Node:
+    """x ** n by binary powers. For n < 0 it is the product of two reciprocals, of which none overflows alone."""
+    if n == 1:
+        return x
+    if n == -1:
+        return _unary(i, "reciprocal", x)
+    if n < 0:
+        halves = (_unary(i, "reciprocal", _power(i, x, k)) for k in (-n // 2, -n - -n // 2))
+        return _product(i, *halves)
+    half = _unary(i, "square", _power(i, x, n // 2))
+    return _product(i, half, x) if n % 2 else half
+
+
+def _unary(i: Interner, op: str, x: Node) -> Node:
+    return i.apply(op, x.dtype, x.shape, (x,))
+
+
+def _product(i: Interner, a: Node, b: Node) -> Node:
+    return _unary(i, "square", a) if a is b else i.apply("multiply", a.dtype, a.shape, (a, b))
+
+
+def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
+    """x / 2**k is x * 2**-k, bit for bit. A mean stays a sum and its count, as online reductions know it."""
+    match node:
+        case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):
+            return None
+        case Apply(op="divide", args=(x, View(x=Const(value=c)) | Const(value=c))) if _is_power_of_two(float(c)):
+            return _product(i, x, spread(i, i.const(1 / float(c), node.dtype), node.shape))
+    return None
+
+
+def _is_power_of_two(c: float) -> bool:
+    return 1 / LARGEST_DIVISOR <= abs(c) <= LARGEST_DIVISOR and abs(math.frexp(c)[0]) == 0.5
+
+
+RULES: tuple[Rule, ...] = (power_of_constant, division_by_power_of_two)

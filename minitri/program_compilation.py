@@ -1,0 +1,161 @@
+"""The stages of a program, for the arrays or sizes of any call. Nothing runs here.
+
+In: a module and its entry. Out: the `Context` of a call, and its `Compilation`. The graph has symbolic sizes, so all sizes
+and targets share it.
+
+Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from minitri.base.diagnostics import CompileError, listed, printable, suggest
+from minitri.base.lru_cache import Recent
+from minitri.base.resource_limits import current
+from minitri.graph.argument_binding import Instance
+from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
+from minitri.graph.ir import Condition, Graph
+from minitri.hardware.targets import ALIGNMENT, Target
+from minitri.language import ast
+from minitri.pipeline import Compilation, Context, Start
+from minitri.runtime.arguments import ArrayView
+from minitri.runtime.binding import Call, bind, check_conditions
+from minitri.tiles.schedule import Options
+
+MAX_GRAPHS = 64  # kept for one program: one for each rank, and for each value of an int or a bool
+
+
+class ProgramStages:
+    """One function of a module, and what it compiles to.
+
+    without   optimisations that are left out; "all" stands for every one
+    options   how kernels are scheduled
+    limits    the limits that were in force when the program was made
+    start     the stage at which the program begins, if that is not the syntax tree
+    """
+
+    start: Start | None = None
+
+    def __init__(self, module: ast.Module, entry: str | None, without: Sequence[str], options: Options) -> None:
+        self.module = module
+        self.function = _entry(module, entry)
+        self.name = self.function.name
+        self.without, self.options, self.limits = names(without), checked(options), current()
+        self._graphs: Recent[Any, Compilation] = Recent(MAX_GRAPHS)
+        self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_GRAPHS)
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """The name of each parameter and its type as written; "" for no annotation."""
+        return tuple((p.name, printable(p.annotation.span.text) if p.annotation else "") for p in self.function.params)
+
+    # ---- for any sizes ---------------------------------------------------------------
+
+    def graph(self, instance: Instance) -> Graph:
+        """The graph with symbolic sizes."""
+        return self._built(instance).value("graph")
+
+    def _built(self, instance: Instance) -> Compilation:
+        """The compilation that built the graph."""
+
+        def built() -> Compilation:
+            made = Compilation(Context(self.module, self.name, instance, without=self.without, limits=self.limits))
+            made.value("graph")
+            return made
+
+        return self._graphs.made(instance.key, built)
+
+    def conditions(self, instance: Instance) -> tuple[Condition, ...]:
+        """The conditions that the sizes of a call must meet."""
+        return self._conditions.made(instance.key, lambda: _conditions(self.graph(instance)))
+
+    # ---- for one call ----------------------------------------------------------------
+
+    def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
+        """The call with these arguments; CompileError MT03xx if they do not fit.
+
+        A type that comes from the call has names for its sizes, so that calls with other sizes share the graph. Some
+        programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. For these, the sizes
+        of the call become numbers.
+        """
+        call = bind(self.function, args, keywords)
+        if not call.instance.types:
+            return call
+        with suppress(CompileError):
+            check_conditions(self.conditions(call.instance), call.sizes)
+            return call
+        call = call.with_known_sizes()
+        check_conditions(self.conditions(call.instance), call.sizes)
+        return call
+
+    def fitted(self, call: Call) -> Call:
+        """The call with arrays in the layout that the program needs. Here any layout will do."""
+        return call
+
+    def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
+        """The context of a call: everything that decides what is compiled.
+
+        known   sizes and strides become literals; otherwise the kernels take any sizes and strides
+        wide    offsets have 64 bits, even if 32 are enough
+        """
+        wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
+        sizes, layouts = call.sizes if known else {}, call.layouts(known)
+        return Context(
+            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without,
+            for_arrays(self.options, call.arrays), self.limits, self.start,
+        )  # fmt: skip
+
+    def compilation(self, context: Context) -> Compilation:
+        """The stages for a context. All contexts of the program share one graph."""
+        built = self._built(context.instance)
+        made = Compilation(context, {"graph": built.value("graph")})
+        made.seconds |= built.seconds
+        return made
+
+    def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
+        """Whether offsets into the arguments, or indices within the program, need 64 bits."""
+        return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
+
+
+def _conditions(graph: Graph) -> tuple[Condition, ...]:
+    return graph.conditions + numbers_fit(graph)
+
+
+# ---- settings --------------------------------------------------------------------------
+
+
+def _entry(module: ast.Module, entry: str | None) -> ast.Function:
+    if entry is None:
+        return module.functions[-1]
+    names = [f.name for f in module.functions]
+    if entry not in names:
+        help = suggest(str(entry), names) or f"it has {listed([f'`{n}`' for n in names[:8]])}"
+        raise CompileError("MT0101", f"the module has no function `{str(entry)[:40]}`", help=help)
+    return module.functions[names.index(entry)]
+
+
+def names(without: Sequence[str]) -> frozenset[str]:
+    """The names of optimisations as a set. A text counts as one name."""
+    return frozenset([without] if isinstance(without, str) else without)
+
+
+def checked(options: Options) -> Options:
+    """The options; CompileError MT0404 for anything else."""
+    if not isinstance(options, Options):
+        help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
+        raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
+    return options
+
+
+def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
+    """The options for these arrays: a tensor descriptor reads only arrays that begin at a multiple of 16 bytes."""
+    return replace(options, descriptors=False) if unaligned(arrays) else options
+
+
+def unaligned(arrays: Mapping[str, ArrayView]) -> tuple[str, ...]:
+    """The names of arrays that do not begin at a multiple of 16 bytes."""
+    return tuple(name for name, a in arrays.items() if a.address % ALIGNMENT)

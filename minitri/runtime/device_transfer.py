@@ -1,0 +1,77 @@
+"""Moves the arrays of a call between devices, and finds the target of a device.
+
+In: a checked `Call`. Out: the same call with its arrays as numpy arrays (for the evaluators and the interpreter), or
+with its arrays on the current GPU. Results stay on the device of the arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minitri.hardware.targets import StageUnavailable, Target
+from minitri.runtime.arguments import ArrayView, empty, view
+from minitri.runtime.binding import Call
+
+
+def target_of(device: str) -> Target:
+    """The target of a device ("cpu", "cuda:0"): the interpreter, or the architecture of the GPU."""
+    if device == "cpu":
+        return Target("interpreter", "")
+    import torch
+
+    if torch.version.hip:
+        return Target("hip", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
+    major, minor = torch.cuda.get_device_capability(device)
+    return Target("cuda", f"{major}{minor}")
+
+
+def own_target(call: Call) -> Target | None:
+    """The target of the GPU that holds the arrays of a call; None if all arrays are on the CPU."""
+    devices = (a.device for a in call.arrays.values())
+    return next((target_of(d) for d in devices if d != "cpu"), None)
+
+
+def on_cpu(call: Call) -> Call:
+    """The same call with every array on the CPU."""
+    arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
+    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+
+
+def beside(call: Call) -> Call:
+    """The call with 0-d numpy arrays moved to the GPU of its other arrays."""
+    devices = {a.device for a in call.arrays.values()}
+    return on_gpu(call) if "cpu" in devices and len(devices) > 1 else call
+
+
+def require_gpu() -> Any:
+    """The module torch. StageUnavailable MT0402 if torch is not installed or sees no GPU."""
+    try:
+        import torch
+    except ImportError:
+        raise StageUnavailable("MT0402", "torch is not installed", help="pip install torch") from None
+    if not torch.cuda.is_available():
+        help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
+        raise StageUnavailable("MT0402", "there is no GPU here", help=help)
+    return torch
+
+
+def on_gpu(call: Call) -> Call:
+    """The same call with every array on a GPU. StageUnavailable MT0402 if there is no GPU."""
+    torch = require_gpu()
+    with torch.cuda.device(None if call.model is None or call.model.device == "cpu" else call.model.owner.device):
+        arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
+    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+
+
+def _copied(array: ArrayView, torch: Any) -> ArrayView:
+    """A row-major copy of a CPU array in new GPU memory."""
+    made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape)
+    host = np.array(array.numpy(), order="C", copy=True)
+    if array.dtype.name == "bf16":  # torch does not know ml_dtypes' bf16, so copy the bits
+        made.owner.view(torch.int16).copy_(torch.from_numpy(host.view(np.int16)))
+    else:
+        made.owner.copy_(torch.from_numpy(host))
+    return made

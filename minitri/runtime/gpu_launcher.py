@@ -1,0 +1,268 @@
+"""Runs kernels on a GPU: compiles them for a kind of arguments, and launches them without Triton's dispatcher.
+
+In: an emitted kernel and its function. Out: for each kind of arguments a function that launches the kernel, given a
+stream and numbers (addresses, sizes).
+
+Two ideas save time on the host. First, Triton's dispatcher finds types, alignment, options and a cache key at each
+launch. Here only the first call finds them, so each later launch is a single call of the compiled kernel. Second,
+torch comes with a compiled launcher, made for torch.compile. Triton up to 3.6 instead compiles one launcher for each
+signature, and a library that loads machine code. Making a launcher and making this library each run a C compiler
+before the first result.
+
+Some kernels still use Triton's launcher, because torch's launcher does not support them: kernels with tensor
+descriptors, for GPUs of other vendors, or with an early start. Launches that a profiler records use Triton's launcher
+too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.lru_cache import Recent
+from minitri.hardware.chips import shared_bytes
+from minitri.hardware.targets import Target
+from minitri.triton import artifacts
+from minitri.triton.artifacts import Kind
+from minitri.triton.descriptors import Descriptor
+from minitri.triton.emit import EmittedKernel
+
+Start = Callable[[int, int, tuple[Any, ...]], None]  # programs, stream, arguments in order
+MAX_KINDS = 64  # kinds of arguments for which a kernel keeps machine code
+
+
+class Described:
+    """The attributes that Triton's launcher needs of an array with a tensor descriptor."""
+
+    __slots__ = ("address", "shape", "strides", "block_shape")
+    padding, round_f32_to_tf32 = "zero", False
+
+    def __init__(self, descriptor: Descriptor, pointers: Sequence[int]) -> None:
+        self.address = pointers[descriptor.pointer]
+        self.shape, self.strides, self.block_shape = descriptor.shape, descriptor.strides, descriptor.block
+
+    @property
+    def base(self) -> Described:
+        return self
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+class NativeKernel:
+    """One emitted kernel on GPUs of one architecture."""
+
+    def __init__(self, function: Callable[[], Any], kernel: EmittedKernel, target: Target) -> None:
+        self._function, self.kernel, self.target = function, kernel, target
+        self._loaded: Recent[tuple[int, Kind], Start] = Recent(MAX_KINDS)
+
+    def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
+        """The function that launches the kernel for arguments of this kind. Compiles the kernel if necessary.
+
+        `device` must be the current device.
+        """
+        kind = Kind.of(pointers, numbers)
+        found = self._loaded.get((device, kind))
+        return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
+
+    def launch(self, programs: int, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> None:
+        """Launches the kernel on the current device and stream."""
+        import torch
+
+        device = torch.cuda.current_device()
+        loaded = self.loaded(device, pointers, numbers)
+        loaded(programs, current_stream()(device), self.arguments(pointers, numbers, floats))
+
+    def arguments(self, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> tuple[Any, ...]:
+        """All arguments that a launch passes to the kernel, in order."""
+        return (*pointers, *numbers, *floats, *(Described(d, pointers) for d in self.kernel.descriptors))
+
+    def _compiled(self, kind: Kind) -> Any:
+        """Triton's compiled kernel, from the disk cache or new."""
+        source = artifacts.ast_source(self._function(), self.kernel, kind)
+        descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
+        with ThreadPoolExecutor(1) as beside:
+            if descriptors or self.kernel.follows:
+                beside.submit(_prepare_launcher, source, descriptors)
+            return self._fitting(artifacts.compiled(source, self.kernel, self.target))
+
+    def _fitting(self, compiled: Any) -> Any:
+        """The compiled kernel itself. CompileError MT0404 if a program of it needs more shared memory than the GPU
+        has.
+        """
+        asked, most = compiled.metadata.shared, shared_bytes(self.target)
+        if most is not None and asked > most:
+            message = (
+                f"{self.kernel.name} asks for {asked:,} bytes of shared memory, a program on {self.target} has {most:,}"
+            )
+            raise CompileError("MT0404", message, help="smaller blocks need less, and so do fewer stages")
+        return compiled
+
+
+def load_all(wanted: Sequence[Callable[[], Any]], device: int) -> None:
+    """Compiles several kernels at the same time. Each function in `wanted` compiles one kernel.
+
+    Threads are enough, because most of the compiler runs outside of Python. Triton is imported before the threads
+    start: threads that each import a part of it can deadlock.
+    """
+    if len(wanted) < 2:
+        return
+    import torch
+
+    importlib.import_module("triton.compiler.code_generator")
+
+    def compiled(compile: Callable[[], Any]) -> None:
+        with torch.cuda.device(device):  # each thread has its own current device
+            compile()
+
+    with ThreadPoolExecutor(min(len(wanted), os.cpu_count() or 1)) as pool:
+        list(pool.map(compiled, wanted))
+
+
+def _prepare_launcher(source: Any, descriptors: int) -> None:
+    """Makes Triton's launcher for a kernel with this number of tensor descriptors. Up to Triton 3.6, making a launcher
+    runs a C compiler.
+
+    The launcher is not used here. Making it fills Triton's cache, in which the compiled kernel then finds the
+    launcher. The driver must exist first, because a launcher asks it for the type of descriptors once.
+    """
+    with contextlib.suppress(Exception):
+        driver()
+        about = SimpleNamespace(tensordesc_meta=[{}] * descriptors)
+        importlib.import_module("triton.backends.nvidia.driver").CudaLauncher(source, about)
+
+
+# ---- launchers of a compiled kernel --------------------------------------------------------------
+
+
+TYPES = {"i32": "i", "i64": "l", "fp64": "d"}  # types of scalars in Triton → in torch's launcher
+SCRATCH = ("global_scratch_size", "profile_scratch_size")  # memory that Triton's kernels may need, as last arguments
+
+
+def load(compiled: Any, device: int) -> Start:
+    """The function that launches a compiled kernel on a device, which must be current."""
+    by_triton, early = _by_triton(compiled), getattr(compiled.metadata, "launch_pdl", False)
+    by_torch = None if early else _by_torch(compiled, device, by_triton)
+    if by_torch is not None:
+        return by_torch
+    try:
+        driver()
+        _ = compiled.run  # loads the machine code
+    except Exception:
+        # torch's launcher cannot start the kernel early, but the result is right, and it needs no C compiler.
+        by_torch = _by_torch(compiled, device, by_triton) if early else None
+        if by_torch is None:
+            raise
+        return by_torch
+    return by_triton
+
+
+def _by_triton(compiled: Any) -> Start:
+    hooks = _hooks()
+
+    def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        run, enter, leave = compiled.run, _active_hook(hooks.launch_enter_hook), _active_hook(hooks.launch_exit_hook)
+        about = compiled.launch_metadata((programs, 1, 1), stream, *arguments) if enter else None
+        run(programs, 1, 1, stream, compiled.function, compiled.packed_metadata, about, enter, leave, *arguments)
+
+    return start
+
+
+def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
+    """The function that launches a kernel through torch's launcher; None if that is not possible.
+
+    `profiled` launches the kernel instead while a profiler is active.
+    """
+    launcher, about = getattr(sys.modules["torch"]._C, "_StaticCudaLauncher", None), compiled.metadata
+    types = ["O" if t.startswith("*") else TYPES.get(t) for t in compiled.src.signature.values()]
+    scratch = [getattr(about, name) for name in SCRATCH if hasattr(about, name)]
+    if launcher is None or "cubin" not in compiled.asm or None in types or any(scratch):
+        return None
+    try:
+        launch, function = launcher._launch_kernel, _function(launcher, compiled, device)
+    except (RuntimeError, TypeError, ValueError, AttributeError, OSError):  # not a public interface of torch
+        return None
+    warps, shared, none, hooks = about.num_warps, about.shared, (None,) * len(scratch), _hooks()
+    letters = "".join(map(str, types)) + "O" * len(none)
+
+    def start(programs: int, stream: int, arguments: tuple[Any, ...]) -> None:
+        try:
+            profiling = hooks.launch_enter_hook.calls or hooks.launch_exit_hook.calls
+        except AttributeError:  # the hook is not Triton's chain of functions, but one function or None
+            profiling = _active_hook(hooks.launch_enter_hook) or _active_hook(hooks.launch_exit_hook)
+        if profiling:
+            profiled(programs, stream, arguments)
+        else:
+            launch(function, programs, 1, 1, warps, shared, letters, arguments + none, stream)
+
+    return start
+
+
+def _active_hook(hook: Any) -> Any:
+    """A hook of a profiler. The result is None if the hook is an empty chain of functions."""
+    return hook if getattr(hook, "calls", hook) else None
+
+
+def _hooks() -> Any:
+    from triton import knobs
+
+    return knobs.runtime
+
+
+def _function(launcher: Any, compiled: Any, device: int) -> int:
+    """The address of a kernel's function. torch only reads machine code from files, so this writes a temporary file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(compiled.asm["cubin"])
+        about = compiled.metadata
+        *_, function, _registers, _spills = launcher._load_kernel(str(path), about.name, about.shared, device)
+    return int(function)
+
+
+# ---- current device and stream ---------------------------------------------------------------
+
+
+_ONE_DRIVER = threading.Lock()
+
+
+def driver() -> Any:
+    """Triton's access to the GPU.
+
+    A lock makes sure that only one such object exists. Two threads could otherwise make two driver objects, and a
+    tensor map of one is not valid for the other.
+    """
+    from triton.runtime import driver
+
+    with _ONE_DRIVER:
+        return driver.active
+
+
+def current_device() -> Callable[[], int]:
+    """The fastest function that returns the number of the current GPU.
+
+    With several GPUs it is one of torch's C functions, if torch has it. With a single GPU the number is always 0,
+    which `int()` returns.
+    """
+    torch = sys.modules["torch"]
+    if torch.cuda.device_count() == 1:
+        return int
+    return getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+
+
+def current_stream() -> Callable[[int], int]:
+    """The fastest function that returns the address of a GPU's current stream.
+
+    If possible, this is the C function that torch.compile calls.
+    """
+    torch = sys.modules["torch"]
+    return getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream)

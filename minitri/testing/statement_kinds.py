@@ -1,0 +1,58 @@
+"""The kinds of statements in random programs, and how often the writer try_statement each kind.
+
+    elementwise.py   functions, operators, comparisons, conversions; other functions of one value, from a table
+    reductions.py    reductions, scans, masks by position; matrix products, layers, attention
+    views.py         movements of data, gathers, new arrays such as `arange`
+
+A kind that is listed twice in `KINDS` is tried twice as often. If no value fits a kind, the writer try_statement
+the next kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minitri.testing.elementwise import Elementwise, Functions
+from minitri.testing.generator import FLOATS, INTEGERS, DoesNotApply, RandomProgram
+from minitri.testing.reductions import Products, Reductions
+from minitri.testing.values import Value
+from minitri.testing.views import Views
+
+
+class Statements(Elementwise, Reductions, Products, Views, Functions):
+    """Writes a random program, statement by statement."""
+
+    def program(self, ops: int) -> RandomProgram:
+        for _ in range(self.choose((1, 2))):
+            self.array(self.choose((*FLOATS, "f32", "f32", "i32", "bool", *INTEGERS)), self.axes())
+        kinds = self.kinds()
+        for _ in range(ops):
+            start = self.choose(range(len(kinds)))
+            any(map(self.try_statement, kinds[start:] + kinds[:start]))  # up to the first that applies
+        self.end()
+        return self.finished()
+
+    def try_statement(self, kind: Callable[[], Value]) -> bool:
+        """Whether a statement of this kind fits; if so, it is added."""
+        try:
+            return bool(kind())
+        except DoesNotApply:
+            return False
+
+    def kinds(self) -> list[Callable[[], Value]]:
+        """The methods that add a statement or raise DoesNotApply, in the order of `KINDS`."""
+        return [getattr(self, f"_{name}") for name in KINDS]
+
+    def end(self) -> None:
+        """Ends a third of the programs with a reduction of a masked value."""
+        if self.chance(3):
+            self.try_statement(self._masked_reduction)
+
+
+KINDS = (
+    "unary", "binary", "number", "reduce", "matmul", "slice", "transpose", "binary", "normalise", "cast", "where", "compare",
+    "reshape", "move", "broadcast", "pad", "concat", "gather", "along", "scan", "jump", "integer", "one_hot", "make",
+    "unary", "reduce", "call", "attention", "unary", "predicate", "logical", "like", "unary", "loss",
+    "masked", "masked_reduction", "masked_reduction", "masked", "layer", "heads",
+    "function", "function", "function",
+)  # fmt: skip

@@ -1,0 +1,70 @@
+"""Functions that generated kernels call to run faster, or to avoid a compiler error. None of these functions changes a
+result.
+
+    rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
+    rt.settle()          waits for tensor cores
+
+In: tiles, or nothing. Out: the value that the plain Triton spelling gives. Kernels call these functions as `rt.NAME`
+(minitri/triton/rt.py). In Triton's interpreter these functions do nothing more than the plain spelling
+(minitri/triton/rt_interpreter.py).
+"""
+
+# Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
+# pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
+
+
+@tl.core.builtin
+def byte_to_f16(x, _semantic: Any = None):
+    """Converts i8 or u8 to f16 exactly: four elements take four instructions, or five if they are signed.
+
+    The f16 with the bytes 0x64 and b has the value 1024 + b. So the code sets the high byte to 0x64 and subtracts
+    1024. For signed bytes, the code first flips the sign bit, which adds 128. The plain spelling `.to` needs one
+    conversion instruction for each element, and a multiprocessor executes few conversions at a time.
+    """
+    bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
+    if _semantic.builder.options.backend_name != "cuda" or not bytes:
+        return x.to(tl.float16, _semantic=_semantic)
+    signed = x.dtype.is_int_signed()
+    code = f"""{{
+        .reg .b32 t, c;
+        mov.b32 c, {"0x64806480" if signed else "0x64006400"};
+        xor.b32 t, $2, {"0x80808080" if signed else "0"};
+        prmt.b32 $0, t, 0x64646464, 0x4140;
+        prmt.b32 $1, t, 0x64646464, 0x4342;
+        sub.f16x2 $0, $0, c;
+        sub.f16x2 $1, $1, c;
+    }}"""
+    return tl.inline_asm_elementwise(code, "=r,=r,r", [x], dtype=tl.float16, is_pure=True, pack=4, _semantic=_semantic)
+
+
+@triton.jit
+def unknown(start):
+    """`start` as a value that Triton's compiler does not know. minitri/triton/workarounds/loops.py explains why."""
+    return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
+
+
+@tl.core.builtin
+def settle(_semantic: Any = None):
+    """Waits until tensor cores have read their registers. minitri/triton/workarounds/loops.py explains why.
+
+    Only the Hopper generation (sm90) needs this wait: its tensor cores read registers while the program continues.
+    """
+    if getattr(_semantic.builder.options, "arch", None) != "sm90":
+        return None
+    code = "wgmma.wait_group.sync.aligned 0; mov.b32 $0, 0;"  # inline assembly must return a value
+    return tl.inline_asm_elementwise(code, "=r", [], dtype=tl.int32, is_pure=False, pack=1, _semantic=_semantic)
+
+
+@tl.core.builtin
+def wait_for_previous(_semantic: Any = None):
+    """Waits until the previous kernel in the stream has ended, and its results can be read.
+
+    CUDA's programmatic dependent launch may start a kernel before the previous kernel ends.
+    """
+    gdc_wait(_semantic=_semantic)

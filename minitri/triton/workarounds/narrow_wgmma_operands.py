@@ -1,0 +1,54 @@
+"""Finds schedules that ptxas compiles to wrong code, and replaces them.
+
+    softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
+
+Tensor cores of Hopper GPUs read a factor by the address of its block in shared memory. If one block replaces another
+at the same address, ptxas 12.8 (of Triton 3.6) computes both addresses from one register. If the second block is
+contiguous along at most 32 columns, ptxas uses a register that nothing has written. A part of the product is then
+missing, or the program reads memory outside of its arrays.
+
+A block replaces another if the loop does not copy it ahead. Triton does not copy ahead if the loop has one iteration,
+if the factor is computed, or if fewer than four bytes are contiguous. Tiles of fewer than 64 rows use other
+instructions, which read registers. So a kernel that ptxas would compile wrongly gets tiles of fewer rows. `python
+tests/undefined_registers.py` searches the machine code of many kernels for registers that nothing has written. This
+file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minitri.kernels.ir import Dot, Kernel, Load, needed
+from minitri.tiles.schedule import Schedule, ceil_pow2
+
+NARROW = 32  # columns
+ROWS = 64  # of one Hopper tensor core instruction
+COPIED = 4  # the fewest contiguous bytes that Triton copies ahead
+
+
+def avoided(kernel: Kernel, chosen: Schedule) -> Schedule:
+    """The schedule of a kernel, with fewer rows a tile if the kernel has several products and ptxas would fail."""
+    dots = [d for d in kernel.dots if d.on_tensor_cores]
+    if len(dots) < 2 or not any(_miscompiles(kernel, chosen, d) for d in dots):
+        return chosen
+    rows = {d.tile[0] for d in dots}
+    axes = {
+        name: (role, min(block, ROWS // 2) if name in rows else block) for name, (role, block) in chosen.axes.items()
+    }
+    return replace(chosen, axes=axes, rule=chosen.rule + ", few rows")
+
+
+def _miscompiles(kernel: Kernel, chosen: Schedule, dot: Dot) -> bool:
+    row, column = dot.tile
+    narrow = ceil_pow2(chosen.axes[column][1]) <= NARROW and ceil_pow2(chosen.axes[row][1]) >= ROWS
+    reads = [op for op in needed(dot.b) if isinstance(op, Load)]
+    along = any(op.index and column in {s.name for s in op.index[-1].symbols()} for op in reads)
+    return narrow and along and not _is_copied_ahead(kernel, chosen, dot)
+
+
+def _is_copied_ahead(kernel: Kernel, chosen: Schedule, dot: Dot) -> bool:
+    extents = {a.name: a.extent.constant for a in kernel.axes}
+    iterates = [extents[a] is None or extents[a] > chosen.axes[a][1] for a in chosen.looped if a in dot.b.axes]  # type: ignore[operator]
+    width = extents[dot.tile[1]]
+    contiguous = width is not None and width * dot.b.dtype.bytes % COPIED == 0
+    return isinstance(dot.b, Load) and any(iterates) and contiguous and chosen.stages > 1

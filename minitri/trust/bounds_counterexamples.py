@@ -1,0 +1,228 @@
+"""Counterexamples: the smallest sizes and an index for which an access leaves its array.
+
+In: a masked program and one of its accesses. Out: an `Example`, or None if no trial finds one. The one idea: try
+concrete numbers, because arithmetic on numbers shows whether an access is out of bounds.
+
+The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes,
+it tries the indices at the ends of blocks and axes. If there are few indices, it tries all of them. A value that is
+loaded from an array can be any number.
+
+Left out: proofs (minitri/trust/proofs.py). If the search finds nothing, the access may still be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import islice, product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minitri.base import numpy_semantics
+from minitri.base.dims import Dim, Symbol
+from minitri.graph.ir import Condition
+from minitri.kernels.ir import Load, Store
+from minitri.tiles.index_facts import lane_symbol
+from minitri.tiles.ir import Access, Program, TileAxis, enclosing
+
+MAX_SIZES = 300  # how many combinations of sizes are tried
+MAX_LANES = 1 << 18  # how many elements are tried for one combination of sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A counterexample: sizes, the indices of the axes (and loaded values), and what goes wrong for them."""
+
+    sizes: Mapping[str, int]
+    at: Mapping[str, int]
+    happens: str
+
+    def __str__(self) -> str:
+        given = [f"{name} = {n}" for name, n in self.sizes.items()]
+        place = [f"{name} = {n}" for name, n in self.at.items()]
+        return f"{', '.join(given)}{': ' if given else ''}{', '.join(place)}{' ' if place else ''}{self.happens}"
+
+
+def out_of_bounds(
+    program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
+) -> Example | None:
+    """An element for which the access leaves its array although all `tests` hold, or None.
+
+    `tests` are expressions that must be at least 0. `tries` is how many combinations of sizes the search tries.
+    """
+    every = [False, True] if any(not isinstance(a, Symbol) for d in (*op.index, *tests) for a in d.atoms()) else [False]
+    for sizes, all_lanes in product(islice(_sizes(program, conditions), tries), every):
+        points = _Points(program, op, sizes, all_lanes)
+        inside = points.holds(tests)
+        index = [points.value(d) for d in op.index]
+        for i, extent in zip(index, op.buffer.shape):
+            wrong = inside & ((i < 0) | (i >= extent.evaluate(sizes)))
+            if wrong.any():
+                wrong, *index = np.broadcast_arrays(wrong, *index)
+                lane = tuple(np.argwhere(wrong)[0])
+                does = "reads" if isinstance(op, Load) else "writes"
+                shape = ", ".join(str(e.evaluate(sizes)) for e in op.buffer.shape)
+                there = f"{op.buffer.name}[{', '.join(str(int(x[lane])) for x in index)}]"
+                return Example(sizes, points.at(lane, wrong.ndim), f"{does} {there} of [{shape}]")
+    return None
+
+
+def not_written_once(
+    program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
+) -> Example | None:
+    """An element of the buffer that the stores write twice or never, or None.
+
+    `tests` has for each store the conditions of its mask.
+    """
+    buffer = stores[0].buffer
+    for sizes in _sizes(program, conditions, far=True):
+        shape = [e.evaluate(sizes) for e in buffer.shape]
+        count = np.zeros(shape, np.int64)
+        complete = True
+        for op, own in zip(stores, tests):
+            points = _Points(program, op, sizes, every=True)
+            complete &= points.complete
+            index = np.broadcast_arrays(points.holds(own), *[points.value(d) for d in op.index])
+            inside, place = index[0], index[1:]
+            for i, n in zip(place, shape):
+                inside = inside & (i >= 0) & (i < n)  # accesses out of bounds are another error
+            np.add.at(count, tuple(i[inside] for i in place), 1) if place else count.__iadd__(int(inside.sum()))
+        for bad, happens in ((count > 1, "is written twice"), (count < 1, "is never written")):
+            if complete and bad.any():
+                at = ", ".join(map(str, np.argwhere(bad)[0].tolist()))
+                return Example(sizes, {}, f"{buffer.name}[{at}] {happens}")
+    return None
+
+
+# ---- sizes ---------------------------------------------------------------------------------
+
+
+def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
+    """Combinations of sizes for which the program may be called: the smallest first, then sizes near the block
+    sizes.
+    """
+    exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
+    exprs += [d for c in conditions for d in (c.left, c.right)]
+    names = sorted({s.name for d in exprs for s in d.symbols() if s.kind == "size"})
+    small = sorted(product(range(5), repeat=min(len(names), 4)), key=lambda t: (0 in t, sum(t), t))
+    near_blocks = sorted({n for a in program.axes for n in (a.block - 1, a.block, a.block + 1, 2 * a.block + 1)})
+    larger = [tuple([n] * len(names)) for n in near_blocks] + [
+        tuple(n if k == m else 1 for m in range(len(names))) for n in near_blocks for k in range(len(names))
+    ]
+    rows = [(*row, *[1] * (len(names) - len(row))) for row in small[:MAX_SIZES]]
+    for row in dict.fromkeys((*rows, *larger)) if names else [()]:
+        sizes = dict(zip(names, row))
+        if _runs(program, conditions, sizes, far):
+            yield sizes
+
+
+def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
+    """Whether a call may have these sizes and runs at least one program.
+
+    If `far` is true, the buffers must also be small enough to count the writes of every element.
+    """
+    symbols = {Symbol(name): n for name, n in sizes.items()}
+    try:
+        allowed = all(c.holds(symbols) for c in conditions)
+        extents = [a.extent.evaluate(sizes) for a in program.axes if a.role == "grid"]
+        elements = [prod(e.evaluate(sizes) for e in b.shape) for b in program.buffers]
+    except ZeroDivisionError:
+        return False
+    return allowed and all(n > 0 for n in extents) and not (far and max(elements, default=0) > MAX_LANES * 8)
+
+
+# ---- indices -------------------------------------------------------------------------------
+
+
+class _Points:
+    """Indices at which an access is tried, as arrays that broadcast.
+
+    Each axis has an array of indices and an array of positions in its block. Each loaded value has an array of
+    numbers. `complete` is true if the arrays hold every index of the axes.
+    """
+
+    def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
+        used = {s.name.removesuffix("_lane") for d in _exprs(op) for s in d.symbols() if s.kind == "axis"}
+        scope, lanes = (_repeated_over(program, op), set(op.value.axes)) if isinstance(op, Store) else (set(), set())
+        self.axes = [a for a in program.axes if a.name in used | scope | lanes]
+        self.exprs = _exprs(op)
+        self.values = sorted({s for d in _exprs(op) for s in d.symbols() if s.kind == "value"}, key=str)
+        self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
+        self.complete = True
+        lines = [self._line(a, sizes, a.name in used | lanes) for a in self.axes]
+        if self._many(lines) or not every:
+            corners = [self._corners(a, sizes, line) for a, line in zip(self.axes, lines)]
+            self.complete = all(len(c[0]) == len(x[0]) for c, x in zip(corners, lines))
+            lines = corners if not every or self._many(lines) else lines
+        rank = len(self.axes) + len(self.values)
+        for k, (a, (index, lane)) in enumerate(zip(self.axes, lines)):
+            shape = [-1 if m == k else 1 for m in range(rank)]
+            self.env[a.symbol] = index.reshape(shape)
+            self.env[lane_symbol(a)] = lane.reshape(shape)
+        numbers = sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))})
+        for k, s in enumerate(self.values, len(self.axes)):
+            self.env[s] = np.array(numbers).reshape([-1 if m == k else 1 for m in range(rank)])
+
+    def _many(self, lines: Sequence[tuple[Any, Any]]) -> bool:
+        return prod(len(index) for index, _ in lines) > MAX_LANES
+
+    def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
+        """(indices, positions in the block) of all blocks of an axis. Without `lanes`, only the first element of
+        each block.
+        """
+        lane = np.arange(a.lanes if lanes else 1)
+        blocks = min(a.tiles.evaluate(sizes), 1 if a.role == "whole" else MAX_LANES // len(lane) + 1)
+        first = np.arange(max(blocks, a.role == "whole")) * a.block
+        return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
+
+    def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Part of `line`: the ends of blocks and of the axis, and indices where a test or an index changes its
+        sign.
+        """
+        if len(line[0]) <= 64:
+            return line
+        last = a.tiles.evaluate(sizes) - 1
+        points = {0, 1, 2, 3, a.block - 1, a.block, a.lanes - 1, a.extent.evaluate(sizes), *self._zeros(a, sizes)}
+        near = {p + k for p in points for k in (-1, 0, 1)}
+        candidates = {0} if a.role == "whole" else {0, 1, last, *(p // a.block for p in near)}
+        blocks = {b for b in candidates if 0 <= b <= last}
+        found = {
+            (b * a.block + n, n)
+            for b in blocks
+            for p in near
+            for n in (p - b * a.block, a.lanes - 1)
+            if 0 <= n < a.lanes
+        }
+        ordered = sorted(found)
+        return np.array([i for i, _ in ordered], np.int64), np.array([n for _, n in ordered], np.int64)
+
+    def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
+        """The indices where an expression becomes 0, for expressions that depend on this axis and on sizes only."""
+        for d in self.exprs:
+            split = d.coefficient(a.symbol)
+            if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
+                yield -split[1].evaluate(sizes) * int(split[0])
+
+    def value(self, d: Dim) -> Any:
+        return np.asarray(numpy_semantics.index(d, self.env))
+
+    def holds(self, tests: Sequence[Dim]) -> Any:
+        shape = np.broadcast_shapes(*(line.shape for line in self.env.values() if isinstance(line, np.ndarray)))
+        return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
+
+    def at(self, lane: Sequence[int], rank: int) -> dict[str, int]:
+        """The index of each axis and each loaded value at one element, by name."""
+        symbols = [*(a.symbol for a in self.axes), *self.values]
+        return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}
+
+
+def _repeated_over(program: Program, op: Access) -> set[str]:
+    """The names of the axes over which an op is repeated, whether or not its index uses them."""
+    return {*(a.name for a in program.grid), *enclosing(program, op)}
+
+
+def _exprs(op: Access) -> list[Dim]:
+    return [*op.index, *(op.mask.conditions if op.mask else ())]

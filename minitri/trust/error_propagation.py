@@ -1,0 +1,225 @@
+"""How far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
+
+In: the operands of one operator, each with a radius. Out: for each element, the largest distance from the result at
+the centre. The one idea: operands that vary within their radius form a box. A function that is monotone or convex
+in each operand is farthest from its centre at a corner of the box. Other operators have a row in `WILD`:
+
+    sin, cos             never farther than the operand moved
+    tan, x / y, 1 / x    anything, if the box holds a pole
+    x == y               the other answer, if the intervals of x and y overlap
+    x % y                |y|, if the rounded quotient is not certain; twice that for fmod
+
+A sum or product of many terms is rounded in some order:
+
+    sum of n terms x, each with radius e    sum(e) + (n-1) u sum|x|
+    sum of small whole numbers              0, because no order of addition rounds
+
+u is half a unit in the last place of 1. Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms,
+chapter 4. A distance of inf means that the result may be any number, for example because a partial sum overflows in
+some order. Left out: the rounding of an operator itself (error_bounds.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minitri.base.numpy_operators import float_to_int
+from minitri.base.operators import Operator
+from minitri.base.types import DType
+
+Arrays = Sequence[Any]
+ERRATIC = ("remainder", "fmod", "floor_divide", "power")  # their integer results jump, as those of bit operators do
+WRAPPING = ("add", "subtract", "multiply", "square", "negative", "abs")
+LONGER = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps  # false on some machines
+BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+GRID = 256.0  # sums of multiples of 1 / GRID may be exact
+
+Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reduction or the scan of the array
+
+
+def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
+    """The largest distance of the result from `centre` while each operand stays within its radius."""
+    far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
+    if operand.is_integer:
+        return np.maximum(far, _integers(row, operand, args, radii))
+    wild = WILD.get(row.name)
+    return far if wild is None else np.maximum(far, wild(args, radii))
+
+
+def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
+    """The operands at each corner of the box that their radii span. Operands without error do not move."""
+    choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
+    return [list(c) for c in itertools.product(*choices)]
+
+
+def shifted(x: Any, e: Any, sign: int) -> Any:
+    """x + sign * e where e is not 0. Integers saturate; a truth value becomes True for sign 1 and False for sign
+    -1.
+    """
+    if x.dtype.kind == "b":
+        return np.where(e > 0, sign > 0, x)
+    if x.dtype.kind == "f":
+        return np.where(e > 0, x + sign * e, x)
+    wide = np.where(e > 0, x.astype(np.float64) + sign * e, 0)
+    return np.where(e > 0, float_to_int(wide, x.dtype), x)
+
+
+def distance(a: Any, b: Any) -> Any:
+    """|a - b|, elementwise: 0 for equal infinities and for two NaNs, inf if only one of the two is finite."""
+    a, b = np.asarray(a), np.asarray(b)
+    same = (a == b) | ((a != a) & (b != b))
+    far = np.abs(_wide(a) - _wide(b))
+    far = far if a.dtype.kind in "fV" else np.maximum(far, 1)  # large integers may be equal in f64
+    return np.where(same, 0, np.where(np.isnan(far), np.inf, far)).astype(np.float64)
+
+
+def _wide(x: Any) -> Any:
+    return x if x.dtype == np.longdouble else x.astype(np.float64)
+
+
+def farthest(centre: Any, others: Arrays) -> Any:
+    return np.max([distance(other, centre) for other in others], axis=0, initial=0)
+
+
+# ---- neither monotone nor convex -----------------------------------------------------------
+
+
+def _bounded(args: Arrays, radii: Arrays) -> Any:
+    return np.minimum(radii[0], 2)
+
+
+def _poles(args: Arrays, radii: Arrays) -> Any:
+    place = args[0] / np.pi - 0.5
+    return np.where((radii[0] > 0) & (np.floor(place - radii[0]) != np.floor(place + radii[0])), np.inf, 0)
+
+
+def _holds_zero(x: Any, e: Any) -> Any:
+    return (e > 0) & (np.abs(x) <= e)
+
+
+def _divided(args: Arrays, radii: Arrays) -> Any:
+    return np.where(_holds_zero(args[-1], radii[-1]), np.inf, 0)
+
+
+def _fmod(args: Arrays, radii: Arrays) -> Any:
+    """Twice the bound of `_jump`, because results have the sign of x and lie between -|y| and |y|."""
+    return 2 * _jump(np.trunc, args, radii)
+
+
+def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
+    """|y| where the rounded quotient is not certain, else 0. inf where y may be 0."""
+    places = [whole(x / y) for x, y in corners(args, radii)]
+    jumps = np.logical_or.reduce([p != places[0] for p in places])
+    length = np.where(jumps, np.abs(args[1]) + radii[1], 0)
+    return np.where(_holds_zero(args[1], radii[1]), np.inf, length)
+
+
+def _power(args: Arrays, radii: Arrays) -> Any:
+    """inf where the base may be 0 or negative, unless the exponent is certain and not negative; else 0."""
+    (b, n), (eb, en) = args, radii
+    return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
+
+
+def _equality(args: Arrays, radii: Arrays) -> Any:
+    slack = radii[0] + radii[1]
+    near = np.abs(_wide(args[0]) - _wide(args[1])) <= slack
+    return 1.0 * ((slack > 0) & near)
+
+
+def takes_sign_of_nan(row: Operator, args: Arrays) -> Any:
+    """Where the result depends on the sign of a NaN. Arithmetic does not define the sign of a NaN."""
+    return np.isnan(args[-1]) if row.name in ("signbit", "copysign") else False
+
+
+def _signbit(args: Arrays, radii: Arrays) -> Any:
+    return 1.0 * np.isnan(args[0])
+
+
+def _copysign(args: Arrays, radii: Arrays) -> Any:
+    return np.where(np.isnan(args[1]), 2 * np.abs(_wide(args[0])), 0)
+
+
+def _angle(args: Arrays, radii: Arrays) -> Any:
+    (y, x), (ey, ex) = args, radii
+    crosses_negative_x_axis = (ex + ey > 0) & (x <= ex) & (np.abs(y) <= ey)
+    return np.where(crosses_negative_x_axis, 2 * np.pi, 0)
+
+
+WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
+    "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
+    "floor_divide": _divided, "remainder": partial(_jump, np.floor), "power": _power, "equal": _equality, "not_equal": _equality,
+    "atan2": _angle, "fmod": _fmod, "signbit": _signbit, "copysign": _copysign,
+}  # fmt: skip
+
+
+def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
+    """inf where an uncertain integer operand can change the result by any amount or make it wrap; else 0."""
+    unsure = np.logical_or.reduce([e > 0 for e in radii])
+    if row.name in ERRATIC or row.name.startswith("bitwise"):
+        return np.where(unsure, np.inf, 0)
+    if row.name in ("equal", "not_equal"):
+        return _equality([x.astype(np.float64) for x in args], radii)
+    if row.name not in WRAPPING:
+        return 0.0
+    low, high = operand.limits
+    real = [row.numpy(*c) for c in corners([x.astype(np.float64) for x in args], radii)]
+    return np.where(unsure & np.logical_or.reduce([(r < low) | (r > high) for r in real]), np.inf, 0)
+
+
+# ---- sums and products of many terms --------------------------------------------------------
+
+
+def unit(dtype: DType) -> float:
+    """The largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
+
+    u is doubled for f64 on machines whose longdouble is f64, because the reference result is rounded to f64 there
+    too.
+    """
+    return 2.0 ** -BITS[dtype.name] * (2 if dtype.name == "f64" and not LONGER else 1)
+
+
+def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
+    total = partial(fold, "sum")
+    if not dtype.is_float:
+        return 1.0 * total(e)
+    size = np.abs(x).astype(np.float64)
+    finite = np.isfinite(size)
+    size = np.where(finite, size, 0) + np.where(np.isfinite(e), e, 0)
+    count = total(1.0 * ((x != 0) | (e > 0)))
+    exact = (total(1.0 * ~on_grid(x, e, GRID)) == 0) & (total(size) * GRID <= 2 ** BITS[dtype.name])
+    return rounded(total(e), total(size), total(~finite) > 0, count - 1, exact, dtype)
+
+
+def on_grid(x: Any, e: Any, grid: float) -> Any:
+    """Which elements are exact multiples of 1 / grid."""
+    return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
+
+
+def rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DType) -> Any:
+    """The error of a sum: the errors `e` of its terms plus u * `size` for each of `rounds` roundings.
+
+    `size` is the sum of the terms' absolute values. The error is inf if a partial sum may overflow.
+    """
+    error = np.where(specials, e, e + np.maximum(rounds, 0) * unit(dtype) * size)
+    error = np.where(exact & ~specials, 0, error)
+    return np.where(size > float(np.finfo(dtype.numpy).max) / 2, np.inf, error)  # a partial sum may overflow
+
+
+def multiplied(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
+    total, product = partial(fold, "sum"), partial(fold, "prod")
+    if not dtype.is_float:
+        return np.where(total(e) > 0, np.inf, 0.0)
+    info = np.finfo(dtype.numpy)
+    size = np.abs(x)
+    known = np.isfinite(size) & ((size > 0) | (e > 0))  # 0, inf and nan decide the product in any order
+    low, high = np.where(known, np.maximum(size - e, 0), 1), np.where(known, size + e, 1)
+    rounds = np.maximum(total(1.0 * (known & (size != 1))) - 1, 0)
+    most = product(high)
+    error = (most - product(np.where(known, size, 1))) + most * (rounds * unit(dtype))  # 1 + u may be 1 in f64
+    risky = (product(np.maximum(high, 1)) > float(info.max) / 2) | (product(np.minimum(low, 1)) < 2 * float(info.tiny))
+    return np.where(risky, np.inf, np.where(total(~known) > 0, np.where(total(e) > 0, np.inf, 0), error))

@@ -1,0 +1,194 @@
+"""graph → graph: the size of the terms that make up each result, which tells rounding errors from wrong answers.
+
+    sum(x - y)        becomes    sum(2 * abs(x - y))
+    exp(x - y)                   exp(x - y) * (1 + 2 * abs(x - y)), about
+
+In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct implementations differ by
+a few units in the last place of these sizes, for any order of addition. If terms cancel, the result is small but
+its size is still the size of the terms.
+
+The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms",
+2nd edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program.
+error_bounds.py computes guaranteed bounds, but more slowly. Inputs are exact. For values that are not exact, with
+e(x) for the size of x:
+
+    a + b, a - b      |result| + e(a) + e(b)
+    a * b             |result| + |a| e(b) + |b| e(a)
+    f(a)              |result|, and the change of f when a changes by units of its size
+    sum, scan         the same of |a| + e(a)
+    max, where, ...   the same of e(a): nothing is rounded
+    a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
+
+Outputs that are not floats stay the same. Left out: errors of second order. Operators that jump, such as floor and
+==, are assumed to give the same result in both implementations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial, reduce
+from typing import Literal
+
+from minitri.base.operators import JUMPS, reduction
+from minitri.base.types import DType, bool_, f32
+from minitri.graph import ir
+from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, operands
+from minitri.graph.rewrite import copy
+
+UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
+NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
+ROUNDED = 1 / 16  # share of a rounding error: two results seldom round to different neighbours
+STEP = 64  # units by which an argument moves; f then changes by more than its own rounding error
+
+
+def magnitude(graph: Graph) -> Graph:
+    """The graph whose outputs are the sizes of `graph`'s float outputs, as f32, or as f64 for f64 outputs."""
+    made = _Magnitudes(graph)
+    return replace(graph, inputs=made.inputs, outputs=tuple(map(made.output, graph.outputs)), spans={})
+
+
+class _Magnitudes:
+    """Builds the new graph. `value` and `size` map each old node to new nodes; a node without a size is exact."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.i = Interner()
+        self.value: dict[Node, Node] = {}
+        self.size: dict[Node, Node] = {}
+        self.inputs = tuple(self.i.input(x.name, x.dtype, x.shape, x.scalar) for x in graph.inputs)
+        for node in graph.nodes():
+            self.value[node] = copy(self.i, node, tuple(self.value[o] for o in operands(node)))
+            size = self.of(node) if node.dtype.is_float else None
+            if size is not None:
+                self.size[node] = size
+
+    def output(self, node: Node) -> Node:
+        return self.or_zero(node) if node.dtype.is_float else self.value[node]
+
+    def of(self, node: Node) -> Node | None:
+        match node:
+            case ir.Input() | ir.Const() | ir.Index():
+                return None
+            case Apply(op="cast"):
+                return self.cast(node)
+            case Apply():
+                return self.apply(node)
+            case View(x=x) if x in self.size:
+                return self.i.view(self.size[x], node.shape, node.index)
+            case ir.Gather(x=x) if x in self.size:
+                return self.i.gather(self.size[x], node.shape, node.index, tuple(self.value[p] for p in node.picks))
+            case ir.Concat() if any(p in self.size for p in node.parts):
+                return self.i.concat(node.shape, tuple(map(self.or_zero, node.parts)), node.axis)
+            case Reduce():
+                return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
+            case Scan():
+                return self.folded(node, lambda op, x: self.i.scan(op, x, node.axis))
+            case Contract(a=a, b=b):
+                pairs = [(self.absolute(a), self.absolute(b))]
+                pairs += [(self.size[a], self.absolute(b))] if a in self.size else []
+                pairs += [(self.absolute(a), self.size[b])] if b in self.size else []
+                return self.total(node, *(self.contract(node, *pair) for pair in pairs))
+            case _:
+                return None
+
+    def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
+        """The size of a reduction or scan. `fold(name, x)` builds the reduction `name` of x along the same axes."""
+        kind = reduction(node.op).kind
+        match kind:
+            case "sum":
+                return fold("sum", self.added(kind, node.x))
+            case "product":
+                return self.op("multiply", node, self.absolute(node), fold("sum", self.added(kind, node.x)))
+            case "extreme":
+                return fold("max", self.size[node.x]) if node.x in self.size else None
+            case "logical" | "bits" | "position":
+                raise AssertionError(f"{node.op} gives no floats")
+
+    def cast(self, node: Apply) -> Node | None:
+        """The size of a cast. A cast to more bits adds nothing; a cast to fewer bits adds its rounding error."""
+        (x,) = node.args
+        made = [self.to(self.size[x], node.dtype.compute)] if x in self.size else []
+        if x.dtype.bits > node.dtype.bits or not x.dtype.is_float:
+            narrow = NARROW.get(node.dtype.name)
+            units = ROUNDED * narrow / UNITS[node.dtype.compute.name] if narrow else 1.0
+            made.append(self.scaled(node, self.absolute(node), units))
+        return self.total(node, *made) if made else None
+
+    def apply(self, node: Apply) -> Node | None:
+        if node.op in ("negative", "positive", "abs", "maximum", "minimum", "where"):
+            floats = [x for x in node.args if x.dtype.is_float]
+            if not any(x in self.size for x in floats):
+                return None
+            sizes = [self.or_zero(x) for x in floats]
+            if node.op == "where":
+                return self.op("where", node, self.value[node.args[0]], *sizes)
+            return sizes[0] if len(sizes) == 1 else self.op("maximum", node, *sizes)
+        inexact = [(k, x) for k, x in enumerate(node.args) if x in self.size]
+        match node.op:
+            case "add" | "subtract":
+                more = [self.size[x] for _, x in inexact]
+            case "multiply":
+                more = [self.op("multiply", node, self.size[x], self.absolute(node.args[1 - k])) for k, x in inexact]
+            case _:
+                more = [] if node.op in JUMPS else [far for k, x in inexact for far in self.moved(node, k, x)]
+        rounded = [] if node.op == "multiply" and any(map(_is_power_of_two, node.args)) else [self.absolute(node)]
+        return self.total(node, *rounded, *more) if rounded or more else None
+
+    def moved(self, node: Apply, k: int, x: Node) -> list[Node]:
+        """The change of a function when its argument k moves up and down by `STEP` units of its size."""
+        dtype = node.dtype.compute
+        args = [self.to(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
+        here = self.i.apply(node.op, dtype, node.shape, tuple(args))
+        step = self.scaled(x, self.to(self.size[x], dtype), STEP * UNITS[dtype.name])
+        found: list[Node] = []
+        for way in ("add", "subtract"):
+            there = [*args[:k], self.op(way, x, args[k], step), *args[k + 1 :]]
+            far = self.op("subtract", node, self.i.apply(node.op, dtype, node.shape, tuple(there)), here)
+            far = self.op("abs", node, far)
+            known = self.i.apply("isfinite", bool_, node.shape, (far,))
+            far = self.op("where", node, known, far, self.number(0.0, node, dtype))
+            found.append(self.scaled(node, far, 1 / (STEP * UNITS[dtype.name])))
+        return found
+
+    def added(self, kind: Literal["sum", "product"], x: Node) -> Node:
+        """The size of each term of a sum. For the terms of a product, the size relative to the term."""
+        size = self.absolute(x)
+        if kind == "sum":
+            return self.total(x, size, *([self.size[x]] if x in self.size else []))
+        one = self.number(1.0, x, size.dtype)
+        return self.op("add", x, one, self.op("divide", x, self.size[x], size)) if x in self.size else one
+
+    def contract(self, node: Contract, a: Node, b: Node) -> Node:
+        """A product of sizes. TF32 is exact enough, because sizes need few digits."""
+        precision = "tf32" if node.dtype == f32 else node.precision
+        return self.i.contract(node.dtype, node.shape, self.to(a, node.dtype), self.to(b, node.dtype), precision)
+
+    def or_zero(self, node: Node) -> Node:
+        return self.size[node] if node in self.size else self.number(0.0, node, node.dtype.compute)
+
+    def absolute(self, node: Node) -> Node:
+        return self.op("abs", node, self.to(self.value[node], node.dtype.compute if node.dtype.is_float else f32))
+
+    def total(self, like: Node, *sizes: Node) -> Node:
+        return reduce(partial(self.op, "add", like), sizes)
+
+    def scaled(self, like: Node, x: Node, factor: float) -> Node:
+        return self.op("multiply", like, x, self.number(factor, like, x.dtype))
+
+    def number(self, value: float, like: Node, dtype: DType) -> Node:
+        number = self.i.const(value, dtype)
+        return self.i.view(number, like.shape, ()) if like.shape else number
+
+    def op(self, name: str, like: Node, *args: Node) -> Node:
+        return self.i.apply(name, args[-1].dtype, like.shape, args)
+
+    def to(self, x: Node, dtype: DType) -> Node:
+        return x if x.dtype == dtype else self.i.apply("cast", dtype, x.shape, (x,))
+
+
+def _is_power_of_two(x: Node) -> bool:
+    """Whether x is a constant power of two, so that multiplying by it is exact."""
+    while isinstance(x, View):
+        x = x.x
+    return isinstance(x, ir.Const) and abs(math.frexp(x.value)[0]) == 0.5

@@ -1,0 +1,123 @@
+"""Shrinks arguments that fail to smaller arguments that fail in the same way.
+
+    x: f32[130, 33], floats      →      x: f32[1, 17], zeros
+
+In: the arguments of a call by name, the symbolic shapes of its arrays, the sizes, and a function `fails`.
+`fails(other)` is true if other arguments fail in the same way. Out: smaller arguments that fail in the same way.
+
+Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or one less. Elements shrink after that:
+to a row-major layout, zeros, ones, or small integers. If an array has few elements, they also shrink one by one.
+
+The one idea: a smaller array is always a part of the array that failed. So a property of all its elements stays
+true, for example that indices are in range or that there is no NaN. If smaller arguments still fail, the search
+continues from them. Left out: shrinking the program (minitri/testing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minitri.graph.ir import Shape
+
+Arguments = dict[str, Any]
+Fails = Callable[[Arguments], bool]
+
+SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025)
+FEW = 16  # elements that are tried one by one
+
+
+def smallest(
+    arguments: Mapping[str, Any], shapes: Mapping[str, Shape], sizes: Mapping[str, int], fails: Fails, tries: int = 150
+) -> Arguments:
+    """Smaller arguments for which `fails` is still true, found with at most `tries` trials.
+
+    `fails(arguments)` must be true for the given arguments.
+    """
+    search = _Search(dict(arguments), shapes, dict(sizes), fails, tries)
+    while search.shrink_sizes():
+        pass
+    for name, value in search.arguments.items():
+        if isinstance(value, np.ndarray):
+            search.shrink_values(name)
+    return search.arguments
+
+
+class _Search:
+    def __init__(
+        self, arguments: Arguments, shapes: Mapping[str, Shape], sizes: dict[str, int], fails: Fails, tries: int
+    ) -> None:
+        self.arguments, self.shapes, self.sizes, self.fails, self.tries = arguments, shapes, sizes, fails, tries
+
+    def accepts(self, arguments: Arguments) -> bool:
+        """Whether other arguments fail too. If they do, they become the arguments to shrink further."""
+        self.tries -= 1
+        if self.tries < 0 or not self.fails(arguments):
+            return False
+        self.arguments = arguments
+        return True
+
+    # ---- sizes -----------------------------------------------------------------------
+
+    def shrink_sizes(self) -> bool:
+        """Tries to shrink each dimension once; returns whether any became smaller."""
+        before = dict(self.sizes)
+        for name, n in before.items():
+            others = {s for s in SIZES if s < n} | ({n // 2, n - 1} if n > 0 else set())
+            for smaller in sorted(others):
+                sizes = {**self.sizes, name: smaller}
+                cut = self.cut(sizes)
+                if cut is not None and self.accepts(cut):
+                    self.sizes = sizes
+                    break
+        return self.sizes != before
+
+    def cut(self, sizes: Mapping[str, int]) -> Arguments | None:
+        """The arguments with their arrays cut to other sizes, or None if an array would have to grow."""
+        made = dict(self.arguments)
+        for name, shape in self.shapes.items():
+            array = made[name]
+            extents = [e.evaluate(sizes) for e in shape]
+            if any(not 0 <= e <= n for e, n in zip(extents, array.shape)):
+                return None
+            made[name] = array[tuple(slice(0, e) for e in extents)]
+        return made
+
+    # ---- values ----------------------------------------------------------------------
+
+    def shrink_values(self, name: str) -> None:
+        array = self.arguments[name]
+        if not array.flags.c_contiguous:
+            self.accepts({**self.arguments, name: np.ascontiguousarray(array).reshape(array.shape)})
+        if any(self.accepts({**self.arguments, name: simple}) for simple in _simpler(self.arguments[name])):
+            return
+        if array.size <= FEW:
+            for place in np.ndindex(array.shape):
+                self.shrink_element(name, place)
+
+    def shrink_element(self, name: str, place: tuple[int, ...]) -> None:
+        array = self.arguments[name]
+        for value in (0, 1):
+            if array[place] == value:
+                return
+            other = np.array(array)
+            other[place] = value
+            if self.accepts({**self.arguments, name: other}):
+                return
+
+
+def _simpler(array: Any) -> Iterator[Any]:
+    """Arrays of the same shape and dtype with simpler elements, the simplest first."""
+    yield np.zeros_like(array, order="C", subok=False)
+    yield np.ones_like(array, order="C", subok=False)
+    if array.dtype.kind == "b" or not array.size:
+        return
+    count = np.arange(array.size).reshape(array.shape) % 4
+    yield count.astype(array.dtype)
+    with np.errstate(all="ignore"):
+        wide = array.astype(np.float64)
+        whole = np.where(np.isfinite(wide), np.clip(np.rint(wide), -9, 9), wide)
+        if array.dtype.kind not in "iu" or (whole == wide).all():
+            yield whole.astype(array.dtype)

@@ -1,0 +1,249 @@
+"""Corrections are applied literally: what the help says compiles, and computes what numpy or torch computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import corrections
+import numpy as np
+import pytest
+import torch
+from corrections import LIBRARIES, Mistake, error_of, idioms, rewritten, table
+
+import minitri as mt
+from minitri.base.diagnostics import CompileError, Edit, corrected
+from minitri.language.parser import whole_text
+from minitri.language.python_rewriting import comprehension, expression, statement, update
+
+MISTAKES = corrections.mistakes()
+IDIOMS = [(library, there, here) for library in LIBRARIES for there, here in idioms(library).items()]
+DOCS = Path(__file__).parent.parent / "docs" / "reference"
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: m.program[:60])
+def test_a_mistake_has_a_code_a_caret_and_a_help_that_compiles(mistake: Mistake) -> None:
+    error = mistake.error()
+    assert error.span is not None and error.help
+    assert (error.code, error.span.text, corrected(error)) == (mistake.code, mistake.under, mistake.becomes)
+    assert error_of(mistake.becomes, table("mistakes")["types"]) is None
+
+
+def test_there_are_enough_mistakes_and_idioms() -> None:
+    assert len({m.program for m in MISTAKES}) >= 100 and len({m.code for m in MISTAKES}) >= 12
+    assert all(len(idioms(library)) >= 14 for library in LIBRARIES) and len(IDIOMS) >= 60
+
+
+@pytest.mark.parametrize("library, there, here", IDIOMS, ids=[there for _, there, _ in IDIOMS])
+def test_an_idiom_is_understood_or_rewritten(library: str, there: str, here: str) -> None:
+    assert rewritten(there, table("idioms")["types"]) == here
+
+
+def test_the_help_of_an_idiom_shows_the_whole_call() -> None:
+    error = error_of("2 * np.where(x > 0, x, -x)", {"x": "f32[N]"})
+    assert error is not None and "`where(x > 0, x, -x)`" in error.help
+    error = error_of("2 * F.mse_loss(x + 1, x)", {"x": "f32[N]"})
+    assert error is not None and "`mean(((x + 1) - x) ** 2)`" in error.help
+
+
+# ---- the same values -------------------------------------------------------------------------------
+
+SIZES = {"M": 3, "N": 4, "K": 5, "C": 6, "V": 7, "D": 4, "T": 5, "B": 2, "H": 3}
+OWN_DTYPE = {"x.astype(f16)"}
+
+
+def arrays() -> dict[str, np.ndarray[Any, Any]]:
+    """An array for each name of idioms.toml."""
+    rng, found = np.random.default_rng(3), {}
+    for name, type in table("idioms")["types"].items():
+        dtype, _, sizes = type.rstrip("]").partition("[")
+        shape = [SIZES.get(size) or int(size) for size in sizes.split(", ")]
+        values = rng.integers(0, 3, shape) if dtype[0] in "ib" else rng.normal(size=shape)
+        found[name] = values.astype({"f32": np.float32, "i64": np.int64, "i8": np.int8, "bool": bool}[dtype])
+    return found
+
+
+@pytest.mark.parametrize("library, there, here", [i for i in IDIOMS if i[0] != "jax" and i[1] not in OWN_DTYPE])
+def test_an_idiom_computes_the_same(library: str, there: str, here: str) -> None:
+    given = arrays()
+    theirs = given if library == "numpy" else {name: torch.tensor(a) for name, a in given.items()}
+    names = {"np": np, "torch": torch, "F": torch.nn.functional}
+    wanted = eval(there, names, dict(theirs))
+    types = {n: t for n, t in table("idioms")["types"].items() if n in corrections.names_in(here)}
+    results = mt.compile(here, types=types).run("ast", **{name: given[name] for name in types})
+    wanted, results = ([v] if not isinstance(v, (tuple, list)) else list(v) for v in (wanted, results))
+    for a, b in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-3, atol=1e-3)
+
+
+# ---- parts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, at, edit",
+    [
+        ("def f(x):\n    y += a + b\n    return y", "+=", "y = y + (a + b)"),
+        ("def f(x):\n    x[x < 0] -= 1\n    return x", "x[x", "x = where(x < 0, x - 1, x)"),
+        ("def f(x):\n    x[i] = 1\n    return x", "x[i", None),
+        ("def f(x):\n    for i in x: pass", "for", None),
+        (
+            "def f(x):\n    if p and q:\n        y = x\n    else:\n        y = -x\n    return y",
+            "if",
+            "y = where(logical_and(p, q), x, -x)",
+        ),
+        ("def f(x):\n    if p:\n        return x\n    else:\n        return -x", "if", "return where(p, x, -x)"),
+        ("def f(x):\n    if p:\n        y = x\n    return y", "if", "y = where(p, x, y)"),
+        ("def f(x):\n    if p:\n        y = x\n    else:\n        z = x\n    return y", "if", None),
+        ("def f(x):\n    y = (\n", "y", None),
+    ],
+)
+def test_a_statement_of_python_is_rewritten(text: str, at: str, edit: str | None) -> None:
+    assert _text(statement(_place(text, at))) == edit
+
+
+@pytest.mark.parametrize(
+    "text, at, edit",
+    [
+        ("a and b or not c", "or", "logical_or(logical_and(a, b), logical_not(c))"),
+        ("where(a and b, x, 0)", "and", "logical_and(a, b)"),
+        ("y = a is not b", "is", "a != b"),
+        ("a and", "and", None),
+        ("(" * 300 + "a and b" + ")" * 300, "and", "logical_and(a, b)"),
+        ("a" * 500 + " and b", "and", None),
+    ],
+)
+def test_logic_of_python_is_rewritten(text: str, at: str, edit: str | None) -> None:
+    assert _text(expression(_place(text, at))) == edit
+
+
+@pytest.mark.parametrize(
+    "text, edit",
+    [
+        ("[a + 1 for a in x]", "x + 1"),
+        ("2 * [a + 1 for a in x]", "(x + 1)"),
+        ("sum(a * a for a in x + 1)", "(x + 1) * (x + 1)"),
+        ("[a for a in x if a > 0]", None),
+        ("[a + b for a, b in x]", None),
+    ],
+)
+def test_a_comprehension_is_rewritten(text: str, edit: str | None) -> None:
+    assert _text(comprehension(_place(text, "for"))) == edit
+
+
+@pytest.mark.parametrize(
+    "text, becomes",
+    [
+        ("x.at[x < 0].set(0) + 1", "where(x < 0, 0, x) + 1"),
+        ("x.at[0].add(y * 2)", "where(arange(x.shape[0]) == 0, x + (y * 2), x)"),
+        ("exp(x).at[x > f(0)].multiply(2)", "where(x > f(0), exp(x) * 2, exp(x))"),
+        ("x.at[i].set(0)", None),
+        ("x.at[0].get()", None),
+        ("x.at", None),
+    ],
+)
+def test_an_update_of_jax_is_rewritten(text: str, becomes: str | None) -> None:
+    place = _place(text, text[: text.index("at") + 2])
+    edit = update(place)
+    assert (text.replace(text[edit.span.start : edit.span.end], edit.text) if edit else None) == becomes
+
+
+def _place(text: str, at: str) -> Any:
+    whole = whole_text(text, "<test>")
+    start = text.index(at)
+    return type(whole)(whole.source, start, start + len(at))
+
+
+def _text(edit: Edit | None) -> str | None:
+    return None if edit is None else edit.text
+
+
+# ---- several mistakes ---------------------------------------------------------------------------------
+
+
+def refusal(program: str, **types: str) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        mt.compile(program, types=types)
+    return caught.value
+
+
+def test_independent_mistakes_are_reported_at_once() -> None:
+    error = refusal("def f(x: f32[N]):\n    a = foo(x)\n    b = np.exp(x)\n    return a * 2 + b + (x ^ 2)\n")
+    assert [e.span and e.span.text for e in (error, *error.others)] == ["foo", "np.exp", "(x ^ 2)"]
+    assert "= also: 3:9: there is no `np` here" in str(error) or "2 more errors" in str(error)
+
+
+def test_constructs_that_the_language_lacks_are_reported_at_once() -> None:
+    error = refusal("def f(x: f32[N]):\n    y = x\n    y += 1\n    z = not y\n    return z\n")
+    assert [e.span and e.span.text for e in (error, *error.others)] == ["+=", "not"]
+    assert all(
+        e.span and e.span.source.text.startswith("def f") and "_=0" not in e.span.source.text for e in error.others
+    )
+
+
+def test_a_mistake_is_reported_once() -> None:
+    text = "def g(x):\n    return foo(x)\n\n\ndef f(x: f32[N], y: f32[M]):\n    a = foo(x)\n    return g(x), g(y), a + 1, a * 2\n"
+    error = refusal(text)
+    assert [e.span and e.span.start for e in (error, *error.others)] == [
+        text.index("foo"),
+        text.index("foo(x)\n    return"),
+    ]
+
+
+def test_a_mistake_in_the_library_stands_at_the_callers_line() -> None:
+    error = refusal("def f(x: f32[M, N]):\n    return 2 * softmax(x, axis=2)\n")
+    assert error.span is not None and error.span.text == "softmax(x, axis=2)"
+    assert error.notes == ("in `max(x, axis=axis, keepdims=True)` at minitri/language/library/normalization.mt:3:23",)
+
+
+def test_a_mistake_in_a_function_names_its_call() -> None:
+    error = refusal("def g(x):\n    return sum(x, axis=2)\n\n\ndef f(x: f32[M, N]):\n    return g(x + 1)\n")
+    assert error.span is not None and error.span.text == "sum(x, axis=2)"
+    assert error.notes == ("called at <module>:6:12: `g(x + 1)`",)
+
+
+# ---- dtypes and sizes ----------------------------------------------------------------------------------
+
+
+def test_arguments_of_another_dtype_show_the_conversion() -> None:
+    f = mt.compile("x + 1", x="f32[N]")
+    for value, conversion in ((np.zeros(3), "x.astype(np.float32)"), (torch.zeros(3).double(), "x.to(torch.float32)")):
+        with pytest.raises(CompileError) as caught:
+            f(value)
+        assert conversion in caught.value.help
+        f(eval(conversion, {"x": value, "np": np, "torch": torch}))
+
+
+def test_the_dtype_of_an_array_is_a_value() -> None:
+    assert mt.compile("zeros(M, dtype=x.dtype)", x="f16[M]").numpy(np.zeros(3, np.float16)).dtype == np.float16
+    assert (
+        mt.compile("astype(y, x.dtype)", x="i32[N]", y="f32[N]")
+        .numpy(np.zeros(2, np.int32), np.ones(2, np.float32))
+        .dtype
+        == np.int32
+    )
+    assert mt.evaluate("1 if x.dtype == f64 else 0", x=np.zeros(3)) == 1
+
+
+@pytest.mark.parametrize("text", ["1e400 * x", "1e300 * 1e300 * x", "1e39 * x", "where(x > 0, x, -1e39)"])
+def test_a_number_is_never_infinite_by_accident(text: str) -> None:
+    assert refusal(text, x="f32[N]").code == "MT0208"
+
+
+def test_large_numbers_that_fit_stay() -> None:
+    assert error_of("3.4e38 * x", {"x": "f32[N]"}) is None and error_of("1e300 * x", {"x": "f64[N]"}) is None
+
+
+def test_a_requirement_that_shapes_leave_open_is_told() -> None:
+    with pytest.warns(mt.ShapeWarning, match="`x \\+ b` needs K == N at every call"):
+        f = mt.compile("x + b", x="f32[M, N]", b="f32[K]")
+    assert f(np.ones((2, 3), np.float32), np.ones(3, np.float32)).shape == (2, 3)
+
+
+# ---- pages ---------------------------------------------------------------------------------------------
+
+
+def test_the_pages_are_up_to_date() -> None:
+    assert (DOCS / "mistakes.md").read_text(encoding="utf-8") == corrections.mistakes_page(), (
+        "python tests/documents.py"
+    )
+    assert (DOCS / "idioms.md").read_text(encoding="utf-8") == corrections.idioms_page(), "python tests/documents.py"

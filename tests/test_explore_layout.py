@@ -1,0 +1,175 @@
+"""The explorer's page at every width: nothing is cut off or overlaps, all can be read, the keyboard reaches everything."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+from browser import Browser
+
+import minitri as mt
+
+FAULTS = Path(__file__).with_name("page_faults.js").read_text(encoding="utf-8")
+SIZES = [(390, 844), (1024, 768), (1440, 900), (2560, 1300)]
+PANES = ("source,drawn,triton", "passes,resources,player", "ledger,kernels,sass")
+RIGHT, LEFT, ENTER, ESCAPE, TAB, DOWN, HOME = "\ue014", "\ue012", "\ue007", "\ue00c", "\ue004", "\ue015", "\ue011"
+
+
+@cache
+def attention() -> str:
+    return mt.compile("examples/attention.mt").explore(B=(2, 4), T=512, S=512, D=64).html
+
+
+@cache
+def softmax() -> str:
+    return mt.compile("examples/softmax.mt").explore(M=1000, N=300).html
+
+
+def faults(tab: Browser) -> list[str]:
+    return tab.ask(FAULTS[FAULTS.index("(() =>") :])
+
+
+def pin_exp(tab: Browser) -> None:
+    tab.ask("explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes('= exp'))])")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_nothing_is_cut_off_or_overlaps(tab: Browser, width: int, height: int, dark: bool) -> None:
+    for panes in PANES:
+        tab.open(attention(), f"#panes={panes}", width, height, dark)
+        pin_exp(tab)
+        assert faults(tab) == [], panes
+        tab.picture(f"attention-{width}-{panes}{'-dark' * dark}")
+        assert tab.errors() == []
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_nothing_is_cut_off_in_the_walk(tab: Browser, width: int, height: int) -> None:
+    tab.open(softmax(), "", width, height)
+    for step in range(tab.ask("explorer.walk.steps.length")):
+        assert faults(tab) == [], step
+        tab.picture(f"walk-{width}-{step + 1}")
+        tab.keys(RIGHT)
+    assert tab.errors() == []
+
+
+def test_counts_of_all_stages_are_seen_while_a_span_is_pinned(tab: Browser) -> None:
+    tab.open(attention(), "#panes=source,drawn,triton", 1440, 900)
+    pin_exp(tab)
+    counted = [s for s in tab.ask("explorer.programs[0].stages.map(s => s.name)")]
+    shown = [s for s in counted if tab.texts(f'.rail [data-stage="{s}"] sup') != [""]]
+    assert shown == counted and faults(tab) == []
+    lines = tab.ask(
+        "explorer.programs[0].stages.at(-1).links.filter(marks => marks.some(m => explorer.links.pin.marks.has(m))).length"
+    )
+    assert tab.texts('.rail [data-stage="sass"] sup') == [str(lines)]
+
+
+def test_the_rail_leaves_the_source_where_it_is(tab: Browser) -> None:
+    tab.open(softmax(), "#panes=source,drawn,triton")
+    tab.find('.rail [data-stage="ptx"]').click()
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "drawn", "ptx"]
+    tab.find(".is-source .row").click()
+    tab.find('.rail [data-stage="sass"]').click()
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "drawn", "sass"]
+    tab.find('.rail [data-stage="drawn"]').click()  # it is there already
+    assert tab.ask("explorer.active.id") == "drawn" and len(tab.all(".pane")) == 3
+    tab.open(softmax(), "#panes=source")
+    tab.find('.rail [data-stage="tile"]').click()
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "tile"]
+
+
+def test_bars_between_panes_move_by_pointer_and_by_keys(tab: Browser) -> None:
+    from selenium.webdriver import ActionChains
+
+    tab.open(softmax(), "#panes=source,triton")
+    before = tab.find(".is-source").size["width"]
+    ActionChains(tab.driver, duration=0).drag_and_drop_by_offset(tab.find(".split"), -200, 0).perform()
+    dragged = tab.find(".is-source").size["width"]
+    assert abs(before - 200 - dragged) < 5
+    tab.ask("document.querySelector('.split').focus()")
+    tab.keys(RIGHT, RIGHT)
+    assert tab.find(".is-source").size["width"] > dragged + 60
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "triton"]  # the arrows change no stage here
+    tab.keys(HOME)
+    assert tab.find(".is-source").size["width"] < 200 and int(tab.find(".split").get_attribute("aria-valuenow")) == 12
+
+
+def test_panes_change_places_by_pointer_and_by_keys(tab: Browser) -> None:
+    from selenium.webdriver import ActionChains
+
+    tab.open(softmax(), "#panes=source,triton,sass")
+    tab.ask("explorer.panes[1].view.reveal(20)")
+    tab.keys("1", ">")
+    assert (
+        tab.ask("explorer.panes.map(p => p.id)")
+        == ["triton", "source", "sass"]
+        == tab.ask("[...document.querySelectorAll('main > .pane')].map(n => n.className.match(/is-(\\w+)/)[1])")
+    )
+    assert len(tab.all("main > .split")) == 2 and "triton,source,sass" in tab.ask("location.hash")
+    grip = tab.find(".is-sass > header .space")
+    ActionChains(tab.driver, duration=0).click_and_hold(grip).move_to_element(
+        tab.find(".is-triton .text")
+    ).release().perform()
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["sass", "triton", "source"] and tab.errors() == []
+
+
+def test_tab_reaches_every_control(tab: Browser) -> None:
+    tab.open(softmax(), "#panes=source,ledger,player")
+    controls = "[...document.querySelectorAll('#app :is(button, select, input, [tabindex])')].filter(n => n.checkVisibility() && !n.disabled)"
+    tab.ask("window.named = n => `${n.tagName} ${n.dataset.stage ?? n.getAttribute('aria-label') ?? n.textContent}`")
+    tab.ask("window.reached = new Set()")
+    for _ in range(len(tab.ask(f"{controls}.map(named)")) + 40):
+        tab.keys(TAB)
+        tab.ask("reached.add(named(document.activeElement))")
+    assert tab.ask(f"{controls}.map(named).filter(name => !reached.has(name))") == []
+
+
+def test_the_focus_stays_where_a_stage_was_chosen(tab: Browser) -> None:
+    tab.open(softmax(), "#panes=source,triton")
+    tab.ask("document.querySelector('.rail [data-stage=ptx]').focus()")
+    tab.keys(ENTER)
+    assert tab.ask("document.activeElement.dataset.stage") == "ptx" and tab.all(".is-ptx")
+    tab.ask("document.querySelector('.is-ptx select').focus()")
+    tab.keys(DOWN)
+    assert tab.ask("document.activeElement.tagName") == "SELECT" and tab.all(".is-sass")
+
+
+def test_passes_stay_in_their_pane(tab: Browser) -> None:
+    tab.open(attention(), "#panes=passes,resources,player", 1440, 900)
+    right = tab.ask("document.querySelector('.is-passes').getBoundingClientRect().right")
+    assert (
+        tab.ask(
+            "Math.max(...[...document.querySelectorAll('.is-passes *')].filter(n => n.checkVisibility() && !n.closest('.chunk')).map(n => n.getBoundingClientRect().right))"
+        )
+        <= right + 1
+    )
+
+
+def test_names_of_the_roofline_stand_beside_their_dots(tab: Browser) -> None:
+    tab.open(attention(), "#panes=resources")
+    apart = """[...document.querySelectorAll('.roofline .point')].map(p => {
+        const [dot, name] = [p.querySelector('circle').getBoundingClientRect(), p.querySelector('text').getBoundingClientRect()];
+        return Math.max(name.left - dot.right, dot.left - name.right, name.top - dot.bottom, dot.top - name.bottom);
+    })"""
+    assert max(tab.ask(apart)) < 12
+    assert len(tab.texts(".roofline .rate")) >= 3 and all(t.endswith("FLOP/s") for t in tab.texts(".roofline .rate"))
+
+
+def test_types_are_coloured_where_they_are_types(tab: Browser) -> None:
+    tab.open(softmax(), "#panes=source")
+
+    def types(line: str, language: str) -> list[str]:
+        return tab.ask(
+            "explorer.tokens(arguments[0], arguments[1]).filter(p => p[1] === 'type').map(p => p[0])", line, language
+        )
+
+    assert types("def k0(p0, s1, s8, b1):  # f32", "python") == []
+    assert types("x: f32[M, s8] = add b1, %0", "ours") == ["f32"]
+    assert types("%3 = arith.addf %1, %2 : tensor<4xf32> i1", "mlir") == ["tensor", "i1"]
+    assert types("\tadd.s32 \t%r3, %r1, s1;", "ptx") == []  # part of the name of the instruction
+    assert types("\t.reg .b32 \t%r<20>;", "ptx") == [".b32"]

@@ -1,0 +1,281 @@
+"""The guided walk, the lines of explanation, and pages of programs with many kernels."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+from browser import Browser
+from test_explore_layout import faults
+
+import minitri as mt
+from minitri.explore.document import document, program
+from minitri.explore.explanations import ABOUT, WORDS, words_of
+from minitri.explore.machine_code import MachineCode
+from minitri.explore.provenance import Trace
+from minitri.testing import random_program
+
+RIGHT, LEFT, ESCAPE, DOWN = "\ue014", "\ue012", "\ue00c", "\ue015"
+LAYERS = """\
+def layer(x: f32[T, D], w: f32[D, D]) -> f32[T, D]:
+    return x + relu(x @ w)
+
+def model(x: f32[T, D], {weights}) -> f32[T, D]:
+{calls}    return x
+"""
+
+
+def layers(count: int) -> str:
+    weights = ", ".join(f"w{k}: f32[D, D]" for k in range(count))
+    return LAYERS.format(weights=weights, calls="".join(f"    x = layer(x, w{k})\n" for k in range(count)))
+
+
+@cache
+def softmax() -> Any:
+    return mt.compile("examples/softmax.mt").explore(M=1000, N=300)
+
+
+def walk_of(name: str, **sizes: Any) -> list[dict[str, Any]]:
+    return program(mt.compile(f"examples/{name}.mt").lower(**sizes).compilation)["walk"]
+
+
+# ---- the steps ---------------------------------------------------------------------------
+
+
+def test_the_walk_of_softmax_says_what_a_student_should_know() -> None:
+    steps = softmax().document["programs"][0]["walk"]
+    assert 10 <= len(steps) <= 12
+    assert "`exp(x - max(x, axis=-1, keepdims=True))`" in steps[0]["text"]
+    texts = {step["title"]: step["text"] for step in steps}
+    assert "one kernel runs all 5 operations: that is fusion" in texts["kernels"]
+    assert "Each takes 2 of 1000 along i; together they are the grid of 500 programs." in texts["tile"]
+    assert "A tile is the part of an array that a program holds" in texts["A tile of the input"]
+    assert (
+        "512 elements along j, a power of two, and 300 are real: the mask leaves out the rest" in texts["tile.masked"]
+    )
+    kinds = [step["sketch"]["kind"] for step in steps if step["sketch"]]
+    assert kinds == ["fusion", "grid", "tile", "mask"]
+
+
+def test_a_step_says_what_its_stage_no_longer_has() -> None:
+    for step in softmax().document["programs"][0]["walk"]:
+        if step["title"] in ABOUT:
+            assert step["text"].startswith(ABOUT[step["title"]]) and " no longer " in ABOUT[step["title"]]
+
+
+def test_the_lit_line_loads_what_the_text_says() -> None:
+    """The step about a tile lights the load of x in the tile program."""
+    (shown,) = softmax().document["programs"]
+    step = next(s for s in shown["walk"] if s["sketch"] and s["sketch"]["kind"] == "tile")
+    stage = next(s for s in shown["stages"] if s["name"] == "tile")
+    lit = [text for text, marks in zip(stage["text"].split("\n"), stage["links"]) if set(marks) & set(step["marks"])]
+    assert any("load x[i, j]" in line for line in lit) and "`x`" in step["text"]
+
+
+@pytest.mark.parametrize(
+    "name", ["vector_add", "gelu", "matmul", "layer_norm", "embedding", "cross_entropy", "attention"]
+)
+def test_every_example_has_a_walk(name: str) -> None:
+    steps = walk_of(name)
+    assert 10 <= len(steps) <= 12 and all(step["marks"] and len(step["panes"]) == 2 for step in steps)
+
+
+def test_a_loop_and_a_product_are_drawn() -> None:
+    tile = next(
+        s["sketch"] for s in walk_of("matmul", M=512, K=512, N=512) if s["sketch"] and s["sketch"]["kind"] == "tile"
+    )
+    assert [d["role"] for d in tile["dims"]] == ["grid", "loop"]
+
+
+def test_without_triton_the_walk_ends_at_the_source_for_triton() -> None:
+    steps = program(mt.compile("exp(x)", x="f32[N]").lower(target="interpreter").compilation)["walk"]
+    assert steps[-1]["title"] == "triton"
+
+
+ODD = {
+    "no loads": "def f(x: f32[N]):\n    return arange(N) * 2\n",
+    "one element": "def f(x: f32[]):\n    return exp(x)\n",
+    "a copy": "def f(x: f32[N, M]):\n    return x.mT\n",
+    "a number": "def f(x: f32[N]):\n    return zeros((3, 4))\n",
+    "no elements": "def f(x: f32[0, 4]):\n    return x + 1\n",
+    "four axes": "def f(x: f32[A, B, C, D]):\n    return sum(x, axis=(1, 2))\n",
+    "two results": "def f(x: f32[N], y: f32[N, M]):\n    return x + 1, cumsum(y, axis=1)\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_programs_have_a_walk_without_faults(tab: Browser, name: str) -> None:
+    shown = mt.compile(ODD[name]).explore(target="interpreter")
+    tab.open(shown.html)
+    count = len(shown.document["programs"][0]["walk"])
+    assert count >= 7
+    for step in range(1, count + 1):
+        assert tab.find(".walk h2").text.startswith(f"{step} of {count}") and faults(tab) == []
+        tab.keys(RIGHT)
+    assert tab.errors() == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_have_a_walk(seed: int) -> None:
+    example = random_program(seed)
+    steps = program(example.compile().lower(target="interpreter", **example.sizes).compilation)["walk"]
+    assert all(step["marks"] and len(step["panes"]) == 2 for step in steps)
+
+
+def test_a_program_that_computes_nothing_opens_in_the_free_view(tab: Browser) -> None:
+    tab.open(mt.compile("def f(x: f32[N]):\n    return x\n").explore(target="interpreter").html)
+    assert not tab.find(".walk").is_displayed() and tab.all(".pane") and tab.errors() == []
+
+
+# ---- explanations --------------------------------------------------------------------------
+
+
+def test_a_page_has_the_lines_of_the_words_that_it_shows() -> None:
+    words = softmax().document["words"]
+    assert words["sass"]["LDG"] == WORDS["sass"]["LDG"] and "HGMMA" not in words["sass"]
+    assert {"exp", "load", "grid", "whole", "reduce.max"} <= words["ours"].keys()
+    assert words_of([{"name": "ptx", "text": "ld.global.v4.b32 {%r1}, [%rd1];"}])["ptx"].keys() == {"ld.global"}
+
+
+def test_most_instructions_of_the_examples_are_explained() -> None:
+    import re
+
+    for name in ("softmax", "matmul"):
+        text = (
+            mt.compile(f"examples/{name}.mt").lower(M=512, N=512, K=512)["sass"]
+            if name == "matmul"
+            else mt.compile(f"examples/{name}.mt").lower(M=64, N=500)["sass"]
+        )
+        opcodes = re.findall(r"\t(?:@!?\S+ +)?([A-Z0-9_]+)", text)
+        assert sum(op in WORDS["sass"] for op in opcodes) > 0.95 * len(opcodes)
+
+
+def test_terms_of_the_walk_are_those_of_the_glossary() -> None:
+    glossary = (Path(__file__).parent.parent / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    for term, line in WORDS["terms"].items():
+        assert f"- **{term}**: {line} (" in glossary
+
+
+# ---- in a browser --------------------------------------------------------------------------
+
+
+def test_the_page_opens_on_the_walk(tab: Browser) -> None:
+    tab.open(softmax().html)
+    assert tab.find(".walk h2").text.startswith("1 of 12") and len(tab.all(".pane")) == 2
+    assert "exp(x - max" in "".join(tab.texts(".is-source .piece.held")) and tab.all(".is-drawn .box.pin")
+    tab.find(".walk .next").click()
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "graph"] and any(
+        "= exp" in t for t in tab.texts(".is-graph .row.pin")
+    )
+    tab.keys(RIGHT, RIGHT, RIGHT)  # the focus is on the walk
+    assert tab.find(".walk h2").text == "5 of 12: tile" and len(tab.all(".sketch .block.here")) == 1
+    address = tab.ask("location.hash")
+    tab.keys(LEFT)
+    assert tab.find(".walk h2").text == "4 of 12: kernels" and tab.texts(".sketch .here + text") == ["exp"]
+    tab.open(softmax().html, address)
+    assert tab.find(".walk h2").text == "5 of 12: tile"
+    tab.keys(ESCAPE)
+    assert not tab.find(".walk").is_displayed() and tab.ask("explorer.panes.map(p => p.id)") == [
+        "source",
+        "drawn",
+        "triton",
+    ]
+    assert tab.all(".is-triton .row.pin") and tab.errors() == []
+    tab.find(".top button").click()
+    assert tab.find(".walk").is_displayed()
+
+
+def test_lines_that_matter_are_in_sight_at_each_step(tab: Browser) -> None:
+    tab.open(softmax().html)
+    for _ in range(tab.ask("explorer.walk.steps.length")):
+        for pane in tab.ask("explorer.panes.filter(p => p.view.reveal).map(p => p.node.className)"):
+            seen = """[...document.querySelectorAll(`.${arguments[0].trim().split(/\\s+/).join('.')} :is(.row.pin, .row:has(.piece.held))`)].some(r => {
+                const row = r.getBoundingClientRect(), text = r.closest('.text').getBoundingClientRect();
+                return row.top >= text.top && row.bottom <= text.bottom;
+            })"""
+            assert tab.ask(seen, pane), pane
+        tab.keys(RIGHT)
+
+
+def test_an_address_with_panes_opens_no_walk(tab: Browser) -> None:
+    tab.open(softmax().html, "#panes=source,triton")
+    assert not tab.find(".walk").is_displayed()
+    for hostile in ("walk=99", "walk=-1", "walk=x", "walk=1e9&panes=tile"):
+        tab.open(softmax().html, f"#{hostile}")
+        assert tab.all(".pane") and tab.errors() == []
+
+
+def test_stages_and_words_are_explained_on_hover_and_by_keys(tab: Browser) -> None:
+    tab.open(softmax().html, "#panes=source,tile,sass")
+    tab.point(tab.find('.rail [data-stage="tile"]'))
+    tab.wait("!document.querySelector('.tip').hidden")
+    assert tab.find(".tip").text == ABOUT["tile"]
+    tab.point(next(n for n in tab.all(".is-tile .op") if n.text == "reduce.max"))
+    tab.wait(f"document.querySelector('.tip').textContent === {WORDS['ours']['reduce.max']!r}")
+    tab.point(next(n for n in tab.all(".is-sass .op") if n.text.startswith("S2R")))
+    tab.wait(f"document.querySelector('.tip').textContent === {WORDS['sass']['S2R']!r}")
+    tab.keys("2", *[DOWN] * 7)
+    line = tab.find(".is-tile .row.cursor").text
+    assert any(
+        f"{word}: {WORDS['ours'][word]}" == tab.find(".explained").text for word in WORDS["ours"] if word in line
+    )
+
+
+# ---- many kernels --------------------------------------------------------------------------
+
+
+def test_equal_kernels_are_compiled_once() -> None:
+    compiled = mt.compile(layers(4)).lower(T=64, D=32).compilation
+    machine = MachineCode(compiled)
+    names = [k.name for k in compiled.value("triton")]
+    assert len(machine.kernels) < len(names)
+    assert sorted(n for k in machine.kernels for n in (k.name, *k.twins)) == sorted(names)
+    assert all(f"// kernel {k.title}\n" in machine.text("ptx") for k in machine.kernels)
+
+
+def test_the_machine_code_of_equal_kernels_leads_to_each_of_them() -> None:
+    compiled = mt.compile(layers(4)).lower(T=64, D=32).compilation
+    trace = Trace(compiled)
+    products = [k for k, n in enumerate(trace.nodes) if n.op == "contract"]
+    own = [{k for nodes, how in zip(trace["ptx"].lines, trace["ptx"].how) if how == "own" for k in nodes}]
+    assert len(products) == 4 and set(products) <= own[0]
+
+
+def test_distinct_kernels_keep_their_texts() -> None:
+    low = mt.compile("examples/cross_entropy.mt").lower(N=64, C=100)
+    trace = Trace(low.compilation)
+    assert all(trace[stage].text == low[stage] for stage in ("ttir", "ttgir", "ptx", "sass"))
+
+
+def test_a_long_compilation_says_how_far_it_is() -> None:
+    told: list[tuple[float, str]] = []
+    document(mt.compile("x + 1", x="f32[64]").lower().compilation, tell=lambda done, text: told.append((done, text)))
+    parts = [done for done, _ in told]
+    assert parts == sorted(parts) and parts[0] == 0 and any("kernel 1 of 1" in text for _, text in told)
+
+
+BLOCK = """\
+def block(x: f16[T, D], wq: f16[D, D], wk: f16[D, D], wv: f16[D, D], wo: f16[D, D], g: f16[D], b: f16[D], w1: f16[D, F], w2: f16[F, D]) -> f16[T, D]:
+    h = layer_norm(x, g, b)
+    a = softmax((h @ wq) @ (h @ wk).mT * D**-0.5, axis=-1) @ (h @ wv)
+    y = x + a @ wo
+    return y + gelu(layer_norm(y, g, b) @ w1) @ w2
+"""
+
+
+@pytest.mark.slow
+def test_six_transformer_blocks_take_less_than_a_minute(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    given = BLOCK[len("def block(x: f16[T, D], ") : BLOCK.index(")")]
+    names = [part.partition(":")[0] for part in given.split(", ") if ":" in part]
+    calls = "".join(f"    x = block(x, {', '.join(names)})\n" for _ in range(6))
+    text = f"{BLOCK}\ndef model(x: f16[T, D], {given}) -> f16[T, D]:\n{calls}    return x\n"
+    start = sum(os.times()[:4])  # of processors, child processes included: other programs run here too
+    page = mt.compile(text).explore(T=512, D=256, F=1024)
+    assert len(page.document["programs"][0]["ledger"]["plans"][0]["view"]["boxes"]) > 36 and len(page.html) < 4_000_000
+    assert sum(os.times()[:4]) - start < 80  # two processors do that in less than a minute
