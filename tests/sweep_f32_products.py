@@ -386,12 +386,12 @@ def seconds(call: Call, budget: float = 0.03) -> float:
     start = time.perf_counter()
     call()
     torch.cuda.synchronize()
-    count = max(3, min(200, int(budget / max(time.perf_counter() - start, 1e-5))))
+    count = max(3, min(100, int(budget / max(time.perf_counter() - start, 1e-5))))
     for _ in range(count):
         call()
     marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
-    torch.cuda._sleep(200_000)
     for before, after in marks:
+        torch.cuda._sleep(400_000)  # the host queues the call meanwhile
         before.record()
         call()
         after.record()
