@@ -325,7 +325,7 @@ def _unary(t: Typer, op: str, x: Value) -> Value:
 def _binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     """The value of `x op y`."""
     if op == "@":
-        return reductions.matmul(t, x, y, "ieee")
+        return reductions.matmul(t, x, y, "f32")
     if isinstance(x, Array) or isinstance(y, Array):
         return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
     return expressions.binary(t, op, x, y)

@@ -270,7 +270,7 @@ def _unary(op: str, x: Value) -> Value:
 def _binary(op: str, x: Value, y: Value) -> Value:
     """Python's arithmetic for numbers and for two tuples. The operator table's where Python raises or gives a complex number."""
     if op == "@":
-        return FUNCTIONS["matmul"](x, y, "ieee")
+        return FUNCTIONS["matmul"](x, y, "f32")
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         return x + y
     if not isinstance(x, (Array, tuple)) and not isinstance(y, (Array, tuple)):

@@ -27,8 +27,10 @@ from minitri.kernels.lower_graph import partition
 from minitri.optimize import (
     boundary_peeling,
     collapse_axes,
+    deferred_checks,
     early_start,
     f16_products,
+    f32_products,
     flatten_loops,
     mask_elision,
     maxima_in_parts,
@@ -69,7 +71,10 @@ def same(value: Any, context: Context) -> Any:
 
 def pack(graph: Graph, context: Context) -> Graph:
     """Packs the operands of products. The interpreter has no tensor cores, so its graph stays unchanged."""
-    return graph if context.target.kind == "interpreter" else pack_operands.pack(graph, context.layouts)
+    if context.target.kind == "interpreter":
+        return graph
+    parts = "f32-products" not in context.without and f32_products.has_fast_tf32(context.target)
+    return pack_operands.pack(graph, context.layouts, parts)
 
 
 def split(graph: Graph, context: Context) -> Graph:
@@ -183,6 +188,8 @@ PASSES: tuple[Pass, ...] = (
               lambda g, c: partition(g, c.layouts)),
     plan_pass("collapse-axes", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, same),
     plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
+    plan_pass("f32-products", "kernels.products", lambda p, c: f32_products.on_tensor_cores(p, c.target),
+              f32_products.on_tensor_cores, same),
     plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
     _core("lower", stage="tile.lowered", run=lower),
     each_pass("skip-blocks", "tile.skipped", skip.skip, masked=False),
@@ -199,6 +206,7 @@ PASSES: tuple[Pass, ...] = (
     each_pass("fast-operators", "tile.fast", fast_operators.hasten),
     each_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
     each_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
+    each_pass("deferred-checks", "tile.deferred", deferred_checks.defer),
     tile_pass("early-start", "tile.early", lambda p, c: early_start.start_early(p) if c.target.has_early_starts else p,
               early_start.start_early, same, masked=True),
     *map(_core, ("target", "emit")),

@@ -134,6 +134,7 @@ rt = Namespace(
     {
         "float_to_int": _to_int,
         "to_bool": lambda x: x != 0,
+        "is_finite": lambda x: np.isfinite(x).all(),
         "to_f32": lambda x: x.astype(np.float32),
         "to_f16": lambda x: x.astype(np.float16),
         "settle": lambda: np.int32(0),  # nothing runs at the same time

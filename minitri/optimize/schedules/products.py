@@ -71,7 +71,7 @@ class Tile(NamedTuple):
         """Bytes of shared memory: the blocks in flight of all loaded operands, and the blocks computed from them."""
         sides = (self.rows, {d.a: d for d in dots}), (self.columns, {d.b: d for d in dots})  # factors are loaded once
         factors = [(n, f, d) for n, side in sides for f, d in side.items()]
-        return self.depth * sum(n * (self.stages * _read(f, d) + _made(f)) for n, f, d in factors)
+        return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
         """The tile, with fewer stages if it does not fit into `shared` bytes of shared memory."""
@@ -94,9 +94,11 @@ def _rows_of(factor: Op, dot: Dot) -> set[Load]:
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
 
-def _made(factor: Op) -> int:
+def _made(factor: Op, dot: Dot) -> int:
     """The bytes of an element of a computed factor, which is put into shared memory. 0 for a factor that is only
-    loaded."""
+    loaded. A program computes two parts of the second factor if it multiplies parts."""
+    if dot.precision.startswith("tf32x3"):
+        return 2 * factor.dtype.bytes if factor is dot.b else 0
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
@@ -105,6 +107,7 @@ LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest
            (Tile(64, 64, 128, 4, 6), 0.5)),
     "tf32": ((Tile(128, 256, 32, 8, 3), 1.0), (Tile(128, 128, 32, 4, 3), 0.95), (Tile(64, 128, 32, 4, 3), 0.7),
              (Tile(64, 64, 32, 4, 3), 0.5)),
+    "tf32x3": ((Tile(64, 128, 32, 4, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.85)),
     "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
     "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
 }  # fmt: skip
@@ -120,7 +123,8 @@ ALONE = {  # tiles with more stages, for programs that have a multiprocessor to 
 OTHERS = {  # further tiles to measure, which are best for some sizes
     "16": (DEEPER, ALONE[128, 128], Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
     "tf32": (Tile(128, 256, 32, 8, 4), Tile(256, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3)),
-    "32": (Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
+    "tf32x3": (Tile(128, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3), Tile(128, 64, 32, 4, 3), Tile(64, 128, 32, 4, 4)),
+    "32": (Tile(128, 128, 32, 8, 3), Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
     "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
 }
 OTHERS_TRANSPOSED = (
@@ -207,7 +211,7 @@ def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]],
 
 
 def _kind(dot: Dot) -> str:
-    return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
+    return dot.precision if dot.precision.startswith("tf32") else str(max(16, dot.a.dtype.bits))
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
@@ -255,6 +259,8 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
     ends      bytes of shared memory per element that storing a tile needs
     """
     kind = _kind(dot)
+    if kind == "tf32x3":
+        return TileChoice(tile, True)
     if tile != LARGE[kind][0][0]:
         return TileChoice(_alone(kind, tile, tiles, chip), ends <= 2)
     if kind == "tf32":
