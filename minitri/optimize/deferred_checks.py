@@ -5,11 +5,11 @@
       %5: f32[r, j] = load w[r, j]                              %6: … = dot %4, %5, %3 {…, precision = tf32x3_unchecked}
       %6: f32[i, j] = dot %4, %5, %3 {…, precision = tf32x3}    next %3 = %6
       next %3 = %6                                            }
-    }                                                         for q {redo = %3} {
-                                                                %8: f32[i, q] = load x[i, q]
-                                                                %9: f32[q, j] = load w[q, j]
-                                                                %10: f32[i, q, j] = multiply %8, %9
-                                                                %11: f32[i, j] = reduce.sum %10 {over = [q]}
+    }                                                         for s {redo = %3} {
+                                                                %8: f32[i, s] = load x[i, s]
+                                                                %9: f32[s, j] = load w[s, j]
+                                                                %10: f32[i, s, j] = multiply %8, %9
+                                                                %11: f32[i, j] = reduce.sum %10 {over = [s]}
                                                                 %12: f32[i, j] = add %7, %11
                                                                 next %7 = %12
                                                               }
@@ -51,7 +51,9 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
         return False
     single = {s.name for op in loop.body if isinstance(op, Load) for d in op.index for s in d.symbols()}
     blocked = {f"{dot.over}_start", f"{dot.over}_lane"}  # an index in a block has no meaning without the block
-    return all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1]) and not single & blocked
+    return (
+        all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1]) and not single & blocked
+    )
 
 
 def _deferred(program: Program, loop: Loop) -> Program:
@@ -62,7 +64,7 @@ def _deferred(program: Program, loop: Loop) -> Program:
     carry, dot = loop.carries[0]
     assert isinstance(dot, Dot)
     taken = {a.name for a in program.axes}
-    name = next(n for n in ("q", *(f"q{k}" for k in range(1, len(taken) + 2))) if n not in taken)
+    name = next(n for n in (*"stuvw", *(f"w{k}" for k in range(1, len(taken) + 1))) if n not in taken)
     unchecked = replace(carry)
     product = replace(dot, precision="tf32x3_unchecked", acc=unchecked)
     first = replace(loop, carries=((unchecked, product),), body=(*loop.body[:-1], product))
