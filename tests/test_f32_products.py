@@ -11,8 +11,9 @@ import minitri as mt
 from minitri.base.numpy_operators import round_to_tf32
 from minitri.base.numpy_semantics import SPLIT_SCALE, contract, tf32_parts
 from minitri.base.types import f32
+from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
-from minitri.optimize.f32_products import LEAST_DEPTH, has_fast_tf32
+from minitri.optimize.tf32_parts import LEAST_DEPTH
 from minitri.runtime.binding import bind
 from minitri.tiles.ir import Loop
 from minitri.trust.check import check

@@ -20,7 +20,7 @@ NAMES = (
     "add f32", "gelu bf16 16384", "softmax f32 16384", "softmax f32 512x131072", "softmax bf16 172738", "column sum f32",
     "total sum f32", "transpose f32", "cumsum f32 16384", "cross-entropy bf16", "residual gelu", "chain of 12",
     "mean and var", "attention full bf16 4x16x4096x64", "attention causal", "attention window", "decode", "relu(x@w+b) bf16 4096",
-    "product bf16 16x8192", "layer bf16 1000x2050", "product w.T", "mlp", "dequantised f16 16x", "dequantised f16 256x", "layer bf16 4100x4090",
+    "product bf16 16x8192", "layer bf16 1000x2050", "layer f32 2048", "product w.T", "mlp", "dequantised f16 16x", "dequantised f16 256x", "layer bf16 4100x4090",
 )  # fmt: skip
 
 

@@ -38,11 +38,11 @@ from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import element
-from minitri.optimize.f32_products import is_worth
 from minitri.optimize.factor_out_scales import scaled, taken_out
 from minitri.optimize.mixed_input_products import is_converted
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_parts import padded
+from minitri.optimize.tf32_parts import is_worth
 
 ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have

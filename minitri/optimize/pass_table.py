@@ -20,7 +20,7 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Graph
 from minitri.graph.rewrite import legalise
-from minitri.hardware.chips import chip_of
+from minitri.hardware.chips import chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.lower_graph import partition
@@ -73,7 +73,7 @@ def pack(graph: Graph, context: Context) -> Graph:
     """Packs the operands of products. The interpreter has no tensor cores, so its graph stays unchanged."""
     if context.target.kind == "interpreter":
         return graph
-    parts = "f32-products" not in context.without and f32_products.has_fast_tf32(context.target)
+    parts = "f32-products" not in context.without and has_fast_tf32(context.target)
     return pack_operands.pack(graph, context.layouts, parts)
 
 
@@ -188,7 +188,7 @@ PASSES: tuple[Pass, ...] = (
               lambda g, c: partition(g, c.layouts)),
     plan_pass("collapse-axes", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, same),
     plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
-    plan_pass("f32-products", "kernels.products", lambda p, c: f32_products.on_tensor_cores(p, c.target),
+    plan_pass("f32-products", "kernels.products", lambda p, c: f32_products.on_tensor_cores(p, has_fast_tf32(c.target)),
               f32_products.on_tensor_cores, same),
     plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
     _core("lower", stage="tile.lowered", run=lower),

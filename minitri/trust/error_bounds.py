@@ -36,8 +36,8 @@ from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scalar_form import deviations
-from minitri.optimize.f32_products import LEAST_DEPTH
 from minitri.optimize.factor_out_scales import find
+from minitri.optimize.tf32_parts import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.trust import error_propagation
 from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
 
@@ -47,8 +47,7 @@ MOVES = {"where", "next_float", "maximum", "minimum", "clip", "abs", "negative",
          "trunc", "round"}  # fmt: skip
 RELAXED = 64.0  # error of an operator with fast math, in units of f32: 64 * 2**-23 = 2**-17
 # Relative error of a factor by the precision of the product (graph/ir.py): a tensor core ignores the lowest bits.
-FACTOR_ERROR = {"tf32": 2.0**-10, "tf32x3": 2.0**-22}
-BLOCK = 52  # the roundings in a block of TF32 parts; minitri/optimize/f32_products.py derives the figures of "tf32x3"
+FACTOR_ERRORS = {"tf32": 2.0**-10, "tf32x3": FACTOR_ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +308,7 @@ class _Analysis:
         short = not parts or all((x == round_to_tf32(x.astype(np.float32))).all() for x in (a, b))
         whole = on_grid(a, ea, GRID**0.5).all() and on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
-        e = e + 2 * FACTOR_ERROR.get(kind, 0.0) * size
+        e = e + 2 * FACTOR_ERRORS.get(kind, 0.0) * size
         exact = (kind != "tf32") & whole & short & (size * GRID <= 2 ** BITS[node.dtype.name])
         self.terms[node] = Terms(rounds, size)
         return value, np.where(
