@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import or_
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.logs import fired
@@ -48,7 +49,7 @@ ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
-REUSE_OF_F32 = 192
+REUSE_OF_F32 = 128
 WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
 
@@ -60,7 +61,10 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
-        packed = _packed(interner, made, layouts, parts) if isinstance(made, Contract) else made
+        packed: Node = made
+        if isinstance(made, Contract):
+            wanted = _wanted(made, layouts, parts)
+            packed = _packed(interner, made, layouts, wanted) if wanted else made
         if packed is not made:
             fired(pack, made, packed, interner.place)
         return packed
@@ -68,21 +72,9 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
     return rebuild(graph, make)
 
 
-def _packed(i: Interner, node: Contract, layouts: Layouts, parts: bool) -> Node:
+def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node:
     """The product with packed factors, or `node` itself if no copy pays."""
-    computed, wanted = _places(node.b, layouts) is None, _wanted(node, parts)
-    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
-    least = min(worth, WORTH_COMPUTED) if computed else worth
-    if not wanted or not _is_large(node, least) or not (is_read(node.a) and is_read(node.b)):
-        return node
-    *_, m, n = (int(e) for e in node.shape)
-    last = node.rank - 1
-    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
-    uses = reuse if not computed else REUSE_OF_CONVERTED if is_converted(node) else REUSE_OF_COMPUTED
-    moves = [
-        n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted),
-        m >= uses and not _fits(node.b, last - 1, layouts, wanted),
-    ]
+    last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
         return node
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
@@ -95,20 +87,41 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, parts: bool) -> Node:
     return made if scale is None else scaled(i, made, scale)
 
 
-def _wanted(node: Contract, parts: bool) -> str:
+def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
+    """Whether to copy the first and the second factor."""
+    computed = _places(node.b, layouts) is None
+    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
+    least = min(worth, WORTH_COMPUTED) if computed else worth
+    if not _is_large(node, least) or not (is_read(node.a) and is_read(node.b)):
+        return False, False
+    *_, m, n = (int(e) for e in node.shape)
+    last = node.rank - 1
+    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
+    of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
+    first = n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted)
+    return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
+
+
+def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
     """The axis along which the product needs contiguous factors: "depth", "any" of their two axes, or "columns" for the
-    second factor alone. "" if no copy pays.
+    second factor alone. "" if the layout does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
-    sized = parts and node.precision == "f32" and is_worth(node.shape, node.a.shape[-1])
-    return "depth" if sized or node.precision.startswith("tf32") else "columns"
+    if node.precision.startswith("tf32"):
+        return "depth"
+    if not parts or node.precision != "f32" or not is_worth(node.shape, node.a.shape[-1]):
+        return "columns"
+    moves, last = _moves(node, layouts, "depth"), node.rank - 1
+    fits = _fits(node.a, last, layouts, "depth"), _fits(node.b, last - 1, layouts, "depth")
+    return "depth" if all(map(or_, moves, fits)) else "columns"
 
 
 def _is_large(node: Contract, worth: int) -> bool:
     """Whether a product has at least `worth` operations and is deep enough to pay for one more kernel."""
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
-    return len(sizes) > node.rank and sizes[-1] >= DEPTH and 2 * math.prod(sizes) >= worth
+    deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.rank == 2 and node.a.dtype == f32)
+    return deep and 2 * math.prod(sizes) >= worth
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
@@ -118,7 +131,7 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
     """
     found = _places(factor, layouts)
     if wanted == "columns":
-        return depth == factor.rank - 1 or found is None or found[1][depth] != 1
+        return depth == factor.rank - 1 or found is not None and found[1][depth] != 1
     if found is None:
         return False
     start, steps = found
