@@ -325,7 +325,6 @@ class Plan:
     conditions: tuple[Condition, ...]
 
 
-# The precisions of a `Dot`.
 DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 # The fields of each op that hold an operand. Some of these fields may be None.
 OPERANDS: Mapping[type[Op], tuple[str, ...]] = {
