@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minitri.testing.elementwise import Elementwise, Functions
+from minitri.testing.elementwise import Elementwise
+from minitri.testing.functions import Functions
 from minitri.testing.generator import FLOATS, INTEGERS, DoesNotApply, RandomProgram
 from minitri.testing.reductions import Products, Reductions
 from minitri.testing.values import Value

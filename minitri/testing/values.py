@@ -6,6 +6,7 @@ their sizes in this example are equal: the program then has a condition that its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -62,6 +63,27 @@ class Value:
     def without(self, over: Container[int], keep: bool) -> list[Axis]:
         """The axes after a reduction over the axes `over`; with `keep` the reduced axes stay with size 1."""
         return [ONE if k in over else a for k, a in enumerate(self.axes) if keep or k not in over]
+
+    @property
+    def flat(self) -> Axis:
+        """The axis of all elements in one row."""
+        return counted(math.prod(a.size for a in self.axes), *self.axes)
+
+    @property
+    def superdiagonal(self) -> Axis:
+        """The axis of the diagonal above the main diagonal."""
+        rows, columns = self.axes[-2:]
+        return counted(max(0, min(rows.size, columns.size - 1)), rows, columns)
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """The numbers that functions.toml names."""
+        sizes = [a.size for a in self.axes]
+        count = math.prod(sizes)
+        named = {"first": sizes[0], "last": sizes[-1], "size": count, "known": self.axes[0].known}
+        return named | {
+            "rank": self.rank, "reach": self.reach, "depth": max(1, sizes[-1]), "rows": sizes[-2:][0], "count": max(1, count),
+        }  # fmt: skip
 
     @property
     def transposed_axes(self) -> tuple[Axis, ...]:
