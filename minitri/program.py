@@ -37,7 +37,8 @@ from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
 from minitri.runtime.variants import MAX_VARIANTS, Variants, known_options
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check import CheckReport, check
+from minitri.trust.check import check
+from minitri.trust.check_report import CheckReport
 
 if TYPE_CHECKING:
     from minitri.explore.page import Page

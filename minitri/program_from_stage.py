@@ -50,7 +50,7 @@ from minitri.tiles.ir import Programs
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check import CheckReport
+from minitri.trust.check_report import CheckReport
 from minitri.trust.sanitizer import AccessError
 
 READERS: dict[str, Callable[[str, str], Any]] = {

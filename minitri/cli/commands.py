@@ -33,7 +33,7 @@ from minitri.program import Lowered
 from minitri.runtime.binding import bind
 from minitri.runtime.device_transfer import require_gpu, target_of
 from minitri.trust import check as trust
-from minitri.trust.check import CheckReport
+from minitri.trust.check_report import CheckReport
 
 # ---- compile -------------------------------------------------------------------------------
 
