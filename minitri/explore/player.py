@@ -47,11 +47,9 @@ from minitri.tiles.ir import Program
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.schedule import Options
 from minitri.tiles.text import program_lines
-from minitri.trust.sanitizer import AccessError, Record, Watch
+from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
-
-Writes = Mapping[str, Record]
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
@@ -88,7 +86,7 @@ class _Player:
         program, self.cells = self.programs[number], MAX_CELLS // len(self.programs)
         lines = list(program_lines(program))
         line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
-        before = deepcopy(memory), _copies(watch.records)
+        before = deepcopy((memory, watch.writers, watch.runs))
         runs = [self._play(program, place, memory, watch, line) for place in places(program, self.sizes)]
         kept = [r for r in runs if r is not None]
         return {
@@ -117,8 +115,9 @@ class _Player:
         return {"place": list(map(int, place)), "steps": watch.steps, "error": error} if kept else None
 
     def _dropped(
-        self, number: int, memory: Mapping[str, Memory], writes: Writes, line: Mapping[int, int], count: int
-    ) -> dict[int, list[Any]]:
+        self, number: int, memory: Mapping[str, Memory], writers: dict[str, Any], runs: list[Any],
+        line: Mapping[int, int], count: int,
+    ) -> dict[int, list[Any]]:  # fmt: skip
         """By the line of each masked access: its steps in each program without the mask."""
         program = self.programs[number]
         found: dict[int, list[Any]] = {}
@@ -130,14 +129,10 @@ class _Player:
                 changed = [*self.programs[:number], bare, *self.programs[number + 1 :]]
                 copies = deepcopy(memory)
                 watch = _Recorder(self.plan, changed, copies, self.sizes)
-                watch.records = _copies(writes)
-                runs = [self._play(bare, p, copies, watch, own) for p in list(places(bare, self.sizes))[:count]]
-                found[line[id(op)]] = [r and {"steps": r["steps"], "error": r["error"]} for r in runs]
+                watch.writers, watch.runs = deepcopy(writers), [*runs]
+                played = [self._play(bare, p, copies, watch, own) for p in list(places(bare, self.sizes))[:count]]
+                found[line[id(op)]] = [r and {"steps": r["steps"], "error": r["error"]} for r in played]
         return found
-
-
-def _copies(writes: Writes) -> dict[str, Record]:
-    return {n: replace(r, writer=r.writer.copy(), starts=[*r.starts], places=[*r.places]) for n, r in writes.items()}
 
 
 class _Recorder(Watch):
