@@ -27,14 +27,13 @@ from minitri.language.linking import Read
 from minitri.notebook.cards import program_card, stages_card
 from minitri.notebook.html import StageText
 from minitri.pipeline import Compilation, PassRecord
-from minitri.program_compilation import ProgramStages, checked, for_arrays, names, unaligned
+from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float
 from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.launch import Executable, Started, enough, require_graph
-from minitri.runtime.program_protocol import check_effort
 from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
-from minitri.runtime.variants import MAX_VARIANTS, Variants, known_options
+from minitri.runtime.variants import Variants, known_options
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import check
@@ -48,28 +47,24 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 
 @hides_frames_of_methods
-class Program(ProgramStages):
+class Program(BaseProgram):
     """A function of the language. Each kind of call compiles it for the dtypes, sizes and device of the arguments.
 
     without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out every one
     options   how kernels are scheduled: blocks by axis, warps, stages and others (`Options`)
     effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
-    choices   options that were measured, or read from the disk, by the key of runtime/measured_schedules.py
     """
 
-    against: Program | None = None  # the program whose results are right, if that is not this one
     watched: Sequence[Read] = ()  # values outside the program that it was compiled with
 
     def __init__(
         self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),
         options: Options = Options(), effort: str = "none",
     ) -> None:  # fmt: skip
-        super().__init__(module, entry, without, options)
-        self.effort = check_effort(effort)
+        super().__init__(module, entry, without, options, effort)
         self._names = [p.name for p in self.function.params]
         self._variants, self._replays = Variants(), ReplayCache(_floats(self.function))
         self._stages: Recent[Any, Compilation] = Recent(MAX_STAGES)
-        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)
         self._check_signature()
 
     def _check_signature(self) -> None:

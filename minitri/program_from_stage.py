@@ -42,6 +42,7 @@ from minitri.language import ast
 from minitri.language.parser import parse_type
 from minitri.pipeline import CORE, Compilation, Context, Start
 from minitri.program import Lowered, Program
+from minitri.program_compilation import BaseProgram
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
@@ -137,7 +138,7 @@ class Loaded(Program):
 
     def __init__(
         self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options(),
-        against: Program | None = None,
+        against: BaseProgram | None = None,
     ) -> None:  # fmt: skip
         self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
         super().__init__(_module(start.value, source), without=without, options=options)

@@ -26,10 +26,10 @@ from minitri.base.tracebacks import hides_frames
 from minitri.hardware.chips import chip_of
 from minitri.language.ast_dump import format_module
 from minitri.pipeline import Compilation, Context
+from minitri.program_compilation import BaseProgram, check_effort
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.device_transfer import target_of
-from minitri.runtime.program_protocol import ProgramProtocol, check_effort
 from minitri.runtime.replay import Bound
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
@@ -42,7 +42,7 @@ VERSION = 3  # part of the cache key; a new number makes old choices invalid
 
 @hides_frames
 def tune(
-    program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
     """The fastest options for `program(*arrays, **named)`, measured now.
@@ -62,7 +62,7 @@ def tune(
 
 
 def measured(
-    program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
     """Every candidate with its measured time, or with the reason why it has none."""
@@ -91,7 +91,7 @@ def measured(
     return tuning
 
 
-def chosen(program: ProgramProtocol, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
+def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
     """The result of `build` with the best options for a call. The options come from the disk cache, or are measured
     now and cached.
     """
@@ -111,7 +111,7 @@ def chosen(program: ProgramProtocol, call: Call, context: Context, build: Callab
     return built
 
 
-def known(program: ProgramProtocol, call: Call, context: Context) -> tuple[Options, str] | None:
+def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, str] | None:
     """The options that a program with an effort uses for a call, and where they are cached. Nothing is measured.
 
     The result is None if no options have been measured for this call yet.
@@ -129,7 +129,7 @@ def _arguments(call: Call) -> dict[str, Any]:
     return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
 
 
-def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
+def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
     """The result without any optimisation. If there is not enough memory for it, the result of the program itself."""
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)
@@ -139,7 +139,7 @@ def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
         return program.configured(effort="none")(**given)
 
 
-def _scale(program: ProgramProtocol, call: Call) -> Any:
+def _scale(program: BaseProgram, call: Call) -> Any:
     """The magnitude of the operands of each result element (minitri/trust/first_order_error.py).
 
     The result is None if the magnitude cannot be computed: the program begins at a stage after the graph, or there is
@@ -154,7 +154,7 @@ def _scale(program: ProgramProtocol, call: Call) -> Any:
         return None
 
 
-def _key(program: ProgramProtocol, call: Call, context: Context) -> dict[str, Any]:
+def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:
     import torch
     import triton
 
@@ -168,7 +168,7 @@ def _key(program: ProgramProtocol, call: Call, context: Context) -> dict[str, An
     }  # fmt: skip
 
 
-def _remember(program: ProgramProtocol, key: dict[str, Any], options: Options) -> None:
+def _remember(program: BaseProgram, key: dict[str, Any], options: Options) -> None:
     program.choices.pop(_key_text(key), None)
     program.choices.made(_key_text(key), lambda: options)
 

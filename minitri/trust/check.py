@@ -39,9 +39,9 @@ from minitri.graph.ir import Input
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.language.front_end import is_module
 from minitri.pipeline import Compilation
+from minitri.program_compilation import BaseProgram
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.runtime.device_transfer import on_cpu
-from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.tiles.ir import Program, Programs
 from minitri.trust import run_stage, shrink_arguments
 from minitri.trust.check_report import TEXT, CheckReport, CheckRow, Failure
@@ -63,7 +63,7 @@ MOST_PROGRAMS = 3000  # that run one after another with a GPU's schedule: about 
 # ---- checking --------------------------------------------------------------------------
 
 
-def check(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
+def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
     """Compares every pass with the reference. A stage that this machine cannot run gets a note and counts as right.
 
     A pass that raises an exception counts as wrong. So does a pass whose stage raises one when it runs.
@@ -75,7 +75,7 @@ def check(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL,
     return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
 
 
-def first_wrong(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
+def first_wrong(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
     """The first wrong row, or None. Later passes are not run."""
     return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
 
@@ -83,7 +83,7 @@ def first_wrong(program: ProgramProtocol, call: Call, variants: Sequence[str] = 
 class _Check:
     """The check of one call: it computes the expected results once and yields the rows one by one."""
 
-    def __init__(self, program: ProgramProtocol, call: Call) -> None:
+    def __init__(self, program: BaseProgram, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
         self.begin = program.start.stage if program.start is not None else "graph"
 
@@ -155,13 +155,13 @@ class _Check:
         return CheckRow(by, stage, variant, *found, time.perf_counter() - start)
 
 
-def compilation(program: ProgramProtocol, call: Call, variant: str) -> Compilation:
+def compilation(program: BaseProgram, call: Call, variant: str) -> Compilation:
     """The compilation of a call for one of `VARIANTS`."""
     target, known, wide = VARIANTS[variant]
     return program.compilation(program.context(call, target, known, wide))
 
 
-def _origin(program: ProgramProtocol, call: Call) -> tuple[ProgramProtocol, Call]:
+def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
     """The program that defines the right result, and the call with its arguments bound to that program."""
     if program.against is None:
         return program, call
@@ -185,7 +185,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {message.splitlines()[0] if message else ''}"[:300]
 
 
-def enclosures(program: ProgramProtocol, call: Call) -> tuple[Enclosure, ...]:
+def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
     """For each output the values that a correct implementation may return."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
@@ -220,7 +220,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 # ---- the smallest call that fails ----------------------------------------------------------
 
 
-def _smallest(program: ProgramProtocol, call: Call, row: CheckRow) -> Failure:
+def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
     """Shrinks the call for as long as the same pass of the same variant is the first wrong one."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
@@ -248,7 +248,7 @@ def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
     return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
 
 
-def _failure(program: ProgramProtocol, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
+def _failure(program: BaseProgram, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
     before, after, got = "", "", None
     origin, same = _origin(program, call)
     with suppress(Exception):  # the row's note describes the error
@@ -267,7 +267,7 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
     return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))
 
 
-def _text(program: ProgramProtocol) -> str:
+def _text(program: BaseProgram) -> str:
     """The source text of the program. For an expression a comment lists the types of its parameters."""
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
