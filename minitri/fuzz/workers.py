@@ -36,7 +36,8 @@ def answers(jobs: int, on: str, following: Callable[[], int | None]) -> Iterator
         try:
             while True:
                 while idle and (seed := following()) is not None:
-                    busy[pool.submit(idle[-1].answer, seed)] = idle.pop()
+                    worker = idle.pop()
+                    busy[pool.submit(worker.answer, seed)] = worker
                 if not busy:
                     return
                 done, _ = wait(busy, 0.5, FIRST_COMPLETED)
