@@ -8,7 +8,7 @@ copied, with one exception: a CPU array with another byte order, or with strides
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -176,12 +176,27 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
     if array.kind != "numpy" or any(s <= 0 for n, s in zip(array.shape, strides) if n > 1):
         message = f"argument `{name}` has the strides {list(array.strides)}, and must have {list(strides)}"
         raise CompileError("MT0304", message)
-    last = sum((n - 1) * s for n, s in zip(array.shape, strides))
-    item = array.dtype.numpy.itemsize
-    memory = np.empty(last + 1, array.dtype.numpy)
-    made = np.lib.stride_tricks.as_strided(memory, array.shape, [s * item for s in strides])
+    made = strided(array.shape, strides, array.dtype.numpy)
     made[...] = array.owner
     return replace(_numpy_view(made, name), library=array.library)
+
+
+def strided(
+    shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
+) -> Any:
+    """A numpy array with these strides, in elements, in new memory. `allocate(count, dtype)` makes the memory."""
+    steps = [(n - 1) * s for n, s in zip(shape, strides)]
+    first = -sum(s for s in steps if s < 0)
+    memory = allocate(first + sum(s for s in steps if s > 0) + 1, dtype)[first:]
+    return np.lib.stride_tricks.as_strided(memory, shape, [s * dtype.itemsize for s in strides])
+
+
+def as_tensor(array: Any) -> Any:
+    """The numpy array as a torch tensor with the same memory. torch does not know ml_dtypes' bf16, but knows its bits."""
+    import torch
+
+    is_bf16 = array.dtype.name == "bfloat16"
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if is_bf16 else torch.from_numpy(array)
 
 
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minitri.hardware.targets import StageUnavailable, Target
-from minitri.runtime.arguments import ArrayView, empty, view
+from minitri.runtime.arguments import ArrayView, as_tensor, empty, view
 from minitri.runtime.binding import Call
 
 
@@ -69,9 +69,5 @@ def on_gpu(call: Call) -> Call:
 def _copied(array: ArrayView, torch: Any) -> ArrayView:
     """A row-major copy of a CPU array in new GPU memory."""
     made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape)
-    host = np.array(array.numpy(), order="C", copy=True)
-    if array.dtype.name == "bf16":  # torch does not know ml_dtypes' bf16, so copy the bits
-        made.owner.view(torch.int16).copy_(torch.from_numpy(host.view(np.int16)))
-    else:
-        made.owner.copy_(torch.from_numpy(host))
+    made.owner.copy_(as_tensor(np.array(array.numpy(), order="C", copy=True)))
     return made

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from minitri.base.text_tables import milliseconds, table
@@ -33,7 +32,7 @@ from minitri.optimize.schedules import attention, products
 from minitri.optimize.schedules.block_sizes import contiguity, filled, innermost
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.schedules.rules import schedule
-from minitri.runtime.arguments import view
+from minitri.runtime.arguments import as_tensor, view
 from minitri.runtime.timing import Timing, measure
 from minitri.tiles.schedule import Options, Schedule
 
@@ -189,11 +188,7 @@ def _tensor(array: Any) -> Any:
     """
     import torch
 
-    if isinstance(array, torch.Tensor):
-        return array
-    found = np.ascontiguousarray(view(array, "result").numpy())
-    bits = found.view(np.int16) if found.dtype == ml_dtypes.bfloat16 else found  # torch does not know this dtype
-    return torch.from_numpy(bits).view(torch.bfloat16) if bits is not found else torch.from_numpy(found)
+    return array if isinstance(array, torch.Tensor) else as_tensor(np.ascontiguousarray(view(array, "result").numpy()))
 
 
 def _units(eps: float) -> float:
