@@ -213,7 +213,7 @@ class Loaded(Program):
     def _ready(self, call: Call) -> Call:
         """The checked call. On a CPU the numpy evaluator runs first, since the interpreter checks no access."""
         call = super()._ready(call)
-        if call.model is None or call.model.device == "cpu":
+        if call.device == "cpu":
             with _watched("tile.target"):
                 run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call

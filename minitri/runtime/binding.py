@@ -77,6 +77,11 @@ class Call:
         """The array whose library and device the outputs get: the first one on a GPU, or else the first one."""
         return next((a for a in self.arrays.values() if a.device != "cpu"), next(iter(self.arrays.values()), None))
 
+    @property
+    def device(self) -> str:
+        """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if there is none."""
+        return next((a.device for a in self.arrays.values() if a.device != "cpu"), "cpu")
+
 
 def _strides(name: str, array: ArrayView, known: bool) -> Iterator[Dim]:
     for k, (n, stride) in enumerate(zip(array.shape, array.strides)):

@@ -30,8 +30,7 @@ def target_of(device: str) -> Target:
 
 def own_target(call: Call) -> Target | None:
     """The target of the GPU that holds the arrays of a call; None if all arrays are on the CPU."""
-    devices = (a.device for a in call.arrays.values())
-    return next((target_of(d) for d in devices if d != "cpu"), None)
+    return None if call.device == "cpu" else target_of(call.device)
 
 
 def on_cpu(call: Call) -> Call:
@@ -61,7 +60,7 @@ def require_gpu() -> Any:
 def on_gpu(call: Call) -> Call:
     """The same call with every array on a GPU. StageUnavailable MT0402 if there is no GPU."""
     torch = require_gpu()
-    with torch.cuda.device(None if call.model is None or call.model.device == "cpu" else call.model.owner.device):
+    with torch.cuda.device(None if call.device == "cpu" else call.device):
         arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
     return replace(call, sizes=dict(call.sizes), arrays=arrays)
 

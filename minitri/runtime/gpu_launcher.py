@@ -75,11 +75,9 @@ class NativeKernel:
         found = self._loaded.get((device, kind))
         return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
-    def launch(self, programs: int, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> None:
-        """Launches the kernel on the current device and stream."""
-        import torch
-
-        device = torch.cuda.current_device()
+    def launch(self, programs: int, arrays: Sequence[Any], numbers: Sequence[int], floats: Sequence[float]) -> None:
+        """Launches the kernel on the current device and stream. `arrays` are `ArrayView`s."""
+        device, pointers = sys.modules["torch"].cuda.current_device(), [a.address for a in arrays]
         loaded = self.loaded(device, pointers, numbers)
         loaded(programs, current_stream()(device), self.arguments(pointers, numbers, floats))
 

@@ -72,9 +72,8 @@ def measured(
     if repeats is not None and repeats < 1:
         raise CompileError("MT0404", f"repeats cannot be {repeats}", help="write a whole number from 1")
     run, call = program.prepare(*arrays, **named)
-    device = "cpu" if run.interpreted or call.model is None else call.model.device
-    chip = chip_of(target_of(device))
-    chosen = propose(run.plan, run.interpreted, effort, chip) if candidates is None else candidates
+    chip = chip_of(target_of(call.device))
+    chosen = propose(run.plan, call.device == "cpu", effort, chip) if candidates is None else candidates
     seconds = QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
     given = _arguments(call)
 
@@ -84,7 +83,7 @@ def measured(
     expected, scale = _reference(program, given), _scale(program, call)
     every = (program.options, *chosen)
     repeats = repeats or REPEATS.get(effort, 10)
-    tuning = trials(build, every, expected, device, repeats, seconds, partial(_progress, program.name), scale)
+    tuning = trials(build, every, expected, call.device, repeats, seconds, partial(_progress, program.name), scale)
     logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
         print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
@@ -146,8 +145,7 @@ def _scale(program: BaseProgram, call: Call) -> Any:
     not enough memory.
     """
     try:
-        device = "cpu" if call.model is None else call.model.device
-        context = replace(program.context(call, target_of(device)), options=Options())
+        context = replace(program.context(call, target_of(call.device)), options=Options())
         compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
         return returned(launchable(compilation, context.target)(call))
     except Exception:
@@ -160,10 +158,9 @@ def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:
 
     text = f"{format_module(program.module)}\n{program.name}\n{sorted(program.without)}\n{program.options}"
     arrays = [[n, str(a.dtype), a.shape, a.strides, a.address % 16] for n, a in call.arrays.items()]
-    assert call.model is not None
     return {
         "program": hashlib.sha256(text.encode()).hexdigest(), "arrays": arrays, "statics": repr(context.instance.statics),
-        "gpu": torch.cuda.get_device_name(call.model.owner.device), "triton": triton.__version__,
+        "gpu": torch.cuda.get_device_name(call.device), "triton": triton.__version__,
         "version": VERSION, "effort": program.effort,
     }  # fmt: skip
 

@@ -44,7 +44,7 @@ class Variants:
     def executable(self, program: BaseProgram, call: Call) -> Executable:
         """The kernels for a call. If several threads need the same kernels, only one thread compiles them."""
         with self.kept.lock:
-            target = target_of(call.model.device if call.model is not None else "cpu")
+            target = target_of(call.device)
             special = self.is_special(call, target)
             context = program.context(call, target, special)
             if not special and program.start is None:

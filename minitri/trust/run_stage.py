@@ -30,7 +30,6 @@ from minitri.runtime.binding import Call
 from minitri.runtime.interpreter import Guarded
 from minitri.runtime.launch import Executable, executable
 from minitri.tiles.evaluate import evaluate as evaluate_tile
-from minitri.tiles.ir import Programs
 from minitri.triton.emit import EmittedKernel
 
 
@@ -51,11 +50,9 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
             return evaluate_kernels(plan, call.inputs, call.numbers)
         case [EmittedKernel(), *_]:
             return _interpreted(compiled, call)
-        case Programs() as tiles:
+        case tiles:
             masked = any(op.mask is not None for p in tiles for op in p.ops() if isinstance(op, Store))
             return evaluate_tile(tiles.plan, tiles.programs, call.inputs, call.numbers, masked)
-        case other:
-            raise AssertionError(f"the stage {stage} is a {type(other).__name__}")
 
 
 def programs(compiled: Compilation, call: Call) -> int:
