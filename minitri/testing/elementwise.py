@@ -55,25 +55,16 @@ class Elementwise(Writer):
         axes, dtype = required(joined(x.axes, y.axes)), promote(DTYPES[x.dtype], DTYPES[y.dtype])
         x, y = self.choose(((x, y), (y, x)))
         exact = x.exact and y.exact
-        ops = {"{} + {}": x.reach + y.reach, "{} * {}": x.reach * y.reach, "maximum({}, {})": max(x.reach, y.reach)}
-        if dtype.kind == "b":
-            ops |= {"{} ^ {}": 1, "{} & {}": 1, "{} | {}": 1}
-        else:
-            ops |= {"{} - {}": x.reach + y.reach, "minimum({}, {})": max(x.reach, y.reach)}
-        if dtype.kind == "f":
-            ops |= {"{0} / (1 + abs({1}))": x.reach, "atan2({}, {})": 4, "hypot({}, {})": x.reach + y.reach}
-            ops |= {"{0} * tanh({1})": x.reach}
-            if exact and x.steady and y.steady:
-                ops |= {"copysign({}, {})": x.reach, "{} // {}": math.inf, "{} % {}": y.reach}
-        if dtype.is_integer:
-            ops |= {"{} // {}": math.inf, "{} % {}": math.inf, "{} & {}": math.inf, "{} ^ {}": math.inf}
-            if y.kind in "iu":
-                ops |= {"{0} << ({1} % 9)": math.inf, "{0} >> ({1} % 70)": math.inf, "{0} ** ({1} % 4)": math.inf}
+        reaches = {"x": x.reach, "y": y.reach, "x + y": x.reach + y.reach, "x * y": x.reach * y.reach}
+        reaches["larger"] = largest = max(x.reach, y.reach)
+        holds = {"": True, "exact": exact and x.steady and y.steady, "y is an integer": y.kind in "iu"}
+        rows = [row for row in TABLE["binary"] if dtype.kind in row["kinds"] and holds[row.get("if", "")]]
+        ops = {row["text"]: reaches.get(row["reach"], row["reach"]) for row in rows}
         text = self.choose([t for t, reach in ops.items() if self.fits(reach, dtype.name)] or ["minimum({}, {})"])
         if "%" in text and "(" in text and "i8" in (x.dtype, y.dtype):
             text = "{} & {}"
         exact = exact and not any(name in text for name in ("tanh", "atan2", "hypot"))
-        return self.add(text.format(x.name, y.name), dtype.name, axes, exact, ops.get(text, max(x.reach, y.reach)))
+        return self.add(text.format(x.name, y.name), dtype.name, axes, exact, ops.get(text, largest))
 
     def _number(self) -> Value:
         """An operator on a value and a number: a Python number, a dimension, or a `float` parameter."""

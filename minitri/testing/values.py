@@ -105,12 +105,9 @@ def joined(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
     lead = len(longer) - len(shorter)
     axes = list(longer[:lead])
     for a, b in zip(longer[lead:], shorter):
-        if "1" in (a.text, b.text):
-            axes.append(b if a.text == "1" else a)
-        elif a.size == b.size:
-            axes.append(a if a.known or not b.known else b)
-        else:
+        if a.size != b.size and "1" not in (a.text, b.text):
             return None
+        axes.append(b if a.text == "1" or (b.known and not a.known and b.text != "1") else a)
     return tuple(axes)
 
 
@@ -119,9 +116,7 @@ def product(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
     if not x or not y or x[-1].size != y[-2 if len(y) > 1 else 0].size:
         return None
     batch = joined(x[:-2], y[:-2])
-    if batch is None:
-        return None
-    return (*batch, *([x[-2]] if len(x) > 1 else []), *([y[-1]] if len(y) > 1 else []))
+    return None if batch is None else (*batch, *x[-2:-1], *(y[-1:] if len(y) > 1 else ()))
 
 
 def sliced(form: str, a: Axis) -> Axis:
