@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -154,10 +154,9 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
 @cache
 def installed() -> int:
     """The memory of this machine in bytes. If the system does not tell, a number so large that it is no limit."""
-    try:
+    with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 60
+    return 1 << 60
 
 
 def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
@@ -166,8 +165,11 @@ def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
     if size > installed():
         from rich.filesize import decimal
 
-        message = f"there is not enough memory for {dtype}[{', '.join(map(str, shape))}], which is {decimal(size)}"
-        raise CompileError("MT0401", message, help="take smaller sizes")
+        raise _too_large(f"{dtype}[{', '.join(map(str, shape))}], which is {decimal(size)}")
+
+
+def _too_large(what: str) -> CompileError:
+    return CompileError("MT0401", f"there is not enough memory for {what}", help="take smaller sizes")
 
 
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
@@ -185,5 +187,4 @@ def enough() -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        message = "there is not enough memory for the arrays of this call"
-        raise CompileError("MT0401", message, help="take smaller sizes") from None
+        raise _too_large("the arrays of this call") from None
