@@ -28,6 +28,7 @@ from minitri.kernels.memory_traffic import traffic
 from minitri.optimize.fusion.first_parts import TYPICAL
 from minitri.optimize.fusion.fuse import fuse
 
+Operation = Compute | Reduce | Scan | Dot
 MAX_PLANS = 24  # values for which the pass is asked again
 MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there are fewer plans
 
@@ -99,9 +100,7 @@ class _Ledger:
         return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": plain(title, boxes, edges)}
 
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
-        ops = [op for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
-        words = ["product" if isinstance(op, Dot) else op.op for op in ops]
-        steps = " ".join(w for w in words if w != "cast") or "copy"
+        steps = " ".join(name for name in map(operator, operations(kernel)) if name != "cast") or "copy"
         axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
         return {
             "label": f"{kernel.name}  {steps if len(steps) < 44 else steps[:43] + '…'}", "type": axes or "one element",
@@ -115,6 +114,16 @@ class _Ledger:
             "label": b.name, "type": f"{b.dtype}[{shape}]", "kind": "temporary" if b.role == "temporary" else "input",
             "marks": sorted(self.trace.of(s for op in own for s in op.spans)), "output": b.role == "output",
         }  # fmt: skip
+
+
+def operations(kernel: Kernel) -> list[Operation]:
+    """What a kernel computes. Casts count only if there is nothing else."""
+    ops = [op for op in kernel.body if isinstance(op, Operation)]
+    return [op for op in ops if operator(op) != "cast"] or ops
+
+
+def operator(op: Operation) -> str:
+    return "product" if isinstance(op, Dot) else op.op
 
 
 def _buffers(plan: Plan) -> tuple[Any, ...]:
