@@ -22,32 +22,33 @@ renumbered. `fresh`: there is no text before the pass, as for the first pass, an
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
 from minitri.base.child_process import environment
-from minitri.base.dims import ONE, Dim
+from minitri.base.dims import Dim
 from minitri.base.logs import Firing, recorded
 from minitri.base.resource_limits import using
-from minitri.base.types import DTYPES
 from minitri.explore.machine_code import MachineCode
 from minitri.explore.provenance import Trace
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
 from minitri.hardware.targets import StageUnavailable, Target
-from minitri.kernels.ir import Axis, Buffer, Compute, Constant, Op
+from minitri.kernels.ir import Axis, Compute, Constant, Op
 from minitri.pipeline import Compilation
+from minitri.tiles.ir import Programs
+from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import format_programs
 from minitri.triton.artifacts import lowered_to_ttgir, require_triton
-from minitri.triton.descriptors import Descriptor
-from minitri.triton.emit import EmittedKernel
+from minitri.triton.emit import emit
+from minitri.triton.source import module_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,49 +177,39 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
     if not machine.target.stages:
         return ()
     require_triton()
-    kernels, limit = [k.kernel for k in machine.kernels], 30 + 10 * len(machine.kernels)
-    text = _printed(_job(machine.compilation.module_text, kernels, machine.target), seconds or limit)
+    names = {k.name for k in machine.kernels}
+    programs: Programs = machine.compilation.value("tile.target")
+    distinct = Programs(programs.plan, tuple(p for p in programs if p.name in names))
+    text = _printed(format_programs(distinct), str(machine.target), seconds or 30 + 10 * len(names))
     return tuple(_steps(text))
 
 
 # ---- the process -----------------------------------------------------------------------------
 
 
-def _job(text: str, kernels: Sequence[EmittedKernel], target: Target) -> dict[str, Any]:
-    return {"text": text, "target": str(target), "kernels": [
-        {"name": k.name, "pointers": [b.dtype.name for b in k.pointers], "sizes": len(k.sizes),
-         "scalars": [b.dtype.name for b in k.scalars], "descriptors": [(d.name, d.pointer, d.block) for d in k.descriptors],
-         "warps": k.warps, "stages": k.stages, "registers": k.registers, "relaxed": k.relaxed} for k in kernels]}  # fmt: skip
-
-
-def _printed(job: Mapping[str, Any], seconds: float) -> str:
-    """What Triton prints while it compiles."""
+def _printed(programs: str, target: str, seconds: float) -> str:
+    """What Triton prints while it compiles tile programs."""
     path = os.pathsep.join(filter(None, sys.path))
     dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
-    command = [sys.executable, "-m", "minitri.explore.passes"]
-    request = json.dumps(job).encode()
+    command = [sys.executable, "-m", "minitri.explore.passes", target]
     try:
-        done = subprocess.run(command, input=request, capture_output=True, env=dumping, timeout=seconds, check=True)
+        done = subprocess.run(
+            command, input=programs.encode(), capture_output=True, env=dumping, timeout=seconds, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         message = f"Triton's passes cannot be shown: {type(error).__name__}"
         raise StageUnavailable("MT0402", message, help="the stages ttir and ttgir are there") from None
     return done.stderr[:MOST].decode("utf-8", "replace")
 
 
-def main() -> None:
-    """The process: compiles the kernels that it reads from standard input."""
-    job = json.loads(sys.stdin.buffer.read())
-    for k in job["kernels"]:
-        pointers = tuple(Buffer(f"p{n}", DTYPES[d], (), (), "input") for n, d in enumerate(k["pointers"]))
-        scalars = tuple(Buffer(f"a{n}", DTYPES[d], (), (), "scalar") for n, d in enumerate(k["scalars"]))
-        described = tuple(Descriptor(name, n, pointers[n], tuple(block), (), ()) for name, n, block in k["descriptors"])
-        sizes = (ONE,) * k["sizes"]
-        kernel = EmittedKernel(
-            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["registers"], k["relaxed"],
-            False, described, (),
-        )  # fmt: skip
-        for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
-            print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)
+def main(programs: str, target: str) -> None:
+    """The process: compiles tile programs, given as the text of the stage `tile.target`."""
+    parsed = parse_programs(programs, masked=True)
+    kernels = [emit(p) for p in parsed]
+    text = module_text(parsed.plan, kernels)
+    for kernel in kernels:
+        for stage, lowered in lowered_to_ttgir(text, kernel, Target.parse(target)):
+            print(f"{_MARK}{stage} {kernel.name}\n{lowered}", file=sys.stderr, flush=True)
 
 
 # ---- what it prints --------------------------------------------------------------------------
@@ -250,10 +241,6 @@ def plain(text: str) -> str:
     """MLIR without locations."""
     lines = [line for line in text.split("\n") if not line.startswith("#loc")]
     return _LOCATION.sub("", "\n".join(lines)).strip() + "\n"
-
-
-if __name__ == "__main__":
-    main()
 
 
 # ---- passes as data for the page ----------------------------------------------------------------
@@ -316,3 +303,7 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, 
 
 def lines(text: str) -> list[str]:
     return text.rstrip("\n").split("\n") if text else []
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer.read().decode(), sys.argv[1])
