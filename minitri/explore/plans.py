@@ -47,7 +47,7 @@ class _Ledger:
     def __init__(self, trace: Trace, plan: Plan, graph: Graph) -> None:
         self.trace, self.plan, self.graph = trace, plan, graph
         self.enabled = not trace.compilation.context.without & {"all", "fusion"}
-        names = {s.name for b in _buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
+        names = {s.name for b in buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
         known, self.layouts = trace.compilation.context.sizes, trace.compilation.context.layouts
         self.sizes = {n: known.get(n, TYPICAL) for n in sorted(names)}
         self.assumed = [n for n in self.sizes if n not in known]
@@ -95,7 +95,7 @@ class _Ledger:
             edges |= {(f"kernel {kernel.name}", f"array {name}"): byte_size(n) for name, n in t.writes.items()}
         touched = {name for edge in edges for name in edge}
         ops = [op for k in plan.kernels for op in k.body]
-        boxes |= {f"array {b.name}": self._array(b, ops) for b in _buffers(plan) if f"array {b.name}" in touched}
+        boxes |= {f"array {b.name}": self._array(b, ops) for b in buffers(plan) if f"array {b.name}" in touched}
         total = sum(t.total for t in moved)
         return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": plain(title, boxes, edges)}
 
@@ -124,10 +124,6 @@ def operations(kernel: Kernel) -> list[Operation]:
 
 def operator(op: Operation) -> str:
     return "product" if isinstance(op, Dot) else op.op
-
-
-def _buffers(plan: Plan) -> tuple[Any, ...]:
-    return tuple(b for b in buffers(plan) if b.role != "scalar")
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:

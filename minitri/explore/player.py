@@ -35,7 +35,8 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Symbol
 from minitri.explore.provenance import Trace
-from minitri.graph.ir import Contract, Graph
+from minitri.graph.argument_binding import sizes_of
+from minitri.graph.ir import Contract
 from minitri.graph.text import format_number
 from minitri.kernels.evaluate import Memory, allocate
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, op_operands
@@ -76,7 +77,7 @@ class _Player:
         memory = allocate(self.plan, self.given, self.sizes)
         watch = _Recorder(self.plan, self.programs, memory, self.sizes)
         kernels = [self._kernel(k, memory, watch) for k in range(len(self.programs))]
-        arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan) if b.role != "scalar"]
+        arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan)]
         return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
@@ -150,8 +151,7 @@ class _Recorder(Watch):
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
         """Records the elements of an access, and which of them are outside of the array."""
-        spread = np.broadcast_arrays(inside, *index)
-        allowed, at = spread[0], spread[1:]
+        allowed, *at = np.broadcast_arrays(inside, *index)
         out = np.zeros(allowed.shape, bool)
         for i, extent in zip(at, self._shape(op)):
             out |= (i < 0) | (i >= extent)
@@ -185,13 +185,8 @@ class _Recorder(Watch):
 
 def _numbers(values: Any) -> list[str]:
     """The numbers as short texts."""
-    return [_number(v) for v in np.asarray(values).reshape(-1).tolist()]
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}" if np.isfinite(value) else format_number(value)
-    return format_number(value)
+    numbers = np.asarray(values).reshape(-1).tolist()
+    return [f"{n:.3g}" if isinstance(n, float) and np.isfinite(n) else format_number(n) for n in numbers]
 
 
 # ---- a small instance ---------------------------------------------------------------------------
@@ -212,7 +207,8 @@ def small(compiled: Compilation) -> Compilation | None:
     found = dict.fromkeys(s.name for i in graph.inputs for d in i.shape for s in sorted(d.symbols(), key=str))
     packs = _packs(context) & found.keys()
     names = sorted(found, key=packs.__contains__)
-    for row in _rows(graph):
+    product = any(isinstance(n, Contract) for n in graph.nodes())
+    for row in (*MORE, *FEW) if product else FEW:
         sizes = {n: row[k % len(row)] for k, n in enumerate(names)}
         sizes |= {n: 2 for n in packs if row in MORE}
         try:
@@ -226,17 +222,12 @@ def small(compiled: Compilation) -> Compilation | None:
 
 def _packs(context: Context) -> set[str]:
     """The names of the axes of `*B`: B0, B1, …"""
-    types = [p.annotation for p in function_of(context).params if isinstance(p.annotation, ast.ArrayType)]
-    packs = {d.id for t in types for d in t.dims if isinstance(d, ast.Pack)}
-    return {f"{p}{k}" for p in packs for k in range(context.instance.packs.get(p, 1))}
+    sizes = sizes_of(function_of(context), context.instance.packs)
+    return {str(axis) for axes in sizes.values() if isinstance(axes, tuple) for axis in axes}
 
 
 def function_of(context: Context) -> ast.Function:
     return next(f for f in context.module.functions if f.name == context.entry)
-
-
-def _rows(graph: Graph) -> tuple[tuple[int, ...], ...]:
-    return (*MORE, *FEW) if any(isinstance(n, Contract) for n in graph.nodes()) else FEW
 
 
 def _blocked(context: Context) -> Compilation:
@@ -262,8 +253,9 @@ def _fits(compiled: Compilation) -> bool:
         return False
 
 
-def buffers(plan: Plan) -> tuple[Buffer, ...]:
-    return (*plan.inputs, *plan.temporaries, *plan.outputs)
+def buffers(plan: Plan) -> list[Buffer]:
+    """The buffers with an array."""
+    return [b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar"]
 
 
 def inputs(compiled: Compilation) -> dict[str, Any]:
