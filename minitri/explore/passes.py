@@ -26,8 +26,9 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
@@ -37,7 +38,6 @@ from minitri.base.dims import Dim
 from minitri.base.logs import Firing, recorded
 from minitri.base.resource_limits import using
 from minitri.explore.machine_code import MachineCode
-from minitri.explore.provenance import Trace
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
 from minitri.hardware.targets import StageUnavailable, Target
@@ -55,56 +55,53 @@ from minitri.triton.source import module_text
 class Rule:
     """A rule that fired.
 
-    doc       what it does, in one line
-    defined   its file and line
-    count     how often it fired
-    cases     pairs of texts: before and after it
-    nodes     the nodes of the graph that the cases come from
+    about   what it does, in one line
+    where   its file and line
+    count   how often it fired
+    cases   pairs of texts: before and after it
     """
 
     name: str
-    doc: str
-    defined: str
+    about: str
+    where: str
     count: int
     cases: tuple[tuple[str, str], ...]
-    nodes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """A pass that ran.
 
-    owner     "minitri" or "triton"
-    kernel    the kernel that a pass of Triton worked on, else ""
-    defined   where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
+    owner    "minitri" or "triton"
+    kernel   the kernel that a pass of Triton worked on, else ""
+    about    what it does, in one line; the options of a pass of Triton
+    where    where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
     """
 
     owner: str
     name: str
     kernel: str
     stage: str
-    doc: str
-    defined: str
+    about: str
+    where: str
     before: str
     after: str
     rules: tuple[Rule, ...] = ()
 
-    @property
-    def changed(self) -> bool:
-        return self.before != self.after
-
 
 def our_steps(compiled: Compilation) -> tuple[Step, ...]:
     """Every pass of ours, with the rules that fired."""
-    trace, steps, before = Trace(compiled), [], None
+    steps: list[Step] = []
+    before = None
     for record, p in zip(compiled.passes, compiled.steps):
         with using(compiled.context.limits), recorded() as firings:
             if before is not None:
                 p.made(before, compiled.context)
         before = compiled.value(p.stage)
-        function, rules = p.function or p.run, tuple(_rules(firings, trace))
-        about = _first_line(inspect.getmodule(function)), defined(function)
-        steps.append(Step("minitri", p.name, "", p.stage, *about, record.before, record.after, rules))
+        about, rules = _first_line(inspect.getmodule(p.function)), tuple(_rules(firings))
+        steps.append(
+            Step("minitri", p.name, "", p.stage, about, defined(p.function), record.before, record.after, rules)
+        )
     return tuple(steps)
 
 
@@ -119,19 +116,14 @@ def _first_line(documented: Any) -> str:
     return (inspect.getdoc(documented) or "").split("\n")[0]
 
 
-def _rules(firings: Sequence[Firing], trace: Trace) -> list[Rule]:
+def _rules(firings: Sequence[Firing]) -> Iterator[Rule]:
     """Each rule once, in the order in which they first fired."""
-    groups: dict[str, list[Firing]] = {}
+    groups: dict[str, list[Firing]] = defaultdict(list)
     for f in firings:
-        groups.setdefault(defined(f.rule), []).append(f)
-    return [_rule(where, found, trace) for where, found in groups.items()]
-
-
-def _rule(where: str, firings: Sequence[Firing], trace: Trace) -> Rule:
-    function = firings[0].rule
-    cases = dict.fromkeys((_shown(f.before), _shown(f.after)) for f in firings)
-    nodes = trace.of(s for f in firings for s in f.spans)
-    return Rule(function.__name__.lstrip("_"), _first_line(function), where, len(firings), tuple(cases), nodes)
+        groups[defined(f.rule)].append(f)
+    for where, found in groups.items():
+        function, cases = found[0].rule, dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)
+        yield Rule(function.__name__.lstrip("_"), _first_line(function), where, len(found), tuple(cases))
 
 
 def _shown(item: Any, depth: int = 2) -> str:
@@ -224,7 +216,7 @@ def _steps(text: str) -> Iterator[Step]:
             stage, _, kernel = head.removeprefix(_MARK).partition(" ")
             after = [before for _, _, before in pending[1:]] + [plain(body)]
             rows = zip(pending, after)
-            yield from (Step("triton", n, kernel, stage, o, f"triton pass {n}", b, a) for (n, o, b), a in rows)
+            yield from (Step("triton", name, kernel, stage, about, "", b, a) for (name, about, b), a in rows)
             pending = []
         elif (match := _HEAD.match(head)) and _KERNEL.search(body):
             name, options = _named(match[2] or match[1])
@@ -269,21 +261,17 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     for _, group in groupby(steps, key=lambda s: s.kernel):
         first, *rest = group
-        source = replace(first, name="(source)", doc="what Triton reads", before="", after=first.before)
+        source = replace(first, name="(source)", about="what Triton reads", before="", after=first.before)
         records += [_record(source, True), *(_record(s, False) for s in (first, *rest))]
     return records
 
 
 def _record(s: Step, fresh: bool) -> dict[str, Any]:
     return {
-        "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.doc,
-        "where": s.defined if s.owner == "minitri" else "", "patch": patch(s.before, s.after),
-        "rules": [_rule_as_data(r) for r in s.rules], "fresh": fresh,
+        "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.about, "where": s.where,
+        "patch": patch(s.before, s.after), "fresh": fresh,
+        "rules": [asdict(replace(r, cases=r.cases[:MAX_CASES])) for r in s.rules],
     }  # fmt: skip
-
-
-def _rule_as_data(r: Rule) -> dict[str, Any]:
-    return {"name": r.name, "about": r.doc, "where": r.defined, "count": r.count, "cases": r.cases[:MAX_CASES]}
 
 
 def patch(before: str, after: str) -> Patch:
