@@ -71,7 +71,6 @@ class _Player:
         stage = "tile.masked" if "tile.masked" in instance.stages else "tile.target"
         self.programs: list[Program] = list(instance.value(stage))
         self.given, self.sizes, self.trace = given, dict(instance.context.sizes), Trace(instance)
-        self.cells = 0
 
     def data(self) -> dict[str, Any]:
         memory = allocate(self.plan, self.given, self.sizes)
@@ -86,54 +85,35 @@ class _Player:
         return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "values": values}
 
     def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
-        program, self.cells = self.programs[number], MAX_CELLS // len(self.programs)
+        program = self.programs[number]
         lines = list(program_lines(program))
         line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
         before = deepcopy(memory), _copies(watch.records)
-        runs = [self._play(program, place, memory, watch, line) for place in places(program, self.sizes)]
-        kept = [r for r in runs if r is not None]
+        grid = [list(map(int, place)) for place in places(program, self.sizes)]
+        runs = watch.play(program, line, grid, MAX_CELLS // len(self.programs))
+        kept = [{"place": place, **run} for place, run in zip(grid, runs) if run is not None]
         return {
             "name": program.name, "lines": [text for text, _ in lines], "programs": kept, "count": len(runs),
             "links": [sorted(nodes) for nodes in self.trace.of_program(program)],
             "grid": [a.tiles.evaluate(self.sizes) for a in program.grid],
             "axes": [{"name": a.name, "role": a.role, "extent": a.extent.evaluate(self.sizes), "block": a.block,
                       "lanes": a.lanes} for a in program.axes],
-            "dropped": self._dropped(number, *before, line, len(kept)),
+            "dropped": self._dropped(number, *before, line, grid[: len(kept)]),
         }  # fmt: skip
 
-    def _play(
-        self, program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], watch: _Recorder,
-        line: Mapping[int, int],
-    ) -> dict[str, Any] | None:  # fmt: skip
-        """Runs one program. Returns its steps, or None if enough steps are kept already."""
-        watch.steps, watch.line = [], line
-        error = ""
-        try:
-            run(program, place, memory, self.sizes, True, watch)
-        except AccessError as found:
-            error = found.problem
-            watch.refused()
-        kept = self.cells > 0
-        self.cells -= sum(len(s["values"]) for s in watch.steps)
-        return {"place": list(map(int, place)), "steps": watch.steps, "error": error} if kept else None
-
     def _dropped(
-        self, number: int, memory: Mapping[str, Memory], writes: Writes, line: Mapping[int, int], count: int
+        self, number: int, memory: Mapping[str, Memory], writes: Writes, line: Mapping[int, int], grid: Sequence[Any]
     ) -> dict[int, list[Any]]:
         """By the line of each masked access: its steps in each program without the mask."""
         program = self.programs[number]
         found: dict[int, list[Any]] = {}
         for k, op in enumerate(program.ops()):
-            self.cells = MAX_CELLS
             if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
                 bare = exchange(program, op, replace(op, mask=Mask(())))
-                own = {id(list(bare.ops())[k]): line[id(op)]}
                 changed = [*self.programs[:number], bare, *self.programs[number + 1 :]]
-                copies = deepcopy(memory)
-                watch = _Recorder(self.plan, changed, copies, self.sizes)
+                watch = _Recorder(self.plan, changed, deepcopy(memory), self.sizes)
                 watch.records = _copies(writes)
-                runs = [self._play(bare, p, copies, watch, own) for p in list(places(bare, self.sizes))[:count]]
-                found[line[id(op)]] = [r and {"steps": r["steps"], "error": r["error"]} for r in runs]
+                found[line[id(op)]] = watch.play(bare, {id(list(bare.ops())[k]): line[id(op)]}, grid, MAX_CELLS)
         return found
 
 
@@ -148,6 +128,25 @@ class _Recorder(Watch):
     line: Mapping[int, int]
     access: dict[str, Any]
     line_of_access: int | None = None
+
+    def play(
+        self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int
+    ) -> list[dict[str, Any] | None]:
+        """Runs a program at places of the grid. Returns the steps of each run, until they have `cells` elements.
+
+        line   the line of each op whose steps are recorded, by its id
+        """
+        runs: list[dict[str, Any] | None] = []
+        for place in grid:
+            self.steps, self.line, error = [], line, ""
+            try:
+                run(program, tuple(place), self.memory, self.sizes, True, self)
+            except AccessError as found:
+                error = found.problem
+                self.refused()
+            runs.append({"steps": self.steps, "error": error} if cells > 0 else None)
+            cells -= sum(len(s["values"]) for s in self.steps)
+        return runs
 
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
         """Records the elements of an access, and which of them are outside of the array."""
