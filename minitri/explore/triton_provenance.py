@@ -116,16 +116,18 @@ def _launches(text: str, name: str) -> list[int]:
 
 
 def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
+    """The lines of statements. The line of a loop or a branch is its head; the lines of its body follow."""
     for statement in body:
-        if isinstance(statement, ast.For):
-            yield _Line(statement.lineno, _names(statement.target, ast.Store), _names(statement.iter, ast.Load), True)
-            yield from _lines(statement.body, True)
-        elif isinstance(statement, ast.If):
-            yield _Line(statement.lineno, frozenset(), _names(statement.test, ast.Load), loop)
-            yield from _lines(statement.body, loop)
-            yield from _lines(statement.orelse, loop)
-        else:
-            yield _Line(statement.lineno, _names(statement, ast.Store), _names(statement, ast.Load), loop)
+        match statement:
+            case ast.For():
+                head, inner = [statement.target, statement.iter], statement.body
+            case ast.If():
+                head, inner = [statement.test], [*statement.body, *statement.orelse]
+            case _:
+                head, inner = [statement], []
+        inside = loop or isinstance(statement, ast.For)
+        yield _Line(statement.lineno, _names(head, ast.Store), _names(head, ast.Load), inside)
+        yield from _lines(inner, inside)
 
 
 def _branches(function: ast.FunctionDef) -> Iterator[int]:
@@ -146,8 +148,9 @@ def _carried(lines: Sequence[_Line]) -> frozenset[str]:
     return frozenset(inside & before)
 
 
-def _names(tree: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, context))
+def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> frozenset[str]:
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, context))
 
 
 # ---- Triton's own stages ----------------------------------------------------------------
