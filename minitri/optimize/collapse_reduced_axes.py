@@ -15,9 +15,31 @@ from __future__ import annotations
 from collections.abc import Container
 
 from minitri.base import dims
+from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol, postorder
+from minitri.graph.rewrite import copy, rebuild
+from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import made_of
+from minitri.optimize.split_reduction import choose
+
+
+def collapse(graph: Graph, chip: Chip, gaps: Container[str] = ()) -> Graph:
+    """The graph in which reductions that will be split have one axis in place of neighbouring axes.
+
+    `gaps` has the names of inputs that are not contiguous in memory. A reduction that stays in one kernel keeps its axes.
+    """
+    several = joinable(graph, gaps)
+
+    def make(i: Interner, node: Node, args: tuple[Node, ...]) -> Node:
+        made = copy(i, node, args)
+        whole = joined(i, made) if node in several and isinstance(made, Reduce) else None
+        if whole is None or choose(whole, chip) is None:
+            return made
+        fired(collapse, made, whole, i.place)
+        return whole
+
+    return rebuild(graph, make) if several else graph
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:

@@ -14,27 +14,30 @@ factor. One more factor corrects the final result to the true maximum. If the pa
 padded. The operand of an exponential is padded with -inf, so that the exponential is 0. Other operands are padded with
 the neutral element of the reduction.
 
-Left out: which reductions to split, and into how many parts (split_reduction.py, split_kv.py).
+Left out: which nodes to split, and into how many parts (split_reduction.py, split_kv.py, split_k.py, split_scan.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.operators import neutral
+from minitri.base.logs import fired
+from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph.ir import (
     Contract,
+    Graph,
     Interner,
     Node,
     Reduce,
     Scan,
     Shape,
+    Split,
     View,
     axis,
     axis_symbol,
@@ -42,22 +45,46 @@ from minitri.graph.ir import (
     pick,
     postorder,
 )
+from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
 
 WAVES = 8  # the number of programs for each multiprocessor that splitting aims at
 LANES = 64  # the fewest neighbouring results that one program computes
 
+Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of parts, and the length of each
+
+
+def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
+    """The graph in which `rule` computes some nodes of these kinds in parts. Its field `splits` lists them.
+
+    `rule` gets an interner, the old node and its copy in the new graph. It returns None for a node that stays whole.
+    `by` is the pass, for reports.
+    """
+    splits: list[Split] = []
+    if not any(isinstance(node, kinds) for node in graph.nodes()):
+        return graph
+
+    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
+        made = copy(interner, node, args)
+        halves = rule(interner, node, made) if isinstance(made, kinds) else None
+        if halves is None:
+            return made
+        splits.append(Split(made, *halves[1:]))
+        fired(by, made, halves[0], interner.place)
+        return halves[0]
+
+    changed = rebuild(graph, make)
+    return replace(changed, splits=(*graph.splits, *splits)) if splits else graph
+
 
 class Cut:
     """A reduction in two steps. Axis k becomes two axes: the part, and the index in the part. The latter is reduced
     first.
-
-    `looped` says whether the reduction shares its loop with a product.
     """
 
-    def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim, looped: bool = False) -> None:
-        self.i, self.node, self.k, self.parts, self.length, self.looped = i, node, k, parts, length, looped
+    def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim) -> None:
+        self.i, self.node, self.k, self.parts, self.length = i, node, k, parts, length
         self.extent = node.x.shape[k]
         self.missing = parts * length - self.extent
         self.place = k - sum(1 for a in node.axes if a < k)  # the axis of the parts among the axes that are kept
@@ -65,9 +92,21 @@ class Cut:
         self.first: Node = node  # the results of the parts, once `partial` has built them
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
-    def made(self) -> Node:
-        """The whole reduction, if it depends on no other reduction."""
-        return self.merged(self.partial(self.x))
+    def made(self, cuts: dict[Node, Cut]) -> Halves:
+        """The reduction in two steps, which is added to `cuts`.
+
+        If it depends on reductions in `cuts`, it uses their parts if possible. Otherwise it reads the elements again,
+        after these reductions are complete.
+        """
+        if self.node.op in POSITIONS:
+            return self.position(), self.parts, self.length
+        terms = terms_of(self.node.x, self.node.axes, cuts)
+        needs = [y for y in terms.needs() if y.y.node in cuts]
+        result = Following(self.i, terms, cuts).made(self, needs) if needs and self.node.op == "sum" else None
+        result = result or self.merged(self.partial(self.x))
+        if not needs or self.found is not None:
+            cuts[result] = self
+        return result, self.parts, self.length
 
     def in_parts(self, x: Node) -> View:
         """`x`, an array with the operand's shape, padded and with axis k split into two axes."""
@@ -168,6 +207,14 @@ class Following:
     i: Interner
     terms: GraphTerms
     cuts: Cuts
+
+    def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
+        """A sum that uses the parts of the reductions in `needs`. None if it has no transport or different parts."""
+        found = transported(self.terms, self.terms.root, needs)
+        theirs = [self.cuts[y.y.node] for y in needs]
+        if found is None or any((c.k, c.length) != (cut.k, cut.length) for c in theirs):
+            return None
+        return self.rescaled(cut, found) if isinstance(found, Rescale) else self.shifted(cut, found)
 
     # ---- a maximum -------------------------------------------------------------------
 
