@@ -166,7 +166,7 @@ PLANTED: dict[str, Planted] = {
     "rules of the IR are broken": Planted("collapse-axes", broken, note="broke a rule"),
     "merged wrongly": Planted("collapse-axes", ops(least)),
     "split for the GPU alone": Planted(
-        "split", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
+        "split-reduction", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
     ),
     "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(least))),
     "one tile too many": Planted("lower", larger, note="out of bounds"),
