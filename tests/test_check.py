@@ -252,7 +252,7 @@ def test_the_smallest_call_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_report_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     text = str(wrong_report(monkeypatch))
     for part in (
-        "lower                tile.lowered",
+        "lower                  tile.lowered",
         "WRONG",
         "sizes     M = 1, N = 2",
         "x         float32[1, 2] [[0",

@@ -25,21 +25,12 @@ from collections.abc import Callable
 
 from minitri.base.dims import ONE, Dim
 from minitri.base.types import f32
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce
-from minitri.graph.scalar_form import Element, GraphTerms
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, axis, axis_symbol
+from minitri.graph.scalar_form import Element, GraphTerms, build
 from minitri.hardware.chips import Chip
+from minitri.optimize import split_parts
 from minitri.optimize.online_reductions.transport import Rescale
-from minitri.optimize.split_parts import (
-    Cut,
-    Cuts,
-    FollowingProduct,
-    Halves,
-    made_of,
-    only_exponentials,
-    split,
-    terms_of,
-    transported,
-)
+from minitri.optimize.split_parts import Cut, Cuts, Following, Halves, made_of, terms_of, transported
 
 MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
 ROWS = 64  # rows of the product in one program, if there are few programs
@@ -64,7 +55,7 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
         parts = decided.get(node, (1, ONE))
         return Cut(i, made, made.axes[0], *parts).made(cuts) if parts[0] > 1 else None
 
-    return split(graph, split_loops, halves, Contract, Reduce) if decided else graph
+    return split_parts.split(graph, split_loops, halves, Contract, Reduce) if decided else graph
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
@@ -86,8 +77,8 @@ def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
     if group is None or group.found.y.y.node not in cuts:
         return None
-    cut, following = cuts[group.found.y.y.node], FollowingProduct(i, terms, cuts)
-    return following.product(node, group.found, group.numerator, group.divisor, group.over), cut.parts, cut.length
+    cut = cuts[group.found.y.y.node]
+    return group.in_parts(Following(i, terms, cuts), cut), cut.parts, cut.length
 
 
 class _Group:
@@ -122,6 +113,31 @@ class _Group:
         found = transported(terms, numerator, needs)
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
+    def in_parts(self, following: Following, cut: Cut) -> Node:
+        """The product in parts, which follows the maximum `cut`."""
+        i, node, lead = following.i, self.node, self.node.rank - 2
+        a = following.with_own(self.numerator, self.found, cut)
+        a = build(i, self.terms, self.terms.root, a.shape, {}, {self.over: a})
+        places = [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in self.terms.places(self.found.y.y) or ()]
+        index = (*places[: cut.k], axis(lead), axis(lead + 2), *places[cut.k + 1 :])
+        rows = i.view(a, (*node.shape[:lead], Dim.of(cut.parts), node.shape[lead], cut.length), index)
+        b = split_parts.padded(i, node.b, lead, cut.missing, 0.0)
+        partial = split_parts.contract_in_parts(i, node, rows, b, cut.parts, cut.length)
+
+        def for_each_column(of_parts: Node) -> Node:
+            """The result of each part, repeated for each column of [*B, part, M, N], so that one kernel combines both."""
+            kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
+            return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))
+
+        maxima = for_each_column(cut.first)
+        result = following.merged(self.found, partial, maxima, lead)
+        if self.divisor is None:
+            return result
+        sums = following.cuts[self.divisor.node]
+        assert sums.found is not None
+        total = following.merged(sums.found, for_each_column(sums.first), maxima, lead)
+        return split_parts.compute(i, "divide", result, total)
+
     def parts(self, chip: Chip) -> Parts:
         """The number and length of the parts; one part if the loop stays whole."""
         *sizes, depth = self.node.a.shape
@@ -130,7 +146,7 @@ class _Group:
         for parts in range(wanted, max(1, wanted // 2), -1):
             if depth.constant is not None and depth.constant % (parts * STEP) == 0:
                 return parts, depth // parts
-        pure = only_exponentials(self.terms, self.numerator, self.found.y)
+        pure = split_parts.only_exponentials(self.terms, self.numerator, self.found.y)
         if wanted < 2 or not pure:
             return 1, depth
         length = (depth + (wanted * STEP - 1)) // (wanted * STEP) * STEP

@@ -29,22 +29,8 @@ from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
-from minitri.graph.ir import (
-    Contract,
-    Graph,
-    Interner,
-    Node,
-    Reduce,
-    Scan,
-    Shape,
-    Split,
-    View,
-    axis,
-    axis_symbol,
-    operands,
-    pick,
-    postorder,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
@@ -61,7 +47,7 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     `rule` gets an interner, the old node and its copy in the new graph. It returns None for a node that stays whole.
     `by` is the pass, for reports.
     """
-    splits: list[Split] = []
+    splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
         return graph
 
@@ -70,7 +56,7 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
         halves = rule(interner, node, made) if isinstance(made, kinds) else None
         if halves is None:
             return made
-        splits.append(Split(made, *halves[1:]))
+        splits.append(ir.Split(made, *halves[1:]))
         fired(by, made, halves[0], interner.place)
         return halves[0]
 
@@ -137,7 +123,7 @@ class Cut:
         i, op, x = self.i, self.node.op, self.x
         part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
         index = [axis(n) for n in range(part.rank)]
-        index.insert(self.place, pick(0))
+        index.insert(self.place, ir.pick(0))
         place = i.gather(self._reduced(x, op, i64), part.shape, tuple(index), (part,))
         length = i.view(i.const(int(self.length), i64), part.shape, ())
         return compute(i, "add", compute(i, "multiply", part, length), place)
@@ -173,7 +159,7 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, b: Node, parts: int,
 
 def made_of(root: Node) -> list[Node]:
     """A node and all nodes that it is computed from. The search stops at products, reductions and scans."""
-    return postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, Scan)) else operands(node))
+    return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.operands(node))
 
 
 def transported(
@@ -193,7 +179,7 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
     """Whether the operand of the maximum is the only part of the expression that varies along the reduced axes."""
-    elements = postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
+    elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
 
@@ -222,14 +208,14 @@ class Following:
         """A sum that depends on a maximum: adds the partial sums, each corrected to the maximum of all parts."""
         cut.found = found
         partial = cut.partial(self.with_own(self.terms.root, found, cut))
-        return self.merged(found, partial, self._maximum(found).first, cut.place)
+        return self.merged(found, partial, self.maximum(found).first, cut.place)
 
-    def _maximum(self, found: Rescale[Element]) -> Cut:
+    def maximum(self, found: Rescale[Element]) -> Cut:
         return self.cuts[found.y.y.node]
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
         """The expression `root` in parts, with the maximum of each part in place of the maximum of all parts."""
-        y, maximum = found.y, self._maximum(found)
+        y, maximum = found.y, self.maximum(found)
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = self._of_own_part(finite(self.i, maximum.first), cut)
             return cut.in_parts(build(self.i, self.terms, root, cut.node.x.shape, {}, {y.y: own}))
@@ -305,48 +291,6 @@ class Following:
             return self.i.view(self.i.const(int(rest * cut.length), cut.node.dtype), shape, ())
         length = smallest(cut.length, cut.extent - axis(cut.place) * cut.length)
         return self.i.apply("cast", cut.node.dtype, shape, (self.i.index(i64, shape, length * rest),))
-
-
-class FollowingProduct(Following):
-    """Builds a product in parts whose first factor depends on a maximum along the summed axis."""
-
-    def product(
-        self, node: Contract, found: Rescale[Element], numerator: Element, divisor: Element | None, over: Element
-    ) -> Node:
-        """The product `node` in parts. Its first factor is `numerator / divisor`, perhaps converted (`over`)."""
-        cut, lead = self._maximum(found), node.rank - 2
-        a = self.with_own(numerator, found, cut)
-        a = build(self.i, self.terms, self.terms.root, a.shape, {}, {over: a})
-        places = self.terms.places(found.y.y) or ()
-        partial = self._partial(node, a, padded(self.i, node.b, lead, cut.missing, 0.0), cut, places)
-        maxima = self._for_each_column(cut, cut.first, partial.shape, places)
-        result = self.merged(found, partial, maxima, lead)
-        if divisor is None:
-            return result
-        sums = self.cuts[divisor.node]
-        assert sums.found is not None
-        total = self.merged(sums.found, self._for_each_column(cut, sums.first, partial.shape, places), maxima, lead)
-        return compute(self.i, "divide", result, total)
-
-    def _partial(self, node: Contract, a: Node, b: Node, cut: Cut, places: tuple[Dim, ...]) -> Node:
-        """The product of each part. In `a`, the summed axis is already split as in `cut`."""
-        *batch, m, _ = node.shape
-        lead = len(batch)
-        index = self._with_part_axis(places, lead)
-        index[cut.k : cut.k + 1] = [axis(lead), axis(lead + 2)]
-        rows = self.i.view(a, (*batch, Dim.of(cut.parts), m, cut.length), tuple(index))
-        return contract_in_parts(self.i, node, rows, b, cut.parts, cut.length)
-
-    def _for_each_column(self, cut: Cut, of_parts: Node, shape: Shape, places: tuple[Dim, ...]) -> Node:
-        """The result of each part, repeated for each column of [*B, part, M, N], so that one kernel can combine
-        both."""
-        lead = len(shape) - 3
-        index = [d for k, d in enumerate(self._with_part_axis(places, lead)) if k not in cut.node.axes]
-        return self.i.view(of_parts, shape, (*index[: cut.place], axis(lead), *index[cut.place :]))
-
-    def _with_part_axis(self, places: tuple[Dim, ...], lead: int) -> list[Dim]:
-        """`places` for an array with a part axis before the row axis."""
-        return [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in places]
 
 
 def finite(i: Interner, y: Node) -> Node:

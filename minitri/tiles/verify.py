@@ -14,8 +14,8 @@ from minitri.base.dims import Dim
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.symbolic_minmax import Largest, Smallest
 from minitri.graph.typing_rules import require
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions, op_operands
-from minitri.kernels.verify import verify_op, verify_order
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions
+from minitri.kernels.verify import verify_line, verify_order
 from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 
 COLUMNS = 16  # the columns of one part, for the hint `in_parts`
@@ -134,18 +134,11 @@ def _is_multiple(d: Dim, block: int) -> bool:
 
 
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
-    try:
-        _check_op(op, known, program, masked)
-        _check_places(op, program, loops)
-        verify_op(op)
-    except ValueError as error:
-        raise BrokenRule(f"{program.name}: {error}", op.spans) from None
-    known.add(op)
+    axes = {a.name for a in program.axes}
+    verify_line(program.name, axes, op, known, lambda op: _check_op(op, program, masked, loops))
 
 
-def _check_op(op: Op, known: set[Op], program: Program, masked: bool) -> None:
-    require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
-    require({*op.axes} <= {a.name for a in program.axes}, f"{type(op).__name__} has an axis that the program lacks")
+def _check_op(op: Op, program: Program, masked: bool, loops: tuple[str, ...]) -> None:
     if isinstance(op, (Load, Store)):
         name, rank = op.buffer.name, len(op.index)
         require(rank == len(op.buffer.shape), f"an index of {rank} for {name}")
@@ -156,6 +149,7 @@ def _check_op(op: Op, known: set[Op], program: Program, masked: bool) -> None:
     require(lanes <= MAX_LANES, f"a tile of {lanes:,} lanes; Triton has {MAX_LANES:,}")
     if isinstance(op, Dot):
         _check_product(op, program)
+    _check_places(op, program, loops)
 
 
 def _check_product(op: Dot, program: Program) -> None:
