@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Container
 
 from minitri.base import dims
-from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol, postorder
-from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import made_of
 from minitri.optimize.split_reduction import choose
@@ -31,15 +30,11 @@ def collapse(graph: Graph, chip: Chip, gaps: Container[str] = ()) -> Graph:
     """
     several = joinable(graph, gaps)
 
-    def make(i: Interner, node: Node, args: tuple[Node, ...]) -> Node:
-        made = copy(i, node, args)
+    def one_axis(i: Interner, node: Node, made: Node) -> Node | None:
         whole = joined(i, made) if node in several and isinstance(made, Reduce) else None
-        if whole is None or choose(whole, chip) is None:
-            return made
-        fired(collapse, made, whole, i.place)
-        return whole
+        return whole if whole is not None and choose(whole, chip) is not None else None
 
-    return rebuild(graph, make) if several else graph
+    return rewritten(graph, collapse, one_axis) if several else graph
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:

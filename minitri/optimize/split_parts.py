@@ -25,13 +25,12 @@ from functools import reduce
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
-from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
 
@@ -51,16 +50,12 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     if not any(isinstance(node, kinds) for node in graph.nodes()):
         return graph
 
-    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
-        made = copy(interner, node, args)
-        halves = rule(interner, node, made) if isinstance(made, kinds) else None
-        if halves is None:
-            return made
-        splits.append(ir.Split(made, *halves[1:]))
-        fired(by, made, halves[0], interner.place)
-        return halves[0]
+    def recorded(i: Interner, node: Node, made: Node) -> Node | None:
+        halves = rule(i, node, made) if isinstance(made, kinds) else None
+        splits.extend([ir.Split(made, *halves[1:])] if halves else [])
+        return halves and halves[0]
 
-    changed = rebuild(graph, make)
+    changed = rewritten(graph, by, recorded)
     return replace(changed, splits=(*graph.splits, *splits)) if splits else graph
 
 
