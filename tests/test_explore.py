@@ -433,9 +433,9 @@ def test_passes_show_what_changed(tab: Browser) -> None:
     tab.find(".rule summary").click()
     assert " → " in tab.find(".rule .case").text
     names = tab.texts(".passlist [role=option] span")
-    assert "lower" in names and "split" not in names  # it has changed nothing
+    assert "lower" in names and "split-scan" not in names  # it has changed nothing
     tab.find(".passlist .quiet").click()
-    assert "split" in tab.texts(".passlist [role=option] span")
+    assert "split-scan" in tab.texts(".passlist [role=option] span")
     next(b for b in tab.all(".passlist button") if b.text.startswith("mask")).click()
     assert any("inside" in line for line in tab.texts(".row.new"))
     tab.picture("passes")

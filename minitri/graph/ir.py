@@ -254,7 +254,7 @@ class Graph:
     outputs: tuple[Node, ...]
     conditions: tuple[Condition, ...] = ()
     spans: dict[Node, tuple[Span, ...]] = field(default_factory=dict)
-    splits: tuple[Split, ...] = ()  # a record of the pass `split`, for explanations
+    splits: tuple[Split, ...] = ()  # what the passes `split-…` did, for explanations
 
     def nodes(self) -> list[Node]:
         """All nodes that the outputs depend on, in a fixed order with operands first."""

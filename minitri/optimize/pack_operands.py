@@ -32,9 +32,8 @@ import math
 from collections.abc import Mapping
 
 from minitri.base.dims import ZERO, Dim
-from minitri.base.logs import fired
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
-from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.optimize.factor_out_scales import scaled, taken_out
 from minitri.optimize.mixed_input_products import is_converted
@@ -51,21 +50,14 @@ Layouts = Mapping[str, tuple[Dim, ...]]
 
 
 def pack(graph: Graph, layouts: Layouts) -> Graph:
-    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
-        made = copy(interner, node, args)
-        packed = _packed(interner, made, layouts) if isinstance(made, Contract) else made
-        if packed is not made:
-            fired(pack, made, packed, interner.place)
-        return packed
-
-    return rebuild(graph, make)
+    return rewritten(graph, pack, lambda i, _, node: _packed(i, node, layouts) if isinstance(node, Contract) else None)
 
 
-def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
-    """The product with packed factors, or `node` itself if no copy pays."""
+def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node | None:
+    """The product with packed factors, or None if no copy pays."""
     computed = _places(node.b, layouts) is None
     if not _is_large(node, WORTH_COMPUTED if computed else WORTH) or not (is_read(node.a) and is_read(node.b)):
-        return node
+        return None
     *_, m, n = (int(e) for e in node.shape)
     tf32, last = node.precision != "ieee", node.rank - 1
     often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, tf32, ASYNC) else REUSE
@@ -75,7 +67,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
         m >= uses and not _fits(node.b, last - 1, layouts, tf32),
     ]
     if not any(moves):
-        return node
+        return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
     missing = Dim.of(-int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
     a, b = (
