@@ -24,7 +24,7 @@ from minitri.graph.names import called_name
 from minitri.graph.typing_rules import Array
 from minitri.language import ast
 from minitri.language.foreign import names as foreign
-from minitri.language.foreign.rewriting import is_operand, rewritten_call
+from minitri.language.rewriting import is_operand, rewritten_call
 
 Values = Mapping[int, Any]
 Rule = Callable[[CompileError, Any, Values], Edit | None]

@@ -22,8 +22,8 @@ from minitri.language import ast
 from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.names import LONGEST
-from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
 from minitri.language.python_rewriting import update
+from minitri.language.rewriting import is_operand, rewritten_call, substituted
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 
 _VALUES: dict[str, Value] = {**CONSTANTS, **DTYPES, "newaxis": None}
