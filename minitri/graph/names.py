@@ -81,7 +81,7 @@ def unknown_function(
     name, own = call.function, list(own)
     method = bool(call.args) and call.args[0].span.start == call.span.start
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
-    args, keywords = [a.span.text for a in call.args], {k: v.span.text for k, v in call.keywords}
+    args, keywords = written_arguments(call)
     if name in DTYPES:
         text = f"astype({args[0]}, {name})" if len(args) == 1 else ""
         return error.write(call.span, text) if text else _helped(error, f"write `astype(x, {name})`")
@@ -147,6 +147,11 @@ def called_name(call: ast.Call) -> Span:
     if call.args and call.args[0].span.start == start:
         start = source.text.index(call.function, call.args[0].span.end)
     return Span(source, start, start + len(call.function))
+
+
+def written_arguments(call: ast.Call) -> tuple[list[str], dict[str, str]]:
+    """The source text of the arguments: by position and by name."""
+    return [a.span.text for a in call.args], {name: value.span.text for name, value in call.keywords}
 
 
 def _last_name(span: Span, name: str) -> Span:

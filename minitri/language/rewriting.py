@@ -7,7 +7,7 @@
 In: a text, and rules from rewriting.toml; or a template and the arguments of a call. Out: the text to write, or None if
 no rule fits. The one idea: both sides of a rule are code. Python's parser reads the left side and the program, because it
 reads what the grammar of the language refuses. Nothing is executed. In the left side, a name of one letter stands for any
-expression, `name` for a name, `mask` for a comparison, and `place` for an index such as 3.
+expression, `name` for a name, `mask` for a comparison, `place` for a number such as 3, and `index` for a single index.
 
 A template's names are replaced by code. An operand of several parts gets parentheses if an operator would tear it apart.
 """
@@ -24,6 +24,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from minitri.base.diagnostics import CompileError, Edit
+from minitri.base.spans import Span
 from minitri.base.types import DTYPES
 from minitri.language.foreign.names import Foreign
 
@@ -38,10 +40,28 @@ _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!=(?!=)|\s*\()")
 @cache
 def rules(section: str) -> Rules:
     """The patterns and templates of a section of rewriting.toml."""
-    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[section]
+    table = dict(sections()[section])
     pairs = list(product(table.pop("signs", [""]), repeat=2))
     written = {left.format(*signs): right.format(*signs) for left, right in table.items() for signs in pairs}
     return [(parsed(left), right) for left, right in written.items()]
+
+
+@cache
+def sections() -> Mapping[str, Mapping[str, Any]]:
+    """The sections of rewriting.toml, by title."""
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def corrected_expression(error: CompileError, place: Span) -> Edit | None:
+    """The edit of an expression for which rewriting.toml has a section with the beginning of the error as its title."""
+    text = f"({place.text})"
+    node = parsed(text)
+    for section in sections():
+        if re.match(section, f"{error.code} {error.message}") and (made := rewritten(node, text, rules(section))):
+            code = python.get_source_segment(text, node) or ""  # without the brackets around it
+            start = place.start + text.index(code) - 1
+            return Edit(Span(place.source, start, start + len(code)), made)
+    return None
 
 
 def rewritten(node: python.AST | None, text: str, by: Rules) -> str | None:
@@ -77,6 +97,8 @@ def _is_placeholder(name: str, node: Any) -> bool:
             return True
         case "place", python.Constant(value=int(place)):
             return place >= 0
+        case "index", python.expr():
+            return not isinstance(node, python.Tuple)
         case _:
             return len(name) == 1 and isinstance(node, python.expr)
 
