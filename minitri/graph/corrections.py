@@ -51,7 +51,7 @@ def result_type(
     value = function.body[-1].value if isinstance(function.body[-1], ast.Return) else None
     value = value.elements[k] if isinstance(value, ast.Tuple) else value
     if array.dtype.name != declared.dtype and value is not None:
-        return error.write(value.span, f"astype({value.span.text}, {declared.dtype})")
+        return error.correct(Edit(value.span, f"astype({value.span.text}, {declared.dtype})"))
     return error.write(declared.span, str(array), f"declare `-> {array}`")
 
 
