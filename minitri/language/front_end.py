@@ -28,10 +28,9 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES
 from minitri.language import ast, parser, parser_tables, python_source
-from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign.names import PREFIXES
+from minitri.language.interpreter import NAMED_VALUES
 from minitri.language.parser import is_name, parse_expression, parse_module, parse_module_at, parse_type, whole_text
 from minitri.language.syntax_errors import mistake
 
@@ -113,7 +112,7 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 
     `x + pi * y` has x and y. Left out: names of the language, and names of other libraries (`np`), which are mistakes.
     """
-    known = {*CONSTANTS, *DTYPES, *PREFIXES, "newaxis"}
+    known = {*NAMED_VALUES, *PREFIXES}
     nodes = ast.postorder(parse_expression(text, name))
     names = [node for node in nodes if isinstance(node, ast.Name) and node.id not in known]
     return dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.span.start))
