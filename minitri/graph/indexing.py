@@ -12,7 +12,6 @@ whether 512 more elements come before it, then 256, 128, …. A step is one gath
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minitri.base import dims
@@ -28,21 +27,7 @@ from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import one_axis
 from minitri.graph.typing_rules import Array, Typer, Value, describe, view
 
-
-@dataclass(frozen=True, slots=True)
-class SliceValue:
-    """The value of a slice `start:stop:step`. A part that is left out is None."""
-
-    start: Value
-    stop: Value
-    step: Value
-
-
-class EllipsisValue:
-    """The value of `...` in a subscript."""
-
-
-Item = Any  # Value | SliceValue | EllipsisValue
+Item = Any  # Value | slice | Ellipsis
 
 
 def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
@@ -61,7 +46,7 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
             continue
         extent = x.shape[axis]
         axis += 1
-        if isinstance(item, SliceValue):
+        if isinstance(item, slice):
             length, position = _slice(t, item, extent, len(shape))
             index.append(position)
             shape.append(length)
@@ -95,14 +80,14 @@ def _scalar_of(item: Item) -> Item:
 
 def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
     """The items with `...`, or missing items at the end, replaced by full slices."""
-    used = sum(1 for i in items if i is not None and not isinstance(i, EllipsisValue))
+    used = sum(1 for i in items if i is not None and i is not Ellipsis)
     if used > len(x.shape):
         raise CompileError("MT0206", f"{used} indices for {x}, which has {len(x.shape)} axes")
-    dots = [k for k, i in enumerate(items) if isinstance(i, EllipsisValue)]
+    dots = [k for k, i in enumerate(items) if i is Ellipsis]
     if len(dots) > 1:
         raise CompileError("MT0206", "an index can hold only one ...")
     at = dots[0] if dots else len(items)
-    everything = [SliceValue(None, None, None)] * (len(x.shape) - used)
+    everything = [slice(None)] * (len(x.shape) - used)
     return items[:at] + everything + items[at + 1 :]
 
 
@@ -133,7 +118,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
     return False
 
 
-def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
+def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     """The length of the slice start:stop:step, and its index expression over axis `axis` of the result."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     if step == 0:
@@ -146,7 +131,7 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
     return length, tidy(start) + step * (ir.axis(axis) if length != 1 else dims.ZERO)
 
 
-def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
+def _one_element(item: slice, extent: Dim) -> Dim | None:
     """The length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`. Returns None for another slice.
 
     Its form is min(…, 1), so that broadcasting recognises it (`at_most_one`).
@@ -156,7 +141,7 @@ def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
     return plain if plain is not None and at_most_one(plain) else length
 
 
-def _short_length(item: SliceValue, extent: Dim) -> Dim | None:
+def _short_length(item: slice, extent: Dim) -> Dim | None:
     """The length of a slice of at most one element, which may not be in canonical form. None for another slice."""
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
@@ -167,7 +152,7 @@ def _short_length(item: SliceValue, extent: Dim) -> Dim | None:
     return smallest(largest(extent - missing, 0), 1)
 
 
-def _bounds(t: Typer, item: SliceValue, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
+def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """The start and the stop of a slice as indices of the axis.
 
     Each is clipped to the axis on one side only, because past the other side the slice is empty anyway. A second clip
@@ -235,7 +220,7 @@ def _adjacent(items: Sequence[Item]) -> bool:
 
     A `...` counts even if it stands for no axis.
     """
-    flags = [not (i is None or isinstance(i, (SliceValue, EllipsisValue))) for i in items]
+    flags = [not (i is None or i is Ellipsis or isinstance(i, slice)) for i in items]
     first, last = flags.index(True), len(flags) - 1 - flags[::-1].index(True)
     return all(flags[first : last + 1])
 
@@ -246,7 +231,7 @@ def take(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
     index = indices if isinstance(indices, Array) else t.array(indices)
     if not index.dtype.is_integer:
         raise CompileError("MT0206", f"take needs integer indices, not {index.dtype}")
-    return subscript(t, a, [SliceValue(None, None, None)] * k + [index])
+    return subscript(t, a, [slice(None)] * k + [index])
 
 
 @function

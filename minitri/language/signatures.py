@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ast as python
 import tomllib
-from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.operators import REDUCTIONS, SCANS
+from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
 from minitri.language import ast
 from minitri.language.parser import parse_module
 
@@ -28,7 +27,6 @@ class _Required:
 REQUIRED = _Required()
 
 Signature = dict[str, Any]
-V = TypeVar("V")
 
 
 def _signature(text: str) -> Signature:
@@ -105,36 +103,6 @@ def describe(name: str) -> str:
     return f"`{name}({', '.join(shown)})`"
 
 
-# ---- calls that are made once --------------------------------------------------------------
-
-
-class Memo(Generic[V]):
-    """Results of calls, by function and arguments. Equal calls are made once.
-
-        def f1(x): return f0(x) + f0(x)        f0(x) is made once, though it is called twice
-        def f2(x): return f1(x) + f1(x)        so f2 needs three calls, not seven
-
-    Without this the number of calls doubles with each level of functions that call another twice.
-    `key` gives the identity of a value that is neither a number nor a tuple.
-    """
-
-    def __init__(self, key: Callable[[Any], Hashable]) -> None:
-        self._key = key
-        self._made: dict[Hashable, V] = {}
-
-    def once(self, function: Hashable, arguments: Mapping[str, V], make: Callable[[], V]) -> V:
-        """The result of an earlier equal call, or else of `make()`."""
-        key = function, tuple((name, self._of(value)) for name, value in sorted(arguments.items()))
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
-
-    def _of(self, value: Any) -> Hashable:
-        """Keys are equal if no program can tell the values apart. 1, 1.0 and True differ, and so do 0.0 and -0.0."""
-        match value:
-            case tuple():
-                return tuple(map(self._of, value))
-            case bool() | int() | float():
-                return type(value).__name__, repr(value)
-            case _:
-                return "other", self._key(value)
+def function_names() -> list[str]:
+    """The names of all functions of the language, with aliases."""
+    return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]
