@@ -145,7 +145,7 @@ def test_a_problem_says_what_it_is_where_it_is(tab: Browser, server: Server) -> 
     tab.point(tab.all(".cm-lintRange-error")[1])
     tab.wait("document.querySelector('.cm-tooltip .cm-diagnostic')")
     assert tab.texts(".cm-diagnostic strong") == ["log takes 1 argument, not 2"]
-    assert "log2(x)" in tab.find(".cm-diagnostic p").text
+    assert "log2(x)" in tab.find(".cm-diagnostic p").text and not tab.all(".cm-tooltip .about")
     tab.find(".cm-diagnosticAction").click()
     assert "z = log2(x) + foo" in content(tab)
     tab.wait("document.querySelectorAll('.problems li').length === 2")
@@ -418,7 +418,7 @@ def test_sizes_are_seen_and_cleared(tab: Browser, server: Server) -> None:
 
 def test_sizes_of_names_that_are_gone_are_not_used(tab: Browser, server: Server) -> None:
     begun(tab, server)
-    tab.ask("explorer.editor.code.text = arguments[0]", SOFTMAX.replace("M", "Rows"))
+    tab.ask("explorer.editor.code.replace(arguments[0])", SOFTMAX.replace("M", "Rows"))
     tab.wait("document.querySelector('.fields input[name=Rows]')")
     assert fields(tab) == {"Rows": "", "N": "300"} and tab.ask("explorer.editor.request.sizes") == {"N": 300}
     assert not tab.all("main.stale")
@@ -578,3 +578,36 @@ def test_hostile_text_stays_text(tab: Browser, server: Server) -> None:
         type_at_end(tab, f"\n{word}")
     time.sleep(0.3)
     assert tab.errors() == []
+
+
+def test_a_problem_of_machine_code_leaves_the_stages_as_they_are(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    tab.ask(
+        '(ask => { window.fetch = (url, o) => JSON.parse(o.body).all ? Promise.resolve(new Response(\'{"error": {"message": "too slow"}}\')) : ask(url, o); })(window.fetch)'
+    )
+    write(tab, SOFTMAX.replace("softmax", "other"))
+    tab.wait("document.querySelector('.problems').textContent.includes('too slow')")
+    assert not tab.all("main.stale") and any("def k0" in line for line in tab.texts(".is-triton .row"))
+
+
+def test_undo_ends_at_the_first_program(tab: Browser, server: Server) -> None:
+    from selenium.webdriver import ActionChains
+
+    begun(tab, server)
+    type_at_end(tab, "# more")
+    for _ in range(3):
+        ActionChains(tab.driver).key_down(CONTROL).send_keys("z").key_up(CONTROL).perform()
+    assert content(tab) == SOFTMAX
+
+
+def test_a_page_of_a_saved_file(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+    from test_explore import data
+
+    from minitri.cli.main import main
+
+    path = tmp_path / "a.mt"
+    path.write_text("# minitri explore -D N=9 --target interpreter\ndef f(x: f32[N]):\n    return x + 1\n")
+    done = CliRunner().invoke(main, ["explore", str(path), "-o", str(tmp_path / "a.html")])
+    (program,) = data((tmp_path / "a.html").read_text())["programs"]
+    assert done.exit_code == 0 and (program["sizes"], program["target"]) == ({"N": 9}, "interpreter")

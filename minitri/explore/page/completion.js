@@ -24,7 +24,7 @@ class Names {
     const inside = tokens(`${before}¤`, 'python').at(-1);
     if (/^\d/.test(word?.text ?? '') || inside[1] === 'comment' || (before.match(/["']/g) ?? []).length % 2) return null;
     const after = kinds => this.options.filter(o => kinds.includes(o.type));
-    if (/[\w)\]]\.$/.test(before)) return {from, options: after(['attribute', 'function']), validFor: /^\w*$/};
+    if (/(?:[A-Za-z_]\w*|[)\]])\.$/.test(before)) return {from, options: after(['attribute', 'function']), validFor: /^\w*$/};
     if (before.endsWith('.')) return null;
     const wanted = /(:|->)\s*$/.test(before) ? 'type' : 'variable';
     const options = [...this.options.filter(o => o.type !== 'attribute'), ...this.own(context.state.doc.toString(), context.pos)];
@@ -32,16 +32,16 @@ class Names {
   }
 
   /** The functions, parameters, dimensions and assigned names of a program, except the word at the cursor. */
-  own(text, at) {
-    const found = new Map(), add = (name, kind, written, doc) => this.rows.has(name) || found.set(name, this.option({name, kind, written, doc}));
-    for (const {0: whole, 1: name, 2: params} of text.matchAll(/^def\s+(\w+)\s*\(([^)]*)\)?[^\n]*/gm)) {
-      add(name, 'function', whole.replace(/:\s*$/, ''), 'a function of this program');
-      for (const [written, parameter, type] of params.matchAll(/(\w+)\s*:\s*(\w+\s*(?:\[[^\]]*\])?)/g)) {
+  own(whole, at) {
+    const text = whole.slice(0, 20_000), found = new Map(), add = (name, kind, written, doc) => this.rows.has(name) || found.set(name, this.option({name, kind, written, doc}));
+    for (const {0: line, 1: name, 2: params} of text.matchAll(/^def\s+(\w+)\s*\(([^)]*)\)?[^\n]*/gm)) {
+      add(name, 'function', line.replace(/:\s*$/, ''), 'a function of this program');
+      for (const [written, parameter, type] of params.slice(0, 2000).matchAll(/\b(\w+)\s*:\s*(\w+\s*(?:\[[^\]]*\])?)/g)) {
         add(parameter, 'variable', written, 'a parameter');
         for (const [size] of type.matchAll(/(?<=\[.*)\b[A-Za-z_]\w*/g)) add(size, 'variable', size, 'a size');
       }
     }
-    for (const [line, names] of text.matchAll(/^[ \t]+(\w+(?:\s*,\s*\w+)*)\s*=(?!=).*/gm)) {
+    for (const [line, names] of text.matchAll(/^[ \t]+(\w+(?:[ \t]*,[ \t]*\w+)*)[ \t]*=(?!=).*/gm)) {
       names.split(/\s*,\s*/).forEach(name => /^\d/.test(name) || add(name, 'variable', line.trim(), ''));
     }
     const word = text.slice(0, at).match(/\w*$/)[0] + text.slice(at).match(/^\w*/)[0];

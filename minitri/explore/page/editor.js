@@ -77,7 +77,7 @@ class CodeView {
       EditorView.cspNonce.of(nonce), lineNumbers(), history(), bracketMatching(), EditorView.lineWrapping, indentUnit.of('    '), INDENT, COLOURS, LIGHTS, TYPED,
       highlightSpecialChars({addSpecialChars: /[\u200c\u200d\u202a-\u202c\u2060-\u2065\u2068]/g}),
       codemirror.EditorState.languageData.of(() => [{commentTokens: {line: '#'}}]),
-      autocompletion({override: [context => this.names.complete(context)], icons: false}), hoverTooltip((view, pos) => this.names.hover(view, pos)),
+      autocompletion({override: [context => this.names.complete(context)], icons: false}), hoverTooltip((view, pos) => this.wrong(pos) ? null : this.names.hover(view, pos)),
       keymap.of([...completionKeymap, ...keys, ...defaultKeymap, ...historyKeymap]),
       EditorView.contentAttributes.of({'aria-label': 'program', 'aria-description': 'Tab indents. Escape and then Tab leaves the editor.'}),
       EditorView.updateListener.of(update => this.updated(update)),
@@ -92,9 +92,10 @@ class CodeView {
 
   get text() { return this.view.state.doc.toString(); }
 
-  /** Another program. Undo brings back the one before. */
-  set text(text) {
-    this.view.dispatch({changes: {from: 0, to: this.view.state.doc.length, insert: text}, selection: {anchor: 0}});
+  /** Another program. Undo brings back the one before, unless this is the `first`. */
+  replace(text, first = false) {
+    const annotations = first ? [codemirror.Transaction.addToHistory.of(false)] : [];
+    this.view.dispatch({changes: {from: 0, to: this.view.state.doc.length, insert: text}, selection: {anchor: 0}, annotations});
   }
 
   focus() { this.view.focus(); }
@@ -170,6 +171,13 @@ class CodeView {
       renderMessage: () => el('div', {}, el('strong', {}, ...explained(p.message, {})), ...(p.help ? [el('p', {}, ...explained(p.help, {}))] : [])),
       actions: p.fix ? [{name: 'fix', apply: p.fix}] : [],
     }))));
+  }
+
+  /** A problem is underlined here: its tooltip says enough. */
+  wrong(pos) {
+    let found = false;
+    codemirror.forEachDiagnostic(this.view.state, (_, from, to) => { found ||= from <= pos && pos <= to; });
+    return found;
   }
 
   /** Makes the edits of a correction, if the text is still the one that they are for. */

@@ -37,11 +37,12 @@ class Editor {
     } catch { this.fail({message: 'the link is damaged'}); }
   }
 
-  choose({text, sizes = {}, target}, quietly = false) {
-    this.code.text = String(text);
+  /** Another program, with its sizes. `first`: the one that the page was made with. */
+  choose({text, sizes = {}, target}, first = false) {
+    this.code.replace(String(text), first);
     this.sizes.set(sizes);
     if (target) this.target.value = target;
-    if (quietly) clearTimeout(this.timer);
+    if (first) clearTimeout(this.timer);
     else this.changed();
   }
 
@@ -71,9 +72,10 @@ class Editor {
       this.state.textContent = all ? 'Triton …' : '…';
       const answer = await asked({...request, all});
       if (number !== this.number) return; // somebody typed on
+      this.state.textContent = answer.error ? '' : `${Math.round(performance.now() - start)} ms`;
+      if (answer.error && all) return this.problems.show(answer, request.text); // minitri's own stages are right
       this.answered(answer, request);
       if (answer.error) return;
-      this.state.textContent = `${Math.round(performance.now() - start)} ms`;
     }
   }
 
@@ -90,7 +92,6 @@ class Editor {
     const missing = error.message.match(/needs its argument `(\w+)`$/)?.[1];
     if (named[missing] === 'int') error.help ||= `give \`${missing}\` a value in its field above`;
     this.problems.show({error}, text);
-    this.state.textContent = '';
     this.page.main.classList.add('stale');
   }
 
