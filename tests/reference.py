@@ -31,7 +31,7 @@ from minitri.base.diagnostics import CODES, render
 from minitri.base.operators import ALIASES, OPERATORS, Operator
 from minitri.base.types import DTYPES, promote
 from minitri.errors.pages import PAGES, Example, joined, python_names
-from minitri.explore.completions import MEANINGS
+from minitri.explore.completions import MEANINGS, written
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
 from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe, library_functions
 from minitri.optimize import pass_table
@@ -81,7 +81,7 @@ def operators() -> str:
 def _operator(row: Operator) -> list[str]:
     takes = "anything" if row.accepts == "biuf" else ", ".join(KINDS[k] for k in row.accepts)
     result = "bool" if row.result == "bool" else ""
-    return [code(row.name), code(row.written), takes, OPERANDS[row.operands], result, row.doc]
+    return [code(row.name), code(written(row)), takes, OPERANDS[row.operands], result, row.doc]
 
 
 def computed() -> str:

@@ -111,13 +111,6 @@ class Operator:
         return bool_ if self.result == "bool" else operand
 
     @property
-    def written(self) -> str:
-        """How a program writes it: `x + y`, `-x`, `exp(x)`."""
-        if not self.symbol:
-            return f"{self.name}({', '.join('xyz'[: self.arity])})"
-        return f"{self.symbol}x" if self.arity == 1 else f"x {self.symbol} y"
-
-    @property
     def templates(self) -> dict[str, str]:
         """The Triton templates. A key is a dtype name such as "f64", or kinds of dtypes such as "iu"."""
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton

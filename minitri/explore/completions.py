@@ -14,7 +14,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
+from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, describe, library_functions
 
 TABLE: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -26,12 +26,19 @@ MEANINGS: dict[str, str] = {
 """What each function that is not elementwise does."""
 
 
+def written(row: Operator) -> str:
+    """How a program writes an operator: `x + y`, `-x`, `exp(x)`."""
+    if not row.symbol:
+        return f"{row.name}({', '.join('xyz'[: row.arity])})"
+    return f"{row.symbol}x" if row.arity == 1 else f"x {row.symbol} y"
+
+
 @cache
 def completions() -> list[dict[str, str]]:
     library = {name: f"{f.span.text.partition('):')[0]})" for name, f in library_functions().items()}
-    written = library | {name: describe(name).strip("`") for name in SIGNATURES}
-    functions = {name: (row.written, row.doc) for name, row in OPERATORS.items()}
-    functions |= {name: (written[name], MEANINGS[name]) for name in written}
+    signatures = library | {name: describe(name).strip("`") for name in SIGNATURES}
+    functions = {name: (written(row), row.doc) for name, row in OPERATORS.items()}
+    functions |= {name: (signature, MEANINGS[name]) for name, signature in signatures.items()}
     aliases = {alias: functions[name] for alias, name in {**ALIASES, **FUNCTION_ALIASES}.items()}
     rows = [("function", name, *row) for name, row in {**aliases, **functions}.items()]
     rows += [(kind, name, "", doc) for kind in TABLE if kind != "function" for name, doc in TABLE[kind].items()]
