@@ -159,12 +159,13 @@ def explain(request: Request, measure: bool) -> None:
 
 def explore(
     request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
-    port: int,
+    port: int | None,
 ) -> None:  # fmt: skip
     """Writes the explorer's page of a program, or serves it with an editor.
 
     compare   changes of a second program, which the page shows beside the first
     """
+    request = request.as_shared()
     if serve:
         return _serve(request, port)
     from minitri.explore.document import Shown, document
@@ -208,15 +209,17 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     return replace(request, target=str(here)), profile(program, *program.on_gpu(*inputs.arrays))
 
 
-def _serve(request: Request, port: int) -> None:
+def _serve(request: Request, port: int | None) -> None:
     """Serves the explorer to this machine until it is interrupted."""
-    from minitri.explore.serve import listening
+    from minitri.explore.serve import PORT, listening
 
     try:
         server = listening(port, request.shown())
     except OSError as error:
         raise click.UsageError(str(error)) from None
     click.echo(server.address)
+    if port is None and server.server_port != PORT:
+        console.note(f"port {PORT} is taken: links of earlier runs do not lead here")
     console.note("serving this address to this machine; Ctrl-C ends it")
     with suppress(KeyboardInterrupt):
         server.serve_forever()
