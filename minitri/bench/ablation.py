@@ -12,12 +12,9 @@ is compared with the reference in f64. Versions whose generated code is the same
 
 from __future__ import annotations
 
-import os
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -134,9 +131,10 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     sets = rotated(arrays)
     versions = versions_of(case, optimisations, arrays)
-    with _empty_caches():
+    with host.empty_caches():
         for version in versions.values():
             _make_ready(version, sets, partial(error_of, reference=reference), within(case))
+    forget()
     times = clock({n: v.calls for n, v in versions.items() if v.calls}, COMPUTING if case.flops else MOVING)
     return [_cell(case, name, versions, times) for name in versions if name != WHOLE]
 
@@ -186,14 +184,3 @@ def _cell(case: Case, name: str, versions: Mapping[str, _Version], times: Mappin
     if version.note or not isinstance(seconds, float) or not isinstance(most, float):
         return Cell(case.name, name, note=version.note or str(seconds)[:100])
     return Cell(case.name, name, seconds / most, version.memory / max(whole.memory, 1), version.first / whole.first)
-
-
-@contextmanager
-def _empty_caches() -> Iterator[None]:
-    """Makes Triton compile every kernel again: inside the `with` block, its cache is a new, empty folder."""
-    from triton import knobs
-
-    with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():  # restores the environment variables at the end
-        os.environ["TRITON_CACHE_DIR"] = folder
-        yield
-    forget()

@@ -81,14 +81,24 @@ def tensor(given: Input, device: str) -> Any:
     if given.below:
         return torch.randint(given.least, given.below, given.shape, device=device, dtype=dtype)
     make = torch.rand if given.positive else torch.randn
-    return make(given.shape, device=device, dtype=dtype)
+    *outer, n = given.shape or (1,)
+    shapes = {"transposed": (*outer[:-1], n, *outer[-1:]), "every other": (*outer, 2 * n), "wide rows": (*outer, n + 8)}
+    made = make(shapes.get(given.layout, given.shape), device=device, dtype=dtype)
+    made = made if given.scale == 1 else made.mul_(given.scale)
+    views = {"transposed": lambda: made.mT, "every other": lambda: made[..., ::2], "wide rows": lambda: made[..., :n]}
+    return views.get(given.layout, lambda: made)()
 
 
 def rotated(arrays: Arrays) -> list[Arrays]:
     """The arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
     size = sum(a.numel() * a.element_size() for a in arrays)
     count = min(max(math.ceil(ROTATED / max(size, 1)), 1), SETS)
-    return [arrays, *([a.clone() for a in arrays] for _ in range(count - 1))]
+    return [arrays, *(list(map(_copied, arrays)) for _ in range(count - 1))]
+
+
+def _copied(a: Any) -> Any:
+    """A copy with the same strides. A clone of a strided array would be contiguous."""
+    return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device).copy_(a)
 
 
 def _bytes_moved(case: Case, arrays: Arrays, out: int) -> int:
@@ -146,15 +156,18 @@ def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Calls:
 
 
 def _ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
-    """The calls of the implementations that run, and their errors. If one fails, its error becomes a note in the
-    report.
+    """The calls of the implementations that run, their first results and errors. If one fails, its error becomes a
+    note in the report.
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():
         peers[name] = Peer()
         try:
+            start = time.perf_counter()
             calls = make()
             result = calls[0]()
+            host.wait()
+            peers[name].first = time.perf_counter() - start
             peers[name].error = error_of(result, reference) if reference is not None else None
             ready[name] = calls
         except Exception as error:
@@ -167,11 +180,11 @@ def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None
     timed = {**ready} if row.flops else {**ready, "copy": [copy]}
     times = clock(timed, COMPUTING if row.flops else MOVING)
     for name, peer in {**row.peers, **row.beside}.items():
-        time = times.get(name)
-        if isinstance(time, Exception):
-            peer.note = first_line(time)
-        elif time is not None:
-            peer.seconds = time
+        seconds = times.get(name)
+        if isinstance(seconds, Exception):
+            peer.note = first_line(seconds)
+        elif seconds is not None:
+            peer.seconds = seconds
     if not row.flops:
         row.copy_bytes_per_second = copy_rate(times["copy"])
         row.floor = row.bytes / row.copy_bytes_per_second

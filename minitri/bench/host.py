@@ -19,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import timeit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import minitri as mt
 from minitri.base.text_tables import table
@@ -117,9 +119,26 @@ def first_results() -> Table:
 
 
 def _first(who: str, text: str, folder: str) -> float:
+    return float(_child(CHILD, who, text, env={**os.environ, **caches_in(folder)}))
+
+
+def caches_in(folder: str) -> dict[str, str]:
+    """The environment variables that put all caches into a folder."""
     caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-    environment = {**os.environ, **{name: os.path.join(folder, place) for name, place in caches.items()}}
-    return float(_child(CHILD, who, text, env=environment))
+    return {name: os.path.join(folder, place) for name, place in caches.items()}
+
+
+@contextmanager
+def empty_caches() -> Iterator[str]:
+    """Puts all caches into a new folder, which is removed at the end of the `with` block. Yields its name."""
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, caches_in(folder)):
+        yield folder
+
+
+def wait() -> None:
+    """Waits until the GPU, if there is one, has done all that is queued."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _child(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
