@@ -38,7 +38,9 @@ def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str,
 def _classes(rows: Sequence[Row]) -> str:
     """A line for all programs, and one for each class: how many there are, and how fast."""
     words = sorted({word for r in rows for word in r.kind.split(", ")})
-    lines = [("torch/minitri", "programs", "mean", "compile/ours", *(f"< {b}" for b in BOUNDS), "least")]
+    lines: list[tuple[str, ...]] = [
+        ("torch/minitri", "programs", "mean", "compile/ours", *(f"< {b}" for b in BOUNDS), "least")
+    ]
     for word in ("all", *words):
         group = [r for r in rows if r.ok and (word == "all" or word in r.kind.split(", ")) and r.ratio(*PEERS)]
         compiled = [x for r in group if (x := r.ratio("compile"))]
@@ -50,7 +52,7 @@ def _classes(rows: Sequence[Row]) -> str:
 
 
 def _first_results(rows: Sequence[Row]) -> str:
-    lines = [("first result (s)", "median", "95%", "longest")]
+    lines: list[tuple[str, ...]] = [("first result (s)", "median", "95%", "longest")]
     for name in ("minitri", "compile"):
         seconds = sorted(s for r in rows if name in r.peers and (s := r.peers[name].first))
         if seconds:

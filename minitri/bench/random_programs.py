@@ -264,7 +264,8 @@ class _Blanks(dict[str, Any]):
 
     def __init__(self, writer: _Writer, x: str) -> None:
         super().__init__(x=x)
-        self.writer, self.choose, self.of = writer, writer.rng.choice, tuple(writer.values[x].shape)
+        self.writer, self.choose = writer, writer.rng.choice
+        self.of: tuple[int, ...] = tuple(writer.values[x].shape)
 
     def __missing__(self, key: str) -> Any:
         made = getattr(self, f"_{key}")()
@@ -363,7 +364,7 @@ class _Blanks(dict[str, Any]):
     def _groups(self) -> tuple[int, ...]:
         groups = self.choose((2, 8, 32))
         self.require(len(self.of) > 2 and self.of[1] % groups == 0)
-        return (self.of[0], groups, math.prod(self.of[1:]) // groups)
+        return (*self.of[:1], groups, math.prod(self.of[1:]) // groups)
 
     def _pads(self) -> tuple[tuple[int, int], ...]:
         return tuple(self.choose(((0, 0), (0, 0), (1, 1), (0, 3))) for _ in self.of[1:]) + (

@@ -157,6 +157,7 @@ def measured(
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
     """The seconds of the first call of a program by torch.compile."""
+    torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
     arrays = [tensor(i, device) for i in inputs]
     host.wait()
     start = time.perf_counter()

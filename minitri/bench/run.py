@@ -26,7 +26,7 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import ablation, ablation_cases, host
+from minitri.bench import ablation, ablation_cases, host, random_run
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import cases
 from minitri.bench.clock import Cuda, Run, alternating_times
@@ -82,8 +82,6 @@ def main(
 def random(programs: int, json_path: str | None = None, **settings: Any) -> int:
     """Measures random programs (random_run.py). The result is the exit status; `settings` are fields of a Session."""
     require_gpu()
-    from minitri.bench import random_run
-
     given = {name: value for name, value in settings.items() if value is not None}
     return random_run.main(random_run.Session(programs, json=json_path, **given), copy_of_memory())
 
