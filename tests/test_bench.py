@@ -20,7 +20,7 @@ import torch
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.bench import cases as table
-from minitri.bench import comparison, run
+from minitri.bench import comparison, run, torch_twin
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Cuda, Pace, Run
@@ -66,11 +66,19 @@ def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:
     assert all(c.peers and c.library for c in cases() if c.kind in ("attention", "decode"))
 
 
-def test_pairs_that_see_each_other() -> None:
-    for mask in ("causal", "window"):
-        for length in (7, 600):
+@pytest.mark.parametrize("mask", ["causal", "window"])
+def test_operations_count_pairs_that_see_each_other(mask: str) -> None:
+    for case in (*cases(), *cases("ablation")):
+        if mask in case.name:
+            batch, heads, length, d = case.inputs[0].shape
             place = torch.arange(length)
-            assert table._pairs(mask, length) == int(table._seen(mask, place[:, None] - place).sum())
+            assert case.flops == 4 * batch * heads * d * int(table._seen(mask, place[:, None] - place).sum())
+
+
+def test_cases_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_twin, "torch", None)
+    (case,) = table.cases_of("add", "add", ["f32 3x4"])
+    assert (case.name, case.inputs) == ("add f32 3x4", (Input("f32", (3, 4)),) * 2)
 
 
 def test_weights_are_of_either_sign() -> None:

@@ -17,7 +17,7 @@ import minitri as mt
 from minitri.bench import comparison, random_run
 from minitri.bench.clock import Calls, Pace
 from minitri.bench.comparison import as_tuple, relative, tensor
-from minitri.bench.random_programs import GROWTH, TABLE, RandomProgram, Sizes, draw
+from minitri.bench.random_programs import GROWTH, KINDS, RandomProgram, Sizes, draw
 from minitri.bench.random_run import Measure, Session
 from minitri.bench.report import Peer, Row
 
@@ -40,7 +40,7 @@ def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> N
 
 def test_every_form_is_drawn() -> None:
     texts = "\n".join(s.text for p in PROGRAMS for s in p.statements)
-    for kind, row in TABLE.items():
+    for kind, row in KINDS.items():
         for form in (form for growth in GROWTH for form in row.get(growth, ())):
             pattern = re.sub(r"\\{\w+\\}", r"[^\n]+?", re.escape(form))
             assert re.search(f"^{pattern}$", texts, re.MULTILINE), f"no program has the {kind} {form}"
@@ -158,7 +158,7 @@ def test_programs_are_measured_like_cases(tmp_path: Path) -> None:
     (tmp_path / "a.best_config").write_text("measured while others used the GPU")
     programs = PROGRAMS[:3]
     with ThreadPoolExecutor(1) as pool:
-        rows = list(random_run.measured(programs, "cpu", clock, lambda: None, pool, tmp_path))
+        rows = list(random_run.measured(programs, "cpu", clock, pool, tmp_path))
     assert not list(tmp_path.iterdir())
     for row, program in zip(rows, programs, strict=True):
         assert row.ok and row.ratio("eager", "compile") == 1.0 and row.program == program.text, row
@@ -173,7 +173,7 @@ def test_a_program_that_is_too_large_is_a_line_of_the_report(
 
     monkeypatch.setattr(random_run, "compare", fails)
     with ThreadPoolExecutor(1) as pool:
-        rows = list(random_run.measured(PROGRAMS[:1], "cpu", lambda *_: {}, lambda: None, pool, tmp_path))
+        rows = list(random_run.measured(PROGRAMS[:1], "cpu", lambda *_: {}, pool, tmp_path))
     assert not rows[0].ok
     random_run.run(Session(1, dtype="f32"), lambda programs: iter(rows), FACTS, 1)
     shown = capsys.readouterr().out

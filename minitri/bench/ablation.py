@@ -13,7 +13,6 @@ is compared with the reference in f64. Versions whose generated code is the same
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -22,8 +21,8 @@ from typing import Any
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.bench import host
-from minitri.bench.ablation_cases import INTERPRETED
 from minitri.bench.case import Case, torch
+from minitri.bench.cases import INTERPRETED
 from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
 from minitri.bench.comparison import COMPUTING, MOVING, as_tuple, error_of, forget, rotated, tensor, within
 from minitri.bench.plot import heat_map
@@ -141,13 +140,7 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
 
 def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
     """The median time of nine calls of each version, in seconds, by the host's clock."""
-    return {name: statistics.median(_wall_time(calls[0]) for _ in range(9)) for name, calls in peers.items()}
-
-
-def _wall_time(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    return {n: statistics.median(host.first_result(calls[0])[1] for _ in range(9)) for n, calls in peers.items()}
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, _Version]:
@@ -166,10 +159,7 @@ def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any])
 def _make_ready(version: _Version, sets: Sequence[Any], error: Callable[[Any], float], within: float) -> None:
     """Compiles a version and runs it once. If it fails, the error becomes its note, and the benchmark goes on."""
     try:
-        start = time.perf_counter()
-        result = version.program(*sets[0])
-        torch.cuda.synchronize()
-        version.first = time.perf_counter() - start
+        result, version.first = host.first_result(lambda: version.program(*sets[0]))
         if error(result) > within:
             version.note = f"error {error(result):.1e} instead of {within:.0e}"
         version.memory = host.peak(lambda: version.program(*sets[0]))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -47,14 +47,14 @@ ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 cach
 COPY_BYTES = 2 << 30  # that a copy reads; it writes as many
 
 Arrays = Sequence[Any]
-Maker = Callable[[], Calls]  # makes the calls of an implementation, which may raise
+Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one after another; may raise
 
 
-def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False) -> Row:
+def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool = False) -> Row:
     """The measured row of a case on `device`.
 
-    `copy` is a call that copies `COPY_BYTES`. With `tune`, minitri is also timed with measured schedules, even if
-    the case does not ask for it.
+    `copy` is a call that copies `COPY_BYTES`. Without it neither a copy nor memory is measured. With `tune`, minitri
+    is also timed with measured schedules, even if the case does not ask for it.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -67,7 +67,8 @@ def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False
     del reference
     _time(row, ready, clock, copy)
     if device != "cpu":
-        row.peak, row.planned = _memory(case, arrays)
+        if copy is not None:
+            row.peak, row.planned = _memory(case, arrays)
         _predict(case, arrays, row)
     return row
 
@@ -143,19 +144,19 @@ def _other_programs(case: Case, sets: Sequence[Arrays]) -> dict[str, Maker]:
     return {name: partial(_bound, program, sets) for name, program in case.beside.items()}
 
 
-def _each(function: Callable[..., Any], sets: Sequence[Arrays]) -> Calls:
-    return [partial(function, *arrays) for arrays in sets]
+def _each(function: Callable[..., Any], sets: Sequence[Arrays]) -> Iterable[Run]:
+    return (partial(function, *arrays) for arrays in sets)
 
 
-def _bound(text: str, sets: Sequence[Arrays]) -> Calls:
-    return list(starmap(mt.compile(text).bind, sets))
+def _bound(text: str, sets: Sequence[Arrays]) -> Iterable[Run]:
+    return starmap(mt.compile(text).bind, sets)
 
 
-def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Calls:
+def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Iterable[Run]:
     program, start = mt.compile(text), time.perf_counter()
     options = mt.tune(program, *sets[0])
     row.tuning = time.perf_counter() - start
-    return list(starmap(program.configured(options=options).bind, sets))
+    return starmap(program.configured(options=options).bind, sets)
 
 
 # ---- errors and times --------------------------------------------------------------------
@@ -169,21 +170,24 @@ def _ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Array
     for name, make in makers.items():
         peers[name] = Peer()
         try:
-            start = time.perf_counter()
-            calls = make()
-            result = calls[0]()
-            host.wait()
-            peers[name].first = time.perf_counter() - start
+            (call, others, result), peers[name].first = host.first_result(partial(_begin, make))
             peers[name].error = error_of(result, reference) if reference is not None else None
-            ready[name] = calls
+            ready[name] = [call, *others]
         except Exception as error:
             peers[name].note = first_line(error)
     return ready
 
 
-def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None:
+def _begin(make: Maker) -> tuple[Run, Iterable[Run], Any]:
+    """The first call of an implementation, the other calls, and the result of the first one."""
+    calls = iter(make())
+    first = next(calls)
+    return first, calls, first()
+
+
+def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
     """Times all implementations together, and derives the time of a copy of the case's bytes."""
-    timed = {**ready} if row.flops else {**ready, "copy": [copy]}
+    timed = {**ready} if row.flops or copy is None else {**ready, "copy": [copy]}
     times = clock(timed, COMPUTING if row.flops else MOVING)
     for name, peer in {**row.peers, **row.beside}.items():
         seconds = times.get(name)
@@ -191,7 +195,7 @@ def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None
             peer.note = first_line(seconds)
         elif seconds is not None:
             peer.seconds = seconds
-    if not row.flops:
+    if "copy" in timed:
         row.copy_bytes_per_second = copy_rate(times["copy"])
         row.floor = row.bytes / row.copy_bytes_per_second
 

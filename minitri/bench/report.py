@@ -15,6 +15,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.text_tables import table
 
 PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
+TORCH = ("eager", "compile")  # what random programs are compared with
 
 
 @dataclass(slots=True)

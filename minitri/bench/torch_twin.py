@@ -5,10 +5,11 @@ tree of closures, and each closure calls one function of torch. `sum(x, axis=0)`
 
     lambda scope: torch.sum(scope["x"], dim=0)
 
-Eager torch and torch.compile run this function; in f64 it is the reference. The one idea: torch has the functions
-of the language under the same names, except for those in `NAMES` and `FUNCTIONS`.
+Eager torch and torch.compile run this function. With f64 arrays it is the reference, so a conversion to a shorter
+float dtype then converts to f64. The one idea: torch has the functions of the language under the same names, except
+for those in `NAMES` and `FUNCTIONS`.
 
-Left out: functions that no random program needs (random_programs.toml), and calls of a program's own functions.
+Left out: functions that no program of the benchmark needs, and calls of a program's own functions.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from minitri.base.types import DTYPES
 from minitri.bench.case import torch
 from minitri.language import ast
-from minitri.language.constant_arithmetic import BINARY, COMPARE, UNARY
+from minitri.language.constant_arithmetic import BINARY, COMPARE, CONSTANTS, UNARY
 from minitri.language.parser import parse_module
 
 Scope = dict[str, Any]
 KEYWORDS = {"axis": "dim", "keepdims": "keepdim"}
 NAMES = {
     "max": "amax", "min": "amin", "maximum": "clamp_min", "minimum": "clamp_max", "clip": "clamp", "concat": "cat",
-    "cumulative_sum": "cumsum", "permute_dims": "permute",
+    "permute_dims": "permute",
 }  # fmt: skip
 """Functions that have another name in torch."""
 
@@ -40,27 +42,47 @@ def _pad(x: Any, widths: Sequence[Sequence[int]]) -> Any:
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "astype": lambda x, dtype: x.to(dtype),
+    "contiguous": lambda x: x.contiguous(),
+    "cumulative_sum": lambda x, dim=0: torch.cumsum(x, dim),
     "layer_norm": _layer_norm,
+    "matmul": lambda x, y, precision="": torch.matmul(x, y),
     "pad": _pad,
     "rms_norm": lambda x, weight=None: torch.nn.functional.rms_norm(x, x.shape[-1:], weight, 1e-6),
     "std": lambda x, dim=None, **keywords: torch.std(x, dim, correction=0, **keywords),
+    "take_along_axis": lambda x, index, dim: torch.gather(x, dim, index),
     "var": lambda x, dim=None, **keywords: torch.var(x, dim, correction=0, **keywords),
 }
 """Functions whose arguments differ in torch."""
+DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scope that are no names
 
 
 def torch_twin(text: str) -> Callable[..., Any]:
     """The torch function of a module's last function. It returns one tensor, or a tuple of several."""
+    if torch is None:  # the cases are there without it, but none of their torch functions runs
+        return lambda *arrays: None
     function = parse_module(text, "<twin>").functions[-1]
-    names = [p.name for p in function.params]
-    steps = [(s.targets[0].id, _closure(s.value)) for s in function.body if isinstance(s, ast.Assign)]
-    result = _closure(function.body[-1].value)
+    steps = [(s.targets[0].id if isinstance(s, ast.Assign) else RESULT, _closure(s.value)) for s in function.body]
+    used = {n.id for s in function.body for n in ast.postorder(s.value) if isinstance(n, ast.Name)}
+    names = [p.name for p in function.params if p.default is None]
+    known: Scope = {p.name: p.default.value for p in function.params if isinstance(p.default, ast.Number)}
+    known |= {name: value for name, value in CONSTANTS.items() if name in used}
+    dtypes = {t: getattr(torch, DTYPES[t].triton) for t in used & DTYPES.keys()}
+    wide = known | dict.fromkeys(dtypes, torch.float64)  # the reference does not round in between
+    sizes = {
+        d.id: (k, place - len(p.annotation.dims))
+        for k, p in enumerate(function.params) if isinstance(p.annotation, ast.ArrayType)
+        for place, d in enumerate(p.annotation.dims) if isinstance(d, ast.Name) and d.id in used
+    }  # fmt: skip
 
     def twin(*arrays: Any) -> Any:
-        scope = dict(zip(names, arrays))
+        scope = dict(wide if arrays[0].dtype == torch.float64 else known | dtypes)
+        scope |= {DEVICE: arrays[0].device, **dict(zip(names, arrays))}
+        for name, (k, axis) in sizes.items():
+            scope[name] = arrays[k].shape[axis]
         for name, value in steps:
             scope[name] = value(scope)
-        return result(scope)
+        return scope[RESULT]
 
     return twin
 
@@ -70,7 +92,7 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
     for it.
     """
     match node:
-        case None:
+        case None | ast.NoneLiteral():
             return lambda scope: None
         case ast.Name(id=name):
             return lambda scope: scope[name]
@@ -85,13 +107,15 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
         case ast.Slice(start=start, stop=stop, step=step):
             return _applied(slice, [start, stop, step])
         case ast.Subscript(value=of, indices=indices):
-            return _applied(lambda x, *where: x[where], [of, *indices])
+            return _applied(lambda x, *where: x[where if len(where) > 1 else where[0]], [of, *indices])
         case ast.Unary(op=op, operand=x):
             return _applied(UNARY[op], [x])
         case ast.Binary(op="@", left=x, right=y):
             return _applied(torch.matmul, [x, y])
         case ast.Binary(op=op, left=x, right=y) | ast.Compare(op=op, left=x, right=y):
             return _applied({**BINARY, **COMPARE}[op], [x, y])
+        case ast.Call(function="arange", args=(size,)):
+            return _applied(lambda n, device: torch.arange(n, device=device), [size, ast.Name(size.span, DEVICE)])
         case ast.Call(function=name, args=args, keywords=keywords):
             return _applied(_function(name), args, keywords)
     raise NotImplementedError(f"torch has no word for {type(node).__name__}")
@@ -107,7 +131,7 @@ def _applied(
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """torch's function for a function of the language. Only names of the language get here: the parser knows them."""
+    """torch's function for a function of the language, or of torch itself: cases.toml has some of those."""
     named = NAMES.get(name, name)
     found = FUNCTIONS.get(name) or getattr(torch, named, None) or getattr(torch.nn.functional, named, None)
     if found is None:
