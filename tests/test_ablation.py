@@ -54,7 +54,7 @@ def test_a_cell_is_a_ratio_to_the_whole_program() -> None:
 def test_versions_are_those_whose_code_differs() -> None:
     x = torch.ones(24, 40)
     versions = versions_of(SOFTMAX, OPTIONAL, [x])
-    texts = [v.program.lower(x, target="interpreter")["triton"] for v in versions.values()]
+    texts = [v.lower(x, target="interpreter")["triton"] for v in versions.values()]
     assert next(iter(versions)) == "" and len(texts) > 1 and texts[0] not in texts[1:]
 
 
@@ -65,7 +65,7 @@ def test_a_version_that_is_wrong_or_fails_is_a_note(monkeypatch: pytest.MonkeyPa
     def fails(self: Program, *args: object) -> None:
         raise CompileError("MT0401", "too much")
 
-    monkeypatch.setattr(Program, "__call__", fails)
+    monkeypatch.setattr(Program, "bind", fails)
     cells = measure(SOFTMAX, ["fusion"], clock, "cpu")
     assert [c.note for c in cells] == ["error[MT0401]: too much"] and cells[0].best == float("inf")
 

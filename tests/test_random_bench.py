@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import bench_report
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import minitri as mt
-from minitri.bench import comparison, random_run
+from minitri.bench import comparison, random_programs, random_run
 from minitri.bench.clock import Calls, Pace
-from minitri.bench.comparison import as_tuple, relative, tensor
-from minitri.bench.random_programs import GROWTH, KINDS, RandomProgram, Sizes, draw
+from minitri.bench.comparison import as_tuple, tensor
+from minitri.bench.random_programs import EVERYDAY, GROWTH, KINDS, RandomProgram, draw
 from minitri.bench.random_run import Measure, Session
 from minitri.bench.report import Peer, Row
 
-TINY = Sizes(24, 600, (3, 4, 5, 8, 12, 16), (2, 3, 4, 8), (1, 3, 8))
+TINY = {"least": 24, "most": 600, "last": (3, 4, 5, 8, 12, 16), "inner": (2, 3, 4, 8), "widths": (1, 3, 8)}
 FACTS = {"device": "a GPU", "torch": "1", "triton": "2"}
 PROGRAMS = [draw(f"7/{k}", "f32", TINY) for k in range(300)]
 
@@ -35,7 +38,7 @@ def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> N
     ours = mt.compile(case.program.replace("f32", "f64")).numpy(*[a.numpy() for a in wide])
     for a, b in zip(as_tuple(ours), as_tuple(case.eager(*wide)), strict=True):
         assert np.shape(a) == tuple(b.shape)
-        assert relative(a, b) < 1e-6, program.text
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9, err_msg=program.text)
 
 
 def test_every_form_is_drawn() -> None:
@@ -54,6 +57,28 @@ def test_everyday_sizes() -> None:
     assert {"product", "norm", "scan", "up to 4M", "over 32M", "strided", "odd sizes", "several results"} <= {
         word for p in programs for word in p.classes
     }
+
+
+class Largest(TorchDispatchMode):
+    """The bytes of the largest array that torch makes. A view makes none."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.bytes = max(
+            self.bytes, *(t.untyped_storage().nbytes() for t in as_tuple(made) if isinstance(t, torch.Tensor)), 0
+        )
+        return made
+
+
+def test_no_array_is_too_large() -> None:
+    """Neither a parameter, nor what torch computes on the way to a result, even if it does that in f32."""
+    for k in range(200):
+        case = draw(f"1/{k}", "bf16").case()
+        with Largest() as found:
+            case.eager(*map(random_programs._meta, case.inputs))
+        assert found.bytes <= 4 * 2 * EVERYDAY["most"], case.program
 
 
 def test_arrays_have_their_layouts() -> None:
@@ -123,7 +148,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "SETS", 2)
 
 
-def test_the_report_has_a_line_for_each_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_a_line_for_each_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "found.json"
     session = Session(40, seed=3, dtype="f32", shrink=0.9, json=str(path))
     rows, shrunk = random_run.run(session, rows_of(slow_scans, []), FACTS, batch=16)
@@ -135,13 +162,16 @@ def test_the_report_has_a_line_for_each_class(tmp_path: Path, capsys: pytest.Cap
     assert lines["all"][1] == "40" and lines["all"][-1] == "0.50" and lines["all"][4] == f"{slow / 40:.0%}"
     assert lines["minitri"][1:] == ["0.25"] * 3 and lines["compile"][1:] == ["3.00"] * 3
     assert shown.count("the smallest part that is slow: ") == slow
+    monkeypatch.setattr(sys, "argv", ["report", str(path)])
+    bench_report.main()
+    assert capsys.readouterr().out == shown
     found = json.loads(path.read_text())
     assert len(found["cases"]) == 40 and len(found["shrunk"]) == slow and found["seed"] == 3
 
 
 def test_a_run_ends_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
-    monkeypatch.setattr(random_run.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(random_run, "now", lambda: float(next(clock)))
     path, seen = tmp_path / "found.json", list[str]()
     session = Session(40, dtype="f32", shrink=0.9, budget=20.0, json=str(path))
     rows, shrunk = random_run.run(session, rows_of(slow_scans, seen), FACTS, batch=4)

@@ -62,10 +62,10 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
     row = Row(case.name, within(case), case.kind, flops=case.flops)
     row.bytes = _bytes_moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     sets = rotated(arrays)
-    ready = _ready(_implementations(case, sets, row, tune), row.peers, reference)
-    ready |= _ready(_other_programs(case, sets), row.beside, None)
+    ready = make_ready(_implementations(case, sets, row, tune), row.peers, reference)
+    ready |= make_ready(_other_programs(case, sets), row.beside, None)
     del reference
-    _time(row, ready, clock, copy)
+    time_together(row, ready, clock, copy)
     if device != "cpu":
         if copy is not None:
             row.peak, row.planned = _memory(case, arrays)
@@ -162,7 +162,7 @@ def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Iterable[Run]:
 # ---- errors and times --------------------------------------------------------------------
 
 
-def _ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
+def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
     """The calls of the implementations that run, their first results and errors. If one fails, its error becomes a
     note in the report.
     """
@@ -185,7 +185,7 @@ def _begin(make: Maker) -> tuple[Run, Iterable[Run], Any]:
     return first, calls, first()
 
 
-def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
+def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
     """Times all implementations together, and derives the time of a copy of the case's bytes."""
     timed = {**ready} if row.flops or copy is None else {**ready, "copy": [copy]}
     times = clock(timed, COMPUTING if row.flops else MOVING)

@@ -115,11 +115,8 @@ def first_results() -> Table:
 def first(who: str, text: str) -> float:
     """The seconds until `who` has the first result of an expression of x."""
     x = torch.randn(1000, 1000, device="cuda")
-    ways = {
-        "minitri": lambda: mt.compile(text, x="f32[M, N]")(x),
-        "compile": lambda: torch.compile(torch_twin(f"def f(x):\n    return {text}\n"), dynamic=False)(x),
-    }
-    return first_result(ways[who])[1]
+    make = mt.compile if who == "minitri" else lambda text: torch.compile(torch_twin(text), dynamic=False)
+    return first_result(lambda: make(f"def f(x: f32[M, N]):\n    return {text}\n")(x))[1]
 
 
 def first_result(call: Callable[[], T]) -> tuple[T, float]:

@@ -32,7 +32,9 @@ from minitri.bench.case import Case, Input, torch
 from minitri.bench.torch_twin import torch_twin
 
 TABLE = tomllib.loads(Path(__file__).with_name("random_programs.toml").read_text(encoding="utf-8"))
-KINDS, LARGEST, FLOPS = TABLE["kinds"], TABLE["largest"], TABLE["flops"]
+KINDS, LARGEST, FLOPS, EVERYDAY = (TABLE[name] for name in ("kinds", "largest", "flops", "everyday"))
+Sizes = Mapping[str, Any]
+Shape = tuple[int, ...]
 GROWTH = ("forms", "squares", "cubes", "totals")
 VIEWS = ("transpose", "slice")
 TRIES = 200  # statements that are tried for one program
@@ -40,20 +42,6 @@ ARRAYS = 8  # most parameters of a program
 NORMAL = math.log(6)  # log of the largest of many normally distributed numbers
 FEW, MANY = 4 << 20, 32 << 20  # elements that divide the classes of sizes
 NO_FIT = (LookupError, RuntimeError, TypeError, ValueError)  # a form does not fit its operand, or an array is too large
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The range of sizes: elements of the main array, and extents of its last axis, of inner axes and of weights."""
-
-    least: int
-    most: int
-    last: Sequence[int]
-    inner: Sequence[int]
-    widths: Sequence[int]
-
-
-EVERYDAY = Sizes(**TABLE["everyday"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +170,10 @@ class _Writer:
     def shape(self) -> tuple[int, ...]:
         """A shape of 1 to 4 axes."""
         rng, sizes = self.rng, self.sizes
-        room = int(math.exp(rng.uniform(math.log(sizes.least), math.log(sizes.most))))
+        room = int(math.exp(rng.uniform(math.log(sizes["least"]), math.log(sizes["most"]))))
         inner: list[int] = []
         for axis in range(rng.choice((0, 1, 1, 1, 1, 2, 2, 2, 3, 3))):
-            extents = [n for n in (sizes.inner if axis else sizes.last) if n * 8 <= room]
+            extents = [n for n in (sizes["inner"] if axis else sizes["last"]) if n * 8 <= room]
             inner.insert(0, rng.choice(extents or [1]))
             room //= inner[0]
         return (rng.choice((room, room // 10 * 10 or room, *[1 << room.bit_length() - 1] * 3)), *inner)
@@ -198,7 +186,7 @@ class _Writer:
 
     def array(self, role: str, shape: Sequence[int], depth: int = 1) -> str:
         """A new parameter. A factor of a product of `depth` has elements of about depth**-0.5."""
-        if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes.most:
+        if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise ValueError(f"no {role} of the shape {shape}")
         name = f"{role}{len(self.arrays) + 1}"
         layouts = (*[""] * 12, "transposed", "wide rows", "every other")
@@ -228,7 +216,11 @@ class _Writer:
         if growth == "totals":  # of many elements of about 1
             largest += math.log(max(operands[0].numel() / value.numel(), *operands[0].shape)) - 1
         largest *= {"squares": 2, "cubes": 3}.get(growth, 1)
-        if largest > math.log(LARGEST[self.dtype]) or not 0 < value.numel() <= 2 * self.sizes.most or value.dim() > 5:
+        if (
+            largest > math.log(LARGEST[self.dtype])
+            or not 0 < value.numel() <= 2 * self.sizes["most"]
+            or value.dim() > 5
+        ):
             raise ValueError(f"{text} is too large")
         self.statements.append(Statement(name, text, kind, tuple(value.shape)))
         self.values[name], self.logs[name] = value, largest
@@ -243,42 +235,40 @@ class _Writer:
 
 
 class _Blanks(dict[str, Any]):
-    """The values of a form's placeholders, made when they are first asked for. `of` is the shape of {x}."""
+    """The values of a form's placeholders, made when they are first asked for."""
 
     def __init__(self, writer: _Writer, x: str) -> None:
         super().__init__(x=x)
         self.writer, self.choose, self.sample = writer, writer.rng.choice, writer.rng.sample
-        self.of: tuple[int, ...] = tuple(writer.values[x].shape)
 
     def __missing__(self, key: str) -> Any:
-        of = self.of
+        of = tuple(self.writer.values[self["x"]].shape)
         if key in VALUES:
             self[key] = VALUES[key](self, of)
-        elif key == "y" and (alike := self.alike()) and self.choose((True, True, False)):
+        elif key == "y" and (alike := self.alike(of)) and self.choose((True, True, False)):
             self[key] = self.choose(alike)
         else:
             shape = SHAPES[key](self, of)
             self[key] = self.writer.array(key, shape, shape[DEPTHS[key]] if key in DEPTHS else 1)
         return self[key]
 
-    def alike(self) -> list[str]:
+    def alike(self, of: Shape) -> list[str]:
         """Other values of the shape of {x}."""
         values = self.writer.values.items()
-        return [n for n, v in values if tuple(v.shape) == self.of and n != self["x"] and n[0] in "vxy"]
+        return [n for n, v in values if tuple(v.shape) == of and n != self["x"] and n[0] in "vxy"]
 
-    def scores(self, of: tuple[int, ...]) -> tuple[int, ...]:
+    def scores(self, of: Shape) -> Shape:
         """The shape of keys for {x}, if the matrix of scores is not too large."""
-        if of[-1] > 256 or math.prod(of[:-1]) * of[-2] > 2 * self.writer.sizes.most:
+        if of[-1] > 256 or math.prod(of[:-1]) * of[-2] > 2 * self.writer.sizes["most"]:
             raise ValueError("too many scores")
         return of
 
-    def groups(self, of: tuple[int, ...]) -> tuple[int, ...]:
-        groups = self.choose([n for n in (2, 8, 32) if len(of) > 2 and of[1] % n == 0])
+    def groups(self, of: Shape) -> Shape:
+        groups = self.choose([n for n in (2, 8, 32) if of[2:] and of[1] % n == 0])
         return (of[0], groups, math.prod(of[1:]) // groups)
 
 
-Shape = Callable[[_Blanks, tuple[int, ...]], tuple[int, ...]]
-SHAPES: dict[str, Shape] = {
+SHAPES: dict[str, Callable[[_Blanks, Shape], Shape]] = {
     "y": lambda b, of: of, "mask": lambda b, of: of, "keys": _Blanks.scores,
     "row": lambda b, of: of[-1:], "shift": lambda b, of: of[-1:], "column": lambda b, of: (*of[:-1], 1),
     "channel": lambda b, of: (of[1], *[1] * (len(of) - 2)), "b": lambda b, of: (b["columns"],),
@@ -288,12 +278,12 @@ SHAPES: dict[str, Shape] = {
 """The shapes of new arrays."""
 DEPTHS = {"w": -2, "batch": -2, "wt": -1, "conv": -1}
 """The axes over which products sum."""
-VALUES: dict[str, Callable[[_Blanks, tuple[int, ...]], Any]] = {
-    "columns": lambda b, of: b.choose(b.writer.sizes.widths), "scale": lambda b, of: f"{of[-1] ** -0.5:.4g}",
+VALUES: dict[str, Callable[[_Blanks, Shape], Any]] = {
+    "columns": lambda b, of: b.choose(b.writer.sizes["widths"]), "scale": lambda b, of: f"{of[-1] ** -0.5:.4g}",
     "axis": lambda b, of: b.choose(range(-len(of), len(of))),
     "axes": lambda b, of: tuple(sorted(b.sample(range(len(of)), b.choose(range(2, len(of) + 1))))),
     "others": lambda b, of: (0, *range(2, len(of))), "n": lambda b, of: of[-1], "half": lambda b, of: of[-1] // 2,
-    "shape": lambda b, of: of, "groups": _Blanks.groups, "pixels": lambda b, of: (of[0], of[1], math.prod(of[2:])),
+    "shape": lambda b, of: of, "groups": _Blanks.groups, "pixels": lambda b, of: (of[0], of[1], of[2] * math.prod(of[3:])),
     "order": lambda b, of: b.choose([p for p in permutations(range(len(of))) if list(p) != sorted(p)]),
     "pads": lambda b, of: (*(b.choose(((0, 0), (0, 0), (1, 1), (0, 3))) for _ in of[1:]), b.choose(((1, 1), (1, 0), (0, 3), (8, 8)))),
     "first": lambda b, of: (*[(0, 0)] * (len(of) - 1), (1, 0)),

@@ -14,9 +14,7 @@ A result is right if its error is small, or at most twice as large as that of ea
 
 from __future__ import annotations
 
-import math
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
@@ -25,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic as now
 from typing import Any
 
 import minitri as mt
@@ -37,6 +36,7 @@ from minitri.bench.random_programs import RandomProgram, draw
 from minitri.bench.report import TORCH, Peer, Row, as_dict, write_json
 from minitri.bench.torch_twin import torch_twin
 from minitri.cli.terminal import progress
+from minitri.runtime.device_transfer import require_gpu
 from minitri.runtime.schedule_search import first_line
 
 BATCHES = 8  # programs that a worker compiles before they are measured
@@ -56,7 +56,7 @@ class Session:
     seed: int = 0
     dtype: str = "bf16"
     shrink: float = 0.0
-    budget: float = math.inf
+    budget: float | None = None
     json: str | None = None
 
 
@@ -64,6 +64,7 @@ def main(session: Session) -> int:
     """Runs a session on this machine's GPU and prints the report; 0 if every result was right."""
     import triton
 
+    require_gpu()
     jobs = os.cpu_count() or 1
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
     facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
@@ -80,17 +81,17 @@ def main(session: Session) -> int:
 
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
     """Draws, measures and shrinks programs until the time is up. The result: the rows, and those of slow parts."""
-    start, rows, shrunk = time.monotonic(), list[Row](), list[Row]()
+    start, rows, shrunk = now(), list[Row](), list[Row]()
     facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}
     programs = [draw(f"{session.seed}/{k}", session.dtype) for k in range(session.programs)]
 
     def late() -> bool:
         """Whether the time is up. What was found so far is kept in the file."""
-        seconds = time.monotonic() - start
+        seconds = now() - start
         if session.json is not None:
             found = {"cases": [as_dict(r) for r in rows], "shrunk": [as_dict(r) for r in shrunk]}
             write_json(session.json, {**facts, "seconds": seconds, **found})
-        return seconds > session.budget
+        return session.budget is not None and seconds > session.budget
 
     with progress("bench", session.programs) as tell:
         for first in range(0, len(programs), batch):

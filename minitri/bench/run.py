@@ -26,7 +26,7 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import ablation, host, random_run
+from minitri.bench import ablation, host
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import ablated, cases
 from minitri.bench.clock import Cuda, Run, alternating_times
@@ -35,7 +35,6 @@ from minitri.bench.plot import HELP, plot
 from minitri.bench.report import Row, as_dict, report, write_json
 from minitri.cli.terminal import progress
 from minitri.hardware.targets import StageUnavailable
-from minitri.runtime.device_transfer import require_gpu
 
 Keep = Callable[[Mapping[str, Any]], None]
 
@@ -77,13 +76,6 @@ def main(
     if plot_path is not None and with_gpu:
         plot(found, plot_path)
     return 0 if all(r.ok for r in rows) else 1
-
-
-def random(programs: int, json_path: str | None = None, **settings: Any) -> int:
-    """Measures random programs (random_run.py). The result is the exit status; `settings` are fields of a Session."""
-    require_gpu()
-    given = {name: value for name, value in settings.items() if value is not None}
-    return random_run.main(random_run.Session(programs, json=json_path, **given))
 
 
 def select(names: Sequence[str]) -> list[Case]:

@@ -32,22 +32,13 @@ NAMES = {
 """Functions that have another name in torch."""
 
 
-def _layer_norm(x: Any, weight: Any = None, bias: Any = None) -> Any:
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, 1e-5)
-
-
-def _pad(x: Any, widths: Sequence[Sequence[int]]) -> Any:
-    """Pads with zeros. The pairs of torch begin at the last axis."""
-    return torch.nn.functional.pad(x, [n for pair in reversed(widths) for n in pair])
-
-
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "astype": lambda x, dtype: x.to(dtype),
     "contiguous": lambda x: x.contiguous(),
     "cumulative_sum": lambda x, dim=0: torch.cumsum(x, dim),
-    "layer_norm": _layer_norm,
+    "layer_norm": lambda x, w=None, b=None: torch.nn.functional.layer_norm(x, x.shape[-1:], w, b, 1e-5),
     "matmul": lambda x, y, precision="": torch.matmul(x, y),
-    "pad": _pad,
+    "pad": lambda x, widths: torch.nn.functional.pad(x, [n for pair in reversed(widths) for n in pair]),
     "rms_norm": lambda x, weight=None: torch.nn.functional.rms_norm(x, x.shape[-1:], weight, 1e-6),
     "std": lambda x, dim=None, **keywords: torch.std(x, dim, correction=0, **keywords),
     "take_along_axis": lambda x, index, dim: torch.gather(x, dim, index),
@@ -107,7 +98,7 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
         case ast.Slice(start=start, stop=stop, step=step):
             return _applied(slice, [start, stop, step])
         case ast.Subscript(value=of, indices=indices):
-            return _applied(lambda x, *where: x[where if len(where) > 1 else where[0]], [of, *indices])
+            return _applied(lambda x, *where: x[where[0] if len(where) == 1 else where], [of, *indices])
         case ast.Unary(op=op, operand=x):
             return _applied(UNARY[op], [x])
         case ast.Binary(op="@", left=x, right=y):

@@ -250,6 +250,7 @@ def bench(
     programs: int | None, seed: int, dtype: str, shrink: float, budget: float | None,
 ) -> None:  # fmt: skip
     """Measures programs of the table or random ones, or draws the figures of an earlier run."""
+    from minitri.bench import random_run
     from minitri.bench import run as benchmarks
     from minitri.bench.plot import plot_file
 
@@ -260,8 +261,7 @@ def bench(
     elif programs is not None:
         if cases or plot or tune or host or ablate:
             raise click.UsageError("--random takes --seed, --dtype, --shrink, --budget and --json, and nothing else")
-        if benchmarks.random(programs, json, seed=seed, dtype=dtype, shrink=shrink, budget=budget) != 0:
-            raise SystemExit(1)
+        raise SystemExit(random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json)))
     elif benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
         raise SystemExit(1)
 
