@@ -227,16 +227,22 @@ def _serve(request: Request, port: int | None) -> None:
 
 
 def bench(
-    cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool
-) -> None:
-    """Measures programs, or draws the figures of an earlier run."""
+    cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool,
+    programs: int | None, seed: int, dtype: str, shrink: float, budget: float | None,
+) -> None:  # fmt: skip
+    """Measures programs of the table or random ones, or draws the figures of an earlier run."""
+    from minitri.bench import random_run
     from minitri.bench import run as benchmarks
     from minitri.bench.plot import plot_file
 
     if figures is not None:
-        if plot is None or cases or json or tune or host or ablate:
+        if plot is None or cases or json or tune or host or ablate or programs:
             raise click.UsageError("--from takes --plot and nothing else: it draws figures, and measures none")
         plot_file(figures, plot)
+    elif programs is not None:
+        if cases or plot or tune or host or ablate:
+            raise click.UsageError("--random takes --seed, --dtype, --shrink, --budget and --json, and nothing else")
+        raise SystemExit(random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json)))
     elif benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
         raise SystemExit(1)
 

@@ -18,7 +18,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import click
-from click import Argument, Choice, IntRange, Option
+from click import Argument, Choice, FloatRange, IntRange, Option
 
 from minitri.base.diagnostics import CODES, printable, suggest
 from minitri.cli import terminal
@@ -135,6 +135,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "port": {"type": IntRange(0, 65535), "metavar": "N"},
     "level": {"type": Choice(("0", "1"))},
     "machine": {"type": Choice(("cpu", "gpu"))},
+    "float dtype": {"type": Choice(("f32", "bf16", "f16"))},
+    "ratio": {"type": FloatRange(0, 100), "metavar": "RATIO", "default": 0.0},
     "readable": {"type": Choice(READABLE), "metavar": "STAGE"},
     "runnable": {"type": Choice(RUNNABLE)},
     "file": {"type": ProgramFile(), "required": False},
