@@ -191,8 +191,7 @@ class Program(BaseProgram):
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
             raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
-        call = self._bound(args, keywords)
-        check_conditions(self.conditions(call.instance), call.sizes)
+        call = self._checked(args, keywords)
         with enough():
             results = self.evaluate(stage, call)
         return results[0] if len(results) == 1 else results
@@ -223,10 +222,14 @@ class Program(BaseProgram):
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass."""
-        call = self._bound(args, keywords)
-        check_conditions(self.conditions(call.instance), call.sizes)
+        call = self._checked(args, keywords)
         with enough():
             return check(self, call)
+
+    def _checked(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
+        call = self._bound(args, keywords)
+        check_conditions(self.conditions(call.instance), call.sizes)
+        return call
 
     # ---- stages as texts and pages ---------------------------------------------------
 
@@ -252,19 +255,17 @@ class Program(BaseProgram):
         named = set(given).difference(*dimension_names(self.function))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
             return self._bound(args, given)
-        self._require_types()
+        if untyped := [p for p in self.function.params if p.annotation is None and p.default is None]:
+            raise self._without_types(untyped)
         return given_sizes(self.function, given)
 
-    def _require_types(self) -> None:
-        """CompileError MT0106 if only arrays can say what some parameter is."""
-        untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
-        if not untyped:
-            return
+    def _without_types(self, untyped: Sequence[ast.Param]) -> CompileError:
+        """The error if only arrays can say what some parameters are."""
         names = [p.name for p in untyped]
         types = ", ".join(f'{n}: "f32[N]"' if is_module(self.module.source.text) else f'{n}="f32[N]"' for n in names)
         message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"
         help = f"give types, as in {types}, or arrays: `lower({', '.join(names)})`"
-        raise CompileError("MT0106", message, untyped[0].span, help=help)
+        return CompileError("MT0106", message, untyped[0].span, help=help)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
         """A page of text: how each kernel runs, why its accesses are right, what was fused and why.
@@ -304,14 +305,9 @@ class Program(BaseProgram):
         return graph_figure(self.lower(*args, **sizes).compilation)
 
     def explore(
-        self,
-        /,
-        *args: Any,
-        compare: Mapping[str, Any] | None = None,
-        measured: Mapping[str, float] | None = None,
-        panes: Sequence[str] = (),
-        **sizes: Any,
-    ) -> Page:
+        self, /, *args: Any, compare: Mapping[str, Any] | None = None, measured: Mapping[str, float] | None = None,
+        panes: Sequence[str] = (), **sizes: Any,
+    ) -> Page:  # fmt: skip
         """The explorer: a page with every stage side by side. `.save("page.html")` writes it. Arguments as of `lower`.
 
         compare    shows a second program, with these arguments of `lower` changed: {"target": "cuda:80"}

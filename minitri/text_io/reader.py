@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,20 +73,13 @@ def _check_text(source: Source) -> None:
         raise Mistake(Text(*bad.span()), message, code="MT0501")
 
 
-_WORDS = {
-    "NAME": "a name", "NUMBER": "a number", "VALUE": "a value such as `%0`", "_NL": "the end of the line",
-    "STRING": "a text in double quotes", "KIND": "`input`, `output`, `temporary`, `scalar`", "_OVER": "`over`",
-    "ROLE": "`grid`, `whole`, `loop`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "LPAR": "`(`",
-    "RPAR": "`)`", "COLON": "`:`", "EQUAL": "`=`", "COMMA": "`,`", "_BY": "`by`", "$END": "the end", "_PLAN": "`plan`",
-    "_GRAPH": "`graph`", "_KERNEL": "`kernel`", "_PROGRAM": "`program`", "_RETURN": "`return`", "_STORE": "`store`",
-    "RELATION": "a comparison", "_FOR": "`for`", "_NEXT": "`next`", "_ELSE": "`else`", "_LANES": "`lanes`",
-}  # fmt: skip
+TOKENS = tomllib.loads(Path(__file__).with_name("tokens.toml").read_text(encoding="utf-8"))
 
 
 def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
     shown = word.strip()[:40]
     message = f"`{shown}` cannot stand here" if shown else f"the {'line' if word else 'text'} ends too early"
-    known = [_WORDS[e] for e in sorted(expected) if e in _WORDS]
+    known = [TOKENS[e] for e in sorted(expected) if e in TOKENS]
     help = f"here stands {', '.join(known[:6])}" if 0 < len(known) <= 6 else ""
     return Mistake(place, message, help, "MT0501")
 
