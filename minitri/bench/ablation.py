@@ -156,11 +156,11 @@ def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any])
     """The case as it is, and without each optimisation that changes its generated code."""
     whole = mt.compile(case.program)
     versions = {WHOLE: _Version(whole)}
-    target = {} if arrays[0].is_cuda else {"target": "interpreter"}  # what a call with these arrays runs on
-    text = whole.lower(*arrays, **target)["triton"]
+    target = "cuda:90" if arrays[0].is_cuda else "interpreter"  # what a call with these arrays runs on
+    text = whole.lower(*arrays, target=target)["triton"]
     for name in optimisations:
         program = whole.configured(without=[name])
-        if program.lower(*arrays, **target)["triton"] != text:
+        if program.lower(*arrays, target=target)["triton"] != text:
             versions[name] = _Version(program)
     return versions
 

@@ -35,10 +35,14 @@ def extra_cases() -> tuple[Case, ...]:
     """Cases that only the ablation measures."""
     f32, bf16, nn = partial(Input, "f32"), partial(Input, "bf16"), torch.nn.functional
     pair = (bf16((134217426,)), bf16((134217426,)))
+    small = Input("i8", (268435453,), below=50, signed=True)
+    heads = bf16((4, 16, 4096, 64))
     normal, weights = bf16((4096, 65536)), bf16((65536,))
     return (
         attention_case("full", 4, 16, 4100, 64),
         attention_case("causal", 4, 16, 4100, 128),
+        Case("attention alibi bf16 4x16x4096x64", program("attention_alibi"), (heads, heads, heads), _alibi, flops=4 * 4 * 16 * 4096**2 * 64),
+        Case("add i8 268435453", program("add", "i8").replace("M, N", "N"), (small, small), lambda x, y: x + y),
         Case("scan f32 67108864", program("long_scan"), (f32((1 << 26,)),), lambda x: torch.cumsum(x, 0)),
         Case("total sum f32 86369x777", program("ragged_total"), (f32((86369, 777)),), lambda x: x.sum()),
         Case("band sum f32 8192x8192", program("band_sum"), (f32((8192, 8192)),), _band_sum),
@@ -57,6 +61,12 @@ def extra_cases() -> tuple[Case, ...]:
         Case("product bf16 8192x512x8192", program("matmul_of_f32", "bf16"), (bf16((8192, 512)), bf16((512, 8192))), torch.matmul, flops=2 * 8192 * 512 * 8192),
         Case("column sum f32 1024x1024 interpreted", program("column_sum"), (f32((1024, 1024)),), lambda x: x.sum(0), kind=INTERPRETED),
     )  # fmt: skip
+
+
+def _alibi(q: Any, k: Any, v: Any) -> Any:
+    here = torch.arange(q.shape[-2], device=q.device)
+    scores = q @ k.mT * q.shape[-1] ** -0.5 - (here[:, None] - here).abs() * 0.0625
+    return scores.softmax(-1) @ v
 
 
 def _every_third(x: Any) -> Any:

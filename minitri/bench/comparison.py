@@ -34,7 +34,13 @@ from minitri.hardware.roofline import roofline
 from minitri.runtime.schedule_search import first_line
 from minitri.runtime.timing import measure
 
-WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # the largest error of a right answer, by dtype
+WITHIN = {
+    "i8": 0.0,
+    "f32": 1e-5,
+    "tf32": 2e-3,
+    "f16": 2e-3,
+    "bf16": 1e-2,
+}  # the largest error of a right answer, by dtype
 # A product needs a longer warm-up, until the chip reaches its power limit.
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)
 ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 caches; the most sets

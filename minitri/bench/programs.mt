@@ -104,6 +104,10 @@ def attention_window(q: bf16[B, H, T, D], k: bf16[B, H, S, D], v: bf16[B, H, S, 
     return softmax(where((arange(T)[:, None] - arange(S) >= 0) & (arange(T)[:, None] - arange(S) < 512), q @ k.mT * D**-0.5, -inf), axis=-1) @ v
 
 
+def attention_alibi(q: bf16[B, H, T, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D]) -> bf16[B, H, T, D]:
+    return astype(softmax(q @ k.mT * D**-0.5 - abs(arange(T)[:, None] - arange(S)) * 0.0625, axis=-1), bf16) @ v
+
+
 def decode(q: bf16[B, H, G, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D]) -> bf16[B, H, G, D]:
     return softmax(q @ k.mT * D**-0.5, axis=-1) @ v
 
