@@ -74,7 +74,10 @@ def doctor(as_json: bool = False) -> None:
         show_json({"ok": ok, "rows": [asdict(r) for r in rows]})
     else:
         for row in rows:
-            _show(row)
+            colour = "green" if row.state == "ok" else "red" if row.essential else "yellow"
+            echo(f"{click.style(row.state.ljust(8), fg=colour)}{row.name:<14}{row.detail}".rstrip())
+            if row.fix:
+                echo(f"{'':<22}fix: {row.fix}")
     if not ok:
         raise SystemExit(1)
 
@@ -87,13 +90,6 @@ def examine() -> list[Row]:
     seen = gpu(found["torch build"])
     torch, *others = (trial(name, found[name]) for name in trials)
     return [python(), minitri(), *map(package, PACKAGES), torch, seen, *others, cache()]
-
-
-def _show(row: Row) -> None:
-    colour = "green" if row.state == "ok" else "red" if row.essential else "yellow"
-    echo(f"{click.style(row.state.ljust(8), fg=colour)}{row.name:<14}{row.detail}".rstrip())
-    if row.fix:
-        echo(f"{'':<22}fix: {row.fix}")
 
 
 # ---- versions --------------------------------------------------------------------------------

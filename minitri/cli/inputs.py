@@ -176,7 +176,8 @@ class _Maker:
             with np.errstate(all="ignore"):
                 return np.asarray(self._made(text, dtype, shape)).astype(dtype.numpy)
         except (InputError, ValueError, OverflowError) as error:
-            reason = error.message if isinstance(error, InputError) else _words_like(text)
+            near = suggest(text.partition(":")[0], [k for k in KINDS if k.isalpha()])
+            reason = error.message if isinstance(error, InputError) else near or f"a value is one of {', '.join(KINDS)}"
             raise InputError(f"--input {name}={text[:60]}: {reason}") from None
         except MemoryError:
             raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
@@ -213,11 +214,6 @@ def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
     if not low <= number <= high:
         raise InputError(f"{dtype} holds {low} ... {high}")
     return np.full(shape, number, dtype.numpy)
-
-
-def _words_like(text: str) -> str:
-    words = [k for k in KINDS if k.isalpha()]
-    return suggest(text.partition(":")[0], words) or f"a value is one of {', '.join(KINDS)}"
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:

@@ -58,14 +58,9 @@ class Request:
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
-        return mt.load(text, stage, against=self._origin(), without=self.without)
-
-    def _origin(self) -> Program | None:
-        """The program of --against, which the text of a stage came from: a module, or the text of its graph."""
-        if self.against is None:
-            return None
-        path = Path(self.against)
-        return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
+        origin = None if self.against is None else Path(self.against)  # a module, or the text of its graph
+        against = origin and (mt.load(origin, "graph") if origin.suffix == ".txt" else mt.compile(origin))
+        return mt.load(text, stage, against=against, without=self.without)
 
     def _module(self, untyped: Sequence[str]) -> ast.Module:
         """The parsed text. `mt.compile` would take parameters called `name` or `entry` for its own arguments."""

@@ -76,15 +76,12 @@ class _Picture:
     def _title(self, node: Node) -> str:
         """`softmax, line 3` for a node of a function that line 3 calls, `line 3` for another node of that line."""
         spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
-        calls = list(takewhile(self._below, spans))  # from the innermost to the one that the program calls
+        called = lambda s: _of_library(s) or _function(s) not in ("", self.graph.name)  # noqa: E731
+        calls = list(takewhile(called, spans))  # from the innermost to the one that the program calls
         own = spans[len(calls)] if len(calls) < len(spans) else None
         line = f"line {own.source.line_column(own.start)[0]}" if own else ""
         named = [s for s in calls if not _of_library(s)] or calls
         return ", ".join(filter(None, [_function(named[-1]) if named else "", line]))
-
-    def _below(self, span: Span) -> bool:
-        """Whether a span stands in a function that the program calls: of the library or of its own."""
-        return _of_library(span) or _function(span) not in ("", self.graph.name)
 
     def _quotient(self, folded: Mapping[Node, str]) -> nx.DiGraph[Any]:
         graph: nx.DiGraph[Any] = nx.DiGraph()

@@ -202,7 +202,8 @@ def small(compiled: Compilation) -> Compilation | None:
         return compiled if _fits(compiled) else None
     graph = Compilation(replace(context, sizes={})).value("graph")
     found = dict.fromkeys(s.name for i in graph.inputs for d in i.shape for s in sorted(d.symbols(), key=str))
-    packs = _packs(context) & found.keys()
+    declared = sizes_of(function_of(context), context.instance.packs).values()
+    packs = {str(axis) for axes in declared if isinstance(axes, tuple) for axis in axes} & found.keys()
     names = sorted(found, key=packs.__contains__)
     product = any(isinstance(n, Contract) for n in graph.nodes())
     for row in (*MORE, *FEW) if product else FEW:
@@ -215,12 +216,6 @@ def small(compiled: Compilation) -> Compilation | None:
         if _fits(found):
             return found
     return None
-
-
-def _packs(context: Context) -> set[str]:
-    """The names of the axes of `*B`: B0, B1, …"""
-    sizes = sizes_of(function_of(context), context.instance.packs)
-    return {str(axis) for axes in sizes.values() if isinstance(axes, tuple) for axis in axes}
 
 
 def function_of(context: Context) -> ast.Function:

@@ -92,17 +92,12 @@ class Trace:
 
     def __getitem__(self, stage: str) -> StageTrace:
         if stage not in self._stages:
-            text = self._text(stage)
+            ours = stage not in self.compilation.context.target.stages
+            text = self.compilation[stage] if ours else self.machine.text(stage)  # of each distinct kernel
             origins = self._origins(stage)[: len(text.removesuffix("\n").split("\n"))]
             nodes, how = tuple(o.nodes for o in origins), tuple(o.how for o in origins)
             self._stages[stage] = StageTrace(stage, text, nodes, how)
         return self._stages[stage]
-
-    def _text(self, stage: str) -> str:
-        """The text of a stage; of Triton's own stages that of each distinct kernel."""
-        if stage in self.compilation.context.target.stages:
-            return self.machine.text(stage)
-        return self.compilation[stage]  # which says why there is no such stage
 
     def of(self, spans: Iterable[Span]) -> Nodes:
         """The nodes of spans; for a span without a number, the nodes at the same place."""
