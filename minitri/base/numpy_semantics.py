@@ -81,22 +81,35 @@ def scan(op: str, x: Any, axis: int) -> Any:
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     """The matrix product of [*B, M, K] and [*B, K, N], accumulated in `dtype`.
 
-    `precision` says how f32 factors are rounded: "ieee" not at all, "tf32" to TF32. Any other value means three
-    products of TF32 parts.
+    `precision` says how f32 factors are multiplied (minitri/kernels/ir.py): "tf32" rounds them to TF32, and "tf32x3"
+    multiplies their TF32 parts. If such a sum is not finite, "tf32x3" multiplies the factors themselves.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):
-        if precision == "ieee" or dtype.name != "f32":
+        if precision in ("ieee", "f32") or dtype.name != "f32":
             return np.matmul(a, b)
-        high_a, high_b = round_to_tf32(a), round_to_tf32(b)
         if precision == "tf32":
-            return np.matmul(high_a, high_b)
-        low_a, low_b = round_to_tf32(_rest(a, high_a)), round_to_tf32(_rest(b, high_b))
-        return np.matmul(low_a, high_b) + np.matmul(high_a, low_b) + np.matmul(high_a, high_b)
+            return np.matmul(round_to_tf32(a), round_to_tf32(b))
+        (high_a, low_a), (high_b, low_b) = tf32_parts(a), tf32_parts(b)
+        sums = np.matmul(high_a, low_b) + np.matmul(low_a, high_b) + np.matmul(high_a, high_b)
+        sums = sums * np.float32(1 / SPLIT_SCALE**2)
+        unchecked = precision == "tf32x3_unchecked" or np.isfinite(sums).all()
+        return sums if unchecked else np.where(np.isfinite(sums), sums, np.matmul(a, b))
 
 
-def _rest(x: Any, rounded: Any) -> Any:
-    return np.where(np.isfinite(x), x - rounded, 0)
+def tf32_parts(x: Any) -> tuple[Any, Any]:
+    """Two arrays of TF32 numbers whose sum is x * SPLIT_SCALE. They are NaN for 2**101 and more, and for NaN.
+
+    The scale keeps the last bit of a subnormal number, because neighbouring TF32 numbers are at least 2**-136 apart.
+    The first part is x * SPLIT_SCALE rounded to 11 significant bits (Veltkamp, "ALGOL procedures", 1968; Dekker, "A
+    floating-point technique for extending the available precision", 1971).
+    """
+    scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
+    high = more - (more - scaled)
+    return high, round_to_tf32(scaled - high)
+
+
+SPLIT_SCALE = 2**13
 
 
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:

@@ -47,8 +47,9 @@ from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
 # How f32 factors are multiplied: "ieee" exactly; "tf32" rounded to TF32 (11 significant bits); "tf32x3" each as a sum
-# of two TF32 numbers, without the product of the two small parts.
-PRECISIONS = ("ieee", "tf32", "tf32x3")
+# of two TF32 numbers, without the product of the two small parts. "f32" leaves the choice between "ieee" and "tf32x3"
+# to the compiler (minitri/optimize/f32_products.py).
+PRECISIONS = ("f32", "ieee", "tf32", "tf32x3")
 MAX_SPANS = 32  # of one node; a constant may occur at thousands of places
 
 

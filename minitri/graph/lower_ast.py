@@ -252,7 +252,7 @@ class _Builder(Interpreter, ErrorCollection):
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
         if node.op == "@":
             self.typer.operands = _written(node.left), _written(node.right)
-            return reductions.matmul(self.typer, x, y, "ieee")
+            return reductions.matmul(self.typer, x, y, "f32")
         if isinstance(x, Array) or isinstance(y, Array):
             return self.typer.elementwise(BY_SYMBOL[node.op, 2].name, [x, y])
         return expressions.binary(self.typer, node.op, x, y)

@@ -157,7 +157,7 @@ class Reference(Interpreter):
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
         """Python's arithmetic for numbers and for two tuples. The table's where Python raises or gives a complex number."""
         if node.op == "@":
-            return FUNCTIONS["matmul"](x, y, "ieee")
+            return FUNCTIONS["matmul"](x, y, "f32")
         if isinstance(x, tuple) and isinstance(y, tuple) and node.op == "+":
             return x + y
         if not isinstance(x, (Array, tuple)) and not isinstance(y, (Array, tuple)):

@@ -7,6 +7,7 @@
               "loop"   a loop in the program works on `block` indices in each iteration
     stmt    = an op of minitri/kernels/ir.py, whose value is now a tile
             | Loop(axes, carries, body, first, last)     nested loops; the last axis is the innermost
+              with `redo`, a value: if all its elements are finite, the one carried value equals it
     hint    = Hints(…) of an op or a loop    how the target compiles it: only in `tile.target`
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
@@ -70,6 +71,7 @@ class Loop:
     first: Dim | None = None  # the index at which a loop over one axis starts, a multiple of the block
     last: Dim | None = None  # the index before which this loop ends
     because: tuple[str, ...] = ()  # why the loop may skip blocks outside its bounds, or tests inside them
+    redo: Op | None = None  # the loop runs only if an element of this value is not finite
 
 
 Stmt = Union[Op, Loop]

@@ -42,7 +42,7 @@ def tensordot(t: Typer, x1: Value, x2: Value, axes: Value) -> Array:
     shape = (*(a.shape[k] for k in rows), *(b.shape[k] for k in columns))
     a = reshape(t, permute_dims(t, a, (*rows, *left)), (_size(a, rows), depth))
     b = reshape(t, permute_dims(t, b, (*right, *columns)), (depth, _size(b, columns)))
-    return reshape(t, matmul(t, a, b, "ieee"), shape)
+    return reshape(t, matmul(t, a, b, "f32"), shape)
 
 
 def _size(x: Array, axes: Sequence[int]) -> Dim:
@@ -141,8 +141,8 @@ def matrix_power(t: Typer, x: Value, n: Value) -> Array:
         if power & 1:
             factors.append(a)
         power >>= 1
-        a = matmul(t, a, a, "ieee") if power else a
-    return functools.reduce(lambda x, y: matmul(t, x, y, "ieee"), factors)
+        a = matmul(t, a, a, "f32") if power else a
+    return functools.reduce(lambda x, y: matmul(t, x, y, "f32"), factors)
 
 
 @function
