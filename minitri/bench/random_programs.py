@@ -76,7 +76,7 @@ class RandomProgram:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The kinds of its structured statements, and words for its sizes, layouts and results."""
+        """The kinds of its structured statements, and classes of its sizes, layouts and results."""
         kinds = sorted({s.kind for s in self.statements} - {"elementwise"}) or ["elementwise"]
         elements = max(math.prod(i.shape) for i in self.arrays.values())
         marks = {
