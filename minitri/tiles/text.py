@@ -21,7 +21,7 @@ minitri/tiles/parse.py parses the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from minitri.graph.text import quoted
