@@ -46,6 +46,11 @@ class Call:
         return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
 
     @property
+    def values(self) -> dict[str, Any]:
+        """All arguments by parameter name, the arrays as numpy arrays."""
+        return {**self.inputs, **self.instance.statics}
+
+    @property
     def numbers(self) -> dict[str, int]:
         """All sizes that kernels may use: dimensions, and the strides that `layouts` leaves symbolic."""
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}

@@ -36,7 +36,7 @@ from minitri.triton.emit import EmittedKernel
 def reference(module: ast.Module, entry: str, call: Call) -> tuple[Any, ...]:
     """The outputs that define what a program means: numpy evaluates its syntax tree."""
     packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
-    return evaluate_ast(module, entry, {**call.inputs, **call.instance.statics}, call.sizes, packs)
+    return evaluate_ast(module, entry, call.values, call.sizes, packs)
 
 
 def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
