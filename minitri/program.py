@@ -199,13 +199,10 @@ class Program(BaseProgram):
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
-        if stage not in ("triton", "gpu"):
-            self._fits_memory(call)
-        if stage == "ast":
-            return run_stage.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
             moved = on_cpu(call) if stage == "triton" else on_gpu(call)
             return tuple(v.numpy() for v in self._started(moved).outputs)
+        self._fits_memory(call)
         call = on_cpu(call)
         return run_stage.results(self._kept(call, stage), stage, call)
 
