@@ -19,6 +19,7 @@ from minitri.base.diagnostics import CompileError, listed
 from minitri.base.lru_cache import Recent
 from minitri.base.resource_limits import using
 from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
+from minitri.graph.argument_binding import sizes_of
 from minitri.graph.requirements import warn_of_requirements
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
@@ -29,7 +30,7 @@ from minitri.notebook.html import StageText
 from minitri.pipeline import Compilation, PassRecord
 from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import returned
-from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float
+from minitri.runtime.binding import Call, check_conditions, constant, given_sizes, takes_float
 from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.launch import Executable, Started, enough, require_graph
 from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
@@ -198,13 +199,10 @@ class Program(BaseProgram):
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
-        if stage not in ("triton", "gpu"):
-            self._fits_memory(call)
-        if stage == "ast":
-            return run_stage.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
             moved = on_cpu(call) if stage == "triton" else on_gpu(call)
             return tuple(v.numpy() for v in self._started(moved).outputs)
+        self._fits_memory(call)
         call = on_cpu(call)
         return run_stage.results(self._kept(call, stage), stage, call)
 
@@ -252,7 +250,7 @@ class Program(BaseProgram):
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
         """The call that the arguments of `lower` describe. It has no arrays if the arguments are sizes."""
-        named = set(given).difference(*dimension_names(self.function))
+        named = set(given).difference(sizes_of(self.function, {}))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
             return self._bound(args, given)
         if untyped := [p for p in self.function.params if p.annotation is None and p.default is None]:

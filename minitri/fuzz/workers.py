@@ -1,6 +1,6 @@
 """Worker processes: each gets one seed after another, and is watched while it runs.
 
-In: the number of workers, what they run on, and a function that returns the next seed or None. Out: their answers
+In: the number of workers, what they run on, and the seeds. Out: their answers
 as they come. If a worker dies or gives no answer for too long, the answer has the `kind` "crash" or "hang", and a
 new worker starts.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker")
 Answer = dict[str, Any]
 
 
-def answers(jobs: int, on: str, following: Callable[[], int | None]) -> Iterator[Answer | None]:
+def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]:
     """Yields answers as they come, and None at least twice a second while there are none.
 
     Closing the generator ends the worker processes.
@@ -35,7 +35,7 @@ def answers(jobs: int, on: str, following: Callable[[], int | None]) -> Iterator
     with ThreadPoolExecutor(jobs) as pool:
         try:
             while True:
-                while idle and (seed := following()) is not None:
+                while idle and (seed := next(seeds, None)) is not None:
                     worker = idle.pop()
                     busy[pool.submit(worker.answer, seed)] = worker
                 if not busy:

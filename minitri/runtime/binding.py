@@ -46,6 +46,11 @@ class Call:
         return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
 
     @property
+    def values(self) -> dict[str, Any]:
+        """All arguments by parameter name, the arrays as numpy arrays."""
+        return {**self.inputs, **self.instance.statics}
+
+    @property
     def numbers(self) -> dict[str, int]:
         """All sizes that kernels may use: dimensions, and the strides that `layouts` leaves symbolic."""
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
@@ -362,29 +367,22 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
     """A call without arrays, whose sizes are given by keywords. CompileError MT0304 for an unknown name or a wrong
     size.
     """
-    names, packs = dimension_names(function)
+    dimensions = sizes_of(function, {})
     scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
     sizes, ranks, values = dict[str, int](), dict[str, int](), dict[str, Any]()
     for name, value in given.items():
-        if name in packs:
+        if isinstance(dimensions.get(name), tuple):
             axes = value if isinstance(value, (tuple, list)) else (value,)
             ranks[name] = len(axes)
             sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
-        elif name in names:
+        elif name in dimensions:
             sizes[name] = _size(name, value)
         elif name in scalars:
             values[name] = scalar(scalars[name], value)
         else:
-            known = [*names, *packs]
-            help = suggest(name, known) or f"its dimensions: {', '.join(known) or 'none'}"
+            help = suggest(name, dimensions) or f"its dimensions: {', '.join(dimensions) or 'none'}"
             raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
     return Call(Instance(ranks, {}, values), sizes, {}, {})
-
-
-def dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
-    """The names of dimensions, and of packs of dimensions, in the types of the parameters."""
-    found = sizes_of(function, {})
-    return [n for n, d in found.items() if isinstance(d, Dim)], [n for n, d in found.items() if isinstance(d, tuple)]
 
 
 def _size(name: str, value: Any) -> int:

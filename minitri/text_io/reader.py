@@ -45,9 +45,8 @@ def read(source: Source, start: str) -> Any:
     try:
         return _lark().parse(source.text, start=start)
     except UnexpectedToken as error:
-        at = error.token.start_pos if error.token.type != "$END" else len(source.text.rstrip())
-        end = at + len(str(error.token)) if error.token.type != "$END" else at
-        raise _misplaced(Text(at, end), str(error.token), error.expected) from None
+        at = len(source.text.rstrip()) if error.token.type == "$END" else error.token.start_pos
+        raise _misplaced(Text(at, at + len(error.token)), str(error.token), error.expected) from None
     except UnexpectedCharacters as error:
         at = error.pos_in_stream
         raise _misplaced(Text(at, at + 1), source.text[at], set(error.allowed or ())) from None

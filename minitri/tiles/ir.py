@@ -27,7 +27,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-from minitri.base.dims import ZERO, Dim, Monomial, Symbol, axis, floordiv
+from minitri.base.dims import ONE, ZERO, Dim, Monomial, Symbol, axis, floordiv
 from minitri.base.intervals import Range
 from minitri.base.symbolic_minmax import Smallest
 from minitri.kernels.ir import Access, Axis, Buffer, Carry, Dot, Op, Plan
@@ -51,6 +51,11 @@ class TileAxis(Axis):
     def tiles(self) -> Dim:
         """The number of blocks that cover the extent."""
         return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
+
+    @property
+    def blocks(self) -> Dim:
+        """The number of blocks that programs work on. For a "whole" axis it is one, even if the axis is empty."""
+        return ONE if self.role == "whole" else self.tiles
 
 
 def lane_number(name: str) -> Dim:

@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.graph.ir import Input
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.language.front_end import is_module
 from minitri.pipeline import Compilation
@@ -165,7 +164,7 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
     """The program that defines the right result, and the call with its arguments bound to that program."""
     if program.against is None:
         return program, call
-    return program.against, bind(program.against.function, (), _arguments(call))
+    return program.against, bind(program.against.function, (), call.values)
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -234,18 +233,12 @@ def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
 
     origin, same = _origin(program, call)
     inputs = [n for n in origin.graph(same.instance).inputs if not n.scalar]
-    given = _arguments(call, inputs)
+    values = call.values
+    given = {n.name: values[n.name] for n in inputs} | values  # in the order of the graph
     shapes = {n.name: n.shape for n in inputs if isinstance(given[n.name], np.ndarray)}
     given = shrink_arguments.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
-    found = first(given)
-    smaller, found_row = found or (call, row)  # None if the failure does not occur every time
-    return _failure(program, smaller, found_row, given)
-
-
-def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
-    """The arguments of the call by parameter name; those of `inputs` come first, in that order."""
-    arrays = {n: a.numpy() for n, a in call.arrays.items()}
-    return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
+    smaller, found = first(given) or (call, row)  # the failure may not occur every time
+    return _failure(program, smaller, found, given)
 
 
 def _failure(program: BaseProgram, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:

@@ -211,15 +211,15 @@ class _Proving:
         goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
         twice = [n for n in set(walked) if walked.count(n) > 1]
         over = {*(a.name for a in self.program.grid), *enclosing(self.program, op), *op.value.axes} - set(walked)
-        goals += [(f"one {n} an element", ONE - _count(self.axes[n]), self.common) for n in sorted(over)]
+        counts = {n: self.axes[n].blocks * self.axes[n].lanes for n in sorted(over)}  # with elements past the end
+        goals += [(f"one {n} an element", ONE - count, self.common) for n, count in counts.items()]
         found = [(words, follows(goal, known)) for words, goal, known in goals]
         missing = [f"a place of its own for {n}" for n in twice] + [words for words, p in found if p is None]
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
         """Goals: the blocks of an axis cover every index below the extent, and no two elements have the same index."""
-        reach = (ONE if a.role == "whole" else a.tiles) * a.block
-        yield f"{a.name} reaching {extent}", reach - a.extent, inside
+        yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
         yield f"{a.extent} >= {extent}", a.extent - extent, inside
         if a.lanes != a.block:
@@ -273,11 +273,6 @@ def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")
         if c.relation == "==":
             yield Fact(c.right - c.left, f"checked: {c.left} == {c.right}")
-
-
-def _count(a: TileAxis) -> Dim:
-    """How many indices an axis takes, including the elements past its end."""
-    return (ONE if a.role == "whole" else a.tiles) * a.lanes
 
 
 def _tests(op: Access) -> tuple[Dim, ...]:

@@ -33,17 +33,12 @@ from minitri.tiles.evaluate import evaluate as evaluate_tile
 from minitri.triton.emit import EmittedKernel
 
 
-def reference(module: ast.Module, entry: str, call: Call) -> tuple[Any, ...]:
-    """The outputs that define what a program means: numpy evaluates its syntax tree."""
-    packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
-    return evaluate_ast(module, entry, {**call.inputs, **call.instance.statics}, call.sizes, packs)
-
-
 def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
     """The outputs of a stage. Exceptions of its evaluator pass through; AccessError is one of them."""
     match compiled.value(stage):
         case ast.Module() as module:
-            return reference(module, compiled.context.entry, call)
+            packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
+            return evaluate_ast(module, compiled.context.entry, call.values, call.sizes, packs)
         case Graph() as graph:
             return evaluate_graph(graph, call.inputs, call.sizes)
         case Plan() as plan:
