@@ -33,7 +33,7 @@ from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operat
 from minitri.base.types import DTYPES, promote
 from minitri.errors.pages import PAGES, Example, joined, python_names
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
-from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, described, library_functions
 from minitri.optimize import pass_table
 
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
@@ -115,7 +115,9 @@ def _spellings(row: Operator) -> str:
 
 
 def functions() -> str:
-    return markdown_table(("function", "meaning"), ((describe(name), MEANING[name]) for name in SIGNATURES))
+    return markdown_table(
+        ("function", "meaning"), ((described(name, SIGNATURES[name]), MEANING[name]) for name in SIGNATURES)
+    )
 
 
 def definitions() -> str:
