@@ -33,7 +33,7 @@ from minitri.base.types import DTYPES, promote
 from minitri.errors.pages import PAGES, Example, joined, python_names
 from minitri.explore.completions import MEANINGS, written
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
-from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, described, library_functions
 from minitri.optimize import pass_table
 
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
@@ -103,7 +103,8 @@ def _spellings(row: Operator) -> str:
 
 
 def functions() -> str:
-    return markdown_table(("function", "meaning"), ((describe(name), MEANINGS[name]) for name in SIGNATURES))
+    rows = ((described(name, signature), MEANINGS[name]) for name, signature in SIGNATURES.items())
+    return markdown_table(("function", "meaning"), rows)
 
 
 def definitions() -> str:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, describe, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, described, library_functions
 
 TABLE: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 MEANINGS: dict[str, str] = {
@@ -36,7 +36,7 @@ def written(row: Operator) -> str:
 @cache
 def completions() -> list[dict[str, str]]:
     library = {name: f"{f.span.text.partition('):')[0]})" for name, f in library_functions().items()}
-    signatures = library | {name: describe(name).strip("`") for name in SIGNATURES}
+    signatures = library | {name: described(name, s).strip("`") for name, s in SIGNATURES.items()}
     functions = {name: (written(row), row.doc) for name, row in OPERATORS.items()}
     functions |= {name: (signature, MEANINGS[name]) for name, signature in signatures.items()}
     aliases = {alias: functions[name] for alias, name in {**ALIASES, **FUNCTION_ALIASES}.items()}

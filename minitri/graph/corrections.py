@@ -79,9 +79,7 @@ def _new_axis(error: CompileError, node: ast.Binary, values: Values) -> Edit | N
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if not isinstance(left, Array) or not isinstance(right, Array):
         return None
-    small, large, operand = (
-        (left, right, node.left) if len(left.shape) <= len(right.shape) else (right, left, node.right)
-    )
+    small, large, operand = (left, right, node.left) if left.rank <= right.rank else (right, left, node.right)
     missing = len(large.shape) - len(small.shape)
     fits = small.shape == large.shape[: len(small.shape)] if missing else len(small.shape) == 1
     index = ", ".join([":"] * len(small.shape) + ["None"] * max(missing, 1))
@@ -93,10 +91,10 @@ def _transposed(error: CompileError, node: ast.Binary, values: Values) -> Edit |
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if node.op != "@" or not isinstance(left, Array) or not isinstance(right, Array):
         return None
-    if len(right.shape) >= 2 and right.shape[-1] == left.shape[-1]:
+    if right.rank >= 2 and right.shape[-1] == left.shape[-1]:
         plain = re.sub(r"\.m?T$", "", node.right.span.text)
         return _here(node.right, plain if plain != node.right.span.text else f"{_beside(node.right)}.mT")
-    if len(left.shape) >= 2 and left.shape[-2] == right.shape[-min(2, len(right.shape))]:
+    if left.rank >= 2 and left.shape[-2] == right.shape[-min(2, right.rank)]:
         return _here(node.left, f"{_beside(node.left)}.mT")
     return None
 
@@ -237,8 +235,8 @@ def _last(error: CompileError, node: ast.Subscript, values: Values) -> Edit | No
     if "out of range" in error.message:
         found = [i for i in node.indices if isinstance(values.get(id(i)), int) and i.span.text in error.message]
         return _here(found[0], "-1") if found else None
-    if isinstance(x, Array) and "indices for" in error.message and len(node.indices) > len(x.shape) > 0:
-        start = node.indices[len(x.shape) - 1].span.end
+    if isinstance(x, Array) and "indices for" in error.message and len(node.indices) > x.rank > 0:
+        start = node.indices[x.rank - 1].span.end
         return Edit(Span(node.span.source, start, node.indices[-1].span.end), "")
     return None
 

@@ -162,7 +162,7 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
         case "shape":
             return tuple(map(plain, array.shape))
         case "ndim":
-            return len(array.shape)
+            return array.rank
         case "size":
             return plain(dims.product(array.shape))
         case "dtype":

@@ -36,7 +36,7 @@ from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe
 from minitri.language import ast
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
 from minitri.language.interpreter import Interpreter
-from minitri.language.signatures import function_names
+from minitri.language.signatures import bind, function_names, signature_of
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -141,7 +141,7 @@ class _Builder(Interpreter, ErrorCollection):
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
         if len(self.calls) >= MAX_CALLS:
             raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
-        given = argument_binding.bind_arguments(function, args, keywords)
+        given = bind(function.name, signature_of(function), args, keywords)
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
@@ -224,9 +224,9 @@ class _Builder(Interpreter, ErrorCollection):
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
-            raise exceeded("operations", f"the program has more than {limit:,} operations", span)
+            raise exceeded("operations", f"the program has more than {limit:,} operations", self.site or span)
         for node in nodes[made:]:
-            _check_size(node.shape, span)
+            _check_size(node.shape, self.site or span)
         placed = nodes[made:]
         if isinstance(value, Array) and span not in self.typer.spans.get(value.node, ()):
             placed = dict.fromkeys((*placed, value.node))

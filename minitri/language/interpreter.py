@@ -116,7 +116,8 @@ class Interpreter:
         if name in OPERATORS:
             return self.operator(name, args, keywords)
         if name in SIGNATURES:
-            return self.structured(name, bind(name, args, keywords))
+            defaults = {parameter.lstrip("*"): default for parameter, default in SIGNATURES[name].items()}
+            return self.structured(name, defaults | bind(name, SIGNATURES[name], args, keywords))
         if name in library_functions():
             return self.library_call(library_functions()[name], args, keywords, node.span)
         raise self.unknown(node, scope, root)

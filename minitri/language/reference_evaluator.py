@@ -29,7 +29,7 @@ from minitri.language import ast, reference_functions, reference_views
 from minitri.language.constant_arithmetic import BINARY, COMPARE, UNARY
 from minitri.language.interpreter import Interpreter, Scope
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
-from minitri.language.signatures import KEYWORD_ALIASES, library_functions
+from minitri.language.signatures import bind, library_functions, signature_of
 
 FUNCTIONS = {**reference_functions.FUNCTIONS, **reference_views.FUNCTIONS}
 SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": bool}
@@ -115,8 +115,7 @@ class Reference(Interpreter):
         )
 
     def called(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
-        names = [p.name for p in function.params]
-        given = dict(zip(names, args)) | {k if k in names else KEYWORD_ALIASES[k]: v for k, v in keywords.items()}
+        given = bind(function.name, signature_of(function), args, keywords)
         calls = {n.function for s in function.body for n in ast.postorder(s) if isinstance(n, ast.Call)}
         if calls.isdisjoint({*self.functions, *library_functions()}):
             return self._inlined(function, given)

@@ -59,10 +59,15 @@ def library_functions() -> dict[str, ast.Function]:
     return {function.name: function for module in modules for function in module.functions}
 
 
-def bind(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter name, with defaults filled in. CompileError MT0102 if they do not fit."""
-    signature = SIGNATURES[name]
+def signature_of(function: ast.Function) -> Signature:
+    """The parameters of a function with the trees of their defaults."""
+    return {p.name: REQUIRED if p.default is None else p.default for p in function.params}
+
+
+def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """The given arguments by parameter name, without defaults. Raises CompileError MT0102 if they do not fit."""
     bound: dict[str, Any] = {}
+    help = described(name, signature)
     rest = list(args)
     for parameter in signature:
         if parameter.startswith("*") and rest:
@@ -71,36 +76,27 @@ def bind(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str
         elif rest:
             bound[parameter] = rest.pop(0)
     if rest:
-        count = len(signature)
-        message = f"{name} takes at most {count} argument{'s' * (count != 1)}, not {len(args)}"
-        raise CompileError("MT0102", message, help=describe(name))
+        count = f"{len(signature)} argument{'s' * (len(signature) != 1)}"
+        raise CompileError("MT0102", f"{name} takes at most {count}, not {len(args)}", help=help)
+    plain = [p.lstrip("*") for p in signature]
     for key, given in keywords.items():
-        parameter = _parameter(name, key, signature)
+        parameter = key if key in plain else KEYWORD_ALIASES.get(key, key)
+        if parameter not in plain:
+            known = [*plain, *(a for a, p in KEYWORD_ALIASES.items() if p in plain)]
+            raise CompileError("MT0102", f"{name} has no argument `{key[:40]}`", help=suggest(key, known) or help)
         if parameter in bound:
-            raise CompileError("MT0102", f"{name} got `{parameter}` twice", help=describe(name))
+            raise CompileError("MT0102", f"{name} got `{parameter}` twice", help=help)
         bound[parameter] = given
-    for parameter, default in signature.items():
-        plain = parameter.lstrip("*")
-        if plain not in bound and default is REQUIRED:
-            raise CompileError("MT0102", f"{name} needs its argument `{plain}`", help=describe(name))
-        bound.setdefault(plain, default)
+    for parameter, default in zip(plain, signature.values()):
+        if default is REQUIRED and parameter not in bound:
+            raise CompileError("MT0102", f"{name} needs its argument `{parameter}`", help=help)
     return bound
 
 
-def _parameter(name: str, key: str, signature: Signature) -> str:
-    plain = [p.lstrip("*") for p in signature]
-    parameter = key if key in plain else KEYWORD_ALIASES.get(key, key)
-    if parameter not in plain:
-        aliases = [a for a, p in KEYWORD_ALIASES.items() if p in plain]
-        help = suggest(key, [*plain, *aliases]) or describe(name)
-        raise CompileError("MT0102", f"{name} has no argument `{key[:40]}`", help=help)
-    return parameter
-
-
-def describe(name: str) -> str:
+def described(name: str, signature: Signature) -> str:
     """The signature as one would write it: `sum(x, axis=None, keepdims=False)`."""
-    shown = [p if d is REQUIRED else f"{p}={d}" for p, d in SIGNATURES[name].items()]
-    return f"`{name}({', '.join(shown)})`"
+    defaults = {p: d.span.text if isinstance(d, ast.Node) else d for p, d in signature.items()}
+    return f"`{name}({', '.join(p if d is REQUIRED else f'{p}={d}' for p, d in defaults.items())})`"
 
 
 def function_names() -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -31,14 +31,12 @@ _EXPONENT = rf"[eE][+-]?{_DIGITS}"
 _FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIGITS}{_EXPONENT}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Effect(ast.Node):
     """An expression as a statement. It is a docstring or a mistake."""
 
     value: ast.Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Keyword(ast.Node):
     """`name=value` in a call."""
 
