@@ -285,7 +285,9 @@ def piece(tab: Browser, text: str) -> tuple[int, int]:
 def pointer(tab: Browser, x: int, y: int, click: bool = False) -> None:
     from selenium.webdriver.common.action_chains import ActionBuilder
 
+    tab.wait(f"explorer.editor.code.view.posAndSideAtCoords({{x: {x}, y: {y}}})")  # it has measured its lines
     builder = ActionBuilder(tab.driver, duration=0)
+    builder.pointer_action.move_to_location(x - 1, y)  # a pointer that is there already would not move
     builder.pointer_action.move_to_location(x, y)
     if click:
         builder.pointer_action.click()
@@ -303,8 +305,22 @@ def test_pointing_at_the_program_lights_its_lines(tab: Browser, server: Server) 
     pointer(tab, *piece(tab, "exp("), click=True)
     held = lit(tab, "triton", "pin")
     assert any("libdevice.exp" in line for line in held) and tab.all(".cm-line .piece.held")
+    pointer(tab, *piece(tab, "exp("))
+    tab.wait("document.querySelector('.cm-tooltip .about')")  # over the text below, which stays within reach
     pointer(tab, *piece(tab, "sum("))
     assert lit(tab, "triton", "pin") == held and any("reduce_sum" in line for line in lit(tab, "triton"))
+
+
+def test_what_is_lit_stays_lit_when_machine_code_arrives(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    x, y = piece(tab, "exp(")
+    pointer(tab, x, y, click=True)
+    pointer(tab, *piece(tab, "sum("))
+    settled(tab)
+    assert any("libdevice.exp" in line for line in lit(tab, "triton", "pin"))
+    assert any("reduce_sum" in line for line in lit(tab, "triton")) and "sum(" in "".join(
+        tab.texts(".cm-line .piece.on")
+    )
 
 
 def test_lines_light_the_program(tab: Browser, server: Server) -> None:
@@ -391,7 +407,7 @@ def test_types_attributes_and_own_names_are_completed(tab: Browser, server: Serv
 
 def test_a_function_under_the_pointer_is_explained(tab: Browser, server: Server) -> None:
     begun(tab, server)
-    pointer(tab, *piece(tab, "keepdims=True)\n"))
+    settled(tab)
     pointer(tab, *piece(tab, "exp("))
     tab.wait("document.querySelector('.cm-tooltip .about')")
     assert tab.find(".cm-tooltip .about").text == "exp(x)\ne to the power x"

@@ -113,6 +113,7 @@ class CodeView {
   linked() {
     const {sources: [source], marks} = this.page.programs[0];
     this.spans = source.text === this.text ? spansOf(marks, 0) : [];
+    this.pointed = undefined;
     this.page.links.views.add(this);
     this.light(false);
   }

@@ -27,12 +27,12 @@ class Page {
     setTimeout(() => this.programs.forEach(p => p.stages.filter(s => s.links).forEach(tableOf)));
   }
 
-  /** Another document in the same panes. What is pinned stays so if the graph is the same. */
+  /** Another document in the same panes. What is lit stays so if the graph is the same. */
   replace(document_) {
-    const places = this.panes.map(p => p.view.root?.scrollTop ?? 0), {pin} = this.links, labels = () => this.programs[0].marks.map(m => m.label).join();
+    const places = this.panes.map(p => p.view.root?.scrollTop ?? 0), {pin, hover} = this.links, labels = () => this.programs[0].marks.map(m => m.label).join();
     const before = labels();
     this.take(document_);
-    if (labels() === before) this.links.pin = pin;
+    if (labels() === before) Object.assign(this.links, {pin, hover});
     this.heading();
     this.panes.forEach((p, k) => {
       p.show(p.wanted ?? p.id, Math.min(p.at, this.programs.length - 1));
