@@ -102,7 +102,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.split_reduction",
         "optimize.split_scan",
         "optimize.strength_reduction",
-        "optimize.tf32_parts",
         "text_io",
         "trust.error_bounds",
         "trust.first_order_error",

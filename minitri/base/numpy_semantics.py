@@ -17,6 +17,7 @@ import numpy as np
 from minitri.base.dims import Dim, Symbol
 from minitri.base.numpy_operators import float_to_int, round_to_tf32
 from minitri.base.operators import OPERATORS, Reduction, fill_value, neutral, reduction, running
+from minitri.base.tf32_parts import SPLIT_SCALE, tf32_parts
 from minitri.base.types import DType, f64, from_numpy
 
 
@@ -99,21 +100,6 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
         sums = sums * np.float32(1 / SPLIT_SCALE**2)
         unchecked = precision == "tf32x3_unchecked" or np.isfinite(sums).all()
         return sums if unchecked else np.where(np.isfinite(sums), sums, np.matmul(a, b))
-
-
-def tf32_parts(x: Any) -> tuple[Any, Any]:
-    """Two arrays of TF32 numbers whose sum is x * SPLIT_SCALE. They are NaN for 2**101 and more, and for NaN.
-
-    The scale keeps the last bit of a subnormal number, because neighbouring TF32 numbers are at least 2**-136 apart.
-    The first part is x * SPLIT_SCALE rounded to 11 significant bits (Veltkamp, "ALGOL procedures", 1968; Dekker, "A
-    floating-point technique for extending the available precision", 1971).
-    """
-    scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
-    high = more - (more - scaled)
-    return high, round_to_tf32(scaled - high)
-
-
-SPLIT_SCALE = 2**13
 
 
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:

@@ -3,7 +3,7 @@
     %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
 
 Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three such products
-take less time than one product by the units for f32, and the result is as exact (tf32_parts.py).
+take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_parts.py).
 
 Infinities, NaN and numbers of 2**101 and more have no such parts. The sum is then not finite, and the factors themselves
 are multiplied (minitri/base/numpy_semantics.py). deferred_checks.py looks at the sum once, after the loop.
@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from minitri.base.dims import Symbol
 from minitri.kernels.ir import Dot, Kernel, Load, Op, Plan, needed, with_operands
-from minitri.optimize.tf32_parts import is_worth
+from minitri.optimize.pack_operands import suits_parts
 
 
 def on_tensor_cores(plan: Plan, fast: bool) -> Plan:
@@ -46,7 +46,7 @@ def _suits(kernel: Kernel, dot: Dot) -> bool:
     extents = {a.name: a.extent for a in kernel.axes}
     sizes = [extents[name] for name in dot.axes if name not in dot.tile] + [extents[name] for name in dot.tile]
     loads = [op for factor in (dot.a, dot.b) for op in needed(factor) if isinstance(op, Load) and dot.over in op.axes]
-    return is_worth(sizes, extents[dot.over]) and all(_is_contiguous(load, dot.over) for load in loads)
+    return suits_parts(sizes, extents[dot.over]) and all(_is_contiguous(load, dot.over) for load in loads)
 
 
 def _is_contiguous(load: Load, depth: str) -> bool:

@@ -30,10 +30,11 @@ depth, whose factors fit into one program (attention).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import or_
 
 from minitri.base.dims import ZERO, Dim
+from minitri.base.tf32_parts import LEAST_DEPTH
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
@@ -42,7 +43,6 @@ from minitri.optimize.factor_out_scales import scaled, taken_out
 from minitri.optimize.mixed_input_products import is_converted
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_parts import padded
-from minitri.optimize.tf32_parts import is_worth
 
 ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
@@ -51,6 +51,8 @@ REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1
 REUSE_OF_F32 = 128
 WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
+WORTH_OF_PARTS = 1 << 28  # the fewest operations of a product of TF32 parts
+SIDE_OF_PARTS = 32  # the fewest rows and columns: tensor cores compute 64 rows at a time
 
 Layouts = Mapping[str, tuple[Dim, ...]]
 
@@ -105,11 +107,20 @@ def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
     if node.precision.startswith("tf32"):
         return "depth"
-    if not parts or node.precision != "f32" or not is_worth(node.shape, node.a.shape[-1]):
+    if not parts or node.precision != "f32" or not suits_parts(node.shape, node.a.shape[-1]):
         return "columns"
     moves, last = _moves(node, layouts, "depth"), node.rank - 1
     fits = _fits(node.a, last, layouts, "depth"), _fits(node.b, last - 1, layouts, "depth")
     return "depth" if all(map(or_, moves, fits)) else "columns"
+
+
+def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
+    """Whether a product is large and deep enough for TF32 parts (f32_products.py). `sizes` are those of its result."""
+    if any(e.constant is None for e in (*sizes, depth)):
+        return False
+    *_, m, n = map(int, sizes)
+    work = 2 * math.prod(map(int, (*sizes, depth)))
+    return int(depth) >= LEAST_DEPTH and min(m, n) >= SIDE_OF_PARTS and work >= WORTH_OF_PARTS
 
 
 def _is_large(node: Contract, worth: int) -> bool:

@@ -1,4 +1,4 @@
-"""When three products of TF32 parts replace a product of f32 arrays, and how exact they are.
+"""The TF32 parts of f32 numbers, and how exact the products of such parts are.
 
 A tensor core multiplies TF32 numbers, which have 11 significant bits. So each factor is written as a sum of two such
 numbers, a = a1 + a2 and b = b1 + b2. The product is a1*b2 + a2*b1 + a1*b1. The smallest part, a2*b2, is left out (Ootomo
@@ -16,27 +16,30 @@ A tensor core aligns the terms of an instruction to the largest one with two mor
 That costs 9 * u/2 for eight products and a sum, and 2u in the end. From a depth of 64 on, the parts have the smaller
 bound: 8 + 52 + 2 < 64. Such a tensor core is Hopper's; tests/sweep_f32_products.py measures how it rounds.
 
-In: the sizes of a product. Out: whether the parts are worth it.
+In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same for kernels.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from typing import Any
 
-from minitri.base.dims import Dim
+import numpy as np
 
+from minitri.base.numpy_operators import round_to_tf32
+
+SPLIT_SCALE = 2**13
 LEAST_DEPTH = 64
 BLOCK = 52  # the roundings in the sum of a block
 FACTOR_ERROR = 2.0**-22  # of each factor, relative: together 8u
-WORTH = 1 << 28  # the fewest operations of a product: they take about five microseconds
-SIDE = 32  # the fewest rows and columns: tensor cores compute 64 rows at a time
 
 
-def is_worth(sizes: Sequence[Dim], depth: Dim) -> bool:
-    """Whether a product is large and deep enough. `sizes` are the sizes of its result."""
-    if any(e.constant is None for e in (*sizes, depth)):
-        return False
-    *_, m, n = map(int, sizes)
-    work = 2 * math.prod(map(int, (*sizes, depth)))
-    return int(depth) >= LEAST_DEPTH and min(m, n) >= SIDE and work >= WORTH
+def tf32_parts(x: Any) -> tuple[Any, Any]:
+    """Two arrays of TF32 numbers whose sum is x * SPLIT_SCALE. They are NaN for 2**101 and more, and for NaN.
+
+    The scale keeps the last bit of a subnormal number, because neighbouring TF32 numbers are at least 2**-136 apart.
+    The first part is x * SPLIT_SCALE rounded to 11 significant bits (Veltkamp, "ALGOL procedures", 1968; Dekker, "A
+    floating-point technique for extending the available precision", 1971).
+    """
+    scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
+    high = more - (more - scaled)
+    return high, round_to_tf32(scaled - high)
