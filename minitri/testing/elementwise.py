@@ -59,7 +59,7 @@ class Elementwise(Writer):
         reaches["larger"] = largest = max(x.reach, y.reach)
         holds = {"": True, "exact": exact and x.steady and y.steady, "y is an integer": y.kind in "iu"}
         rows = [row for row in TABLE["binary"] if dtype.kind in row["kinds"] and holds[row.get("if", "")]]
-        ops = {row["text"]: reaches.get(row["reach"], row["reach"]) for row in rows}
+        ops: dict[str, float] = {row["text"]: reaches.get(row["reach"], row["reach"]) for row in rows}
         text = self.choose([t for t, reach in ops.items() if self.fits(reach, dtype.name)] or ["minimum({}, {})"])
         if "%" in text and "(" in text and "i8" in (x.dtype, y.dtype):
             text = "{} & {}"
