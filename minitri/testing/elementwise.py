@@ -12,6 +12,7 @@ import math
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from minitri.base.types import DTYPES, promote
 from minitri.testing.generator import FLOATS, INTEGERS, Parameter, Writer, require, required
@@ -59,7 +60,7 @@ class Elementwise(Writer):
         reaches["larger"] = largest = max(x.reach, y.reach)
         holds = {"": True, "exact": exact and x.steady and y.steady, "y is an integer": y.kind in "iu"}
         rows = [row for row in TABLE["binary"] if dtype.kind in row["kinds"] and holds[row.get("if", "")]]
-        ops: dict[str, float] = {row["text"]: reaches.get(row["reach"], row["reach"]) for row in rows}
+        ops: dict[str, Any] = {row["text"]: reaches.get(row["reach"], row["reach"]) for row in rows}
         text = self.choose([t for t, reach in ops.items() if self.fits(reach, dtype.name)] or ["minimum({}, {})"])
         if "%" in text and "(" in text and "i8" in (x.dtype, y.dtype):
             text = "{} & {}"
