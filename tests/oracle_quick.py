@@ -238,6 +238,7 @@ CASES: dict[str, Case] = {
     "sum of a matrix in parts": Case("sum(x)", {"x": "f32[M, N]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"M": 130, "N": 77},), schedules=("cuda",)),
     "long sum": Case("sum(x)", {"x": "f32[L]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"L": 10007},), schedules=("cuda",)),
     "long sum of integers": Case("sum(x)", {"x": "i32[L]"}, lambda x: x.sum(dtype=i8), ({"L": 10007},), schedules=("cuda",)),
+    "long scan": Case("cumulative_sum(x)", {"x": "i32[L]"}, lambda x: x.cumsum(dtype=i8), ({"L": 20011},), schedules=("cuda",)),
     "long max": Case(
         "max(x, axis=1)", {"x": "f32[R, L]"}, lambda x: x.max(1), ({"R": 2, "L": 8191},), {"x": "negative"}, schedules=("cuda",)
     ),

@@ -39,11 +39,15 @@ def cast(x: Any, dtype: DType) -> Any:
         return x.astype(dtype.numpy)
 
 
-def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
-    """The numpy array that an elementwise operator or "cast" makes of (dtype, value) pairs. `dtype` is the result's."""
-    arrays = [np.asarray(value, of.numpy) for of, value in operands]
+def apply(op: str, dtype: DType, arrays: Sequence[Any]) -> Any:
+    """The result of an elementwise operator, or of "cast". `dtype` is the result's."""
     with np.errstate(all="ignore"):
-        return np.asarray(cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays))
+        return cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays)
+
+
+def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
+    """The same for (dtype, value) pairs, as a numpy array."""
+    return np.asarray(apply(op, dtype, [np.asarray(value, of.numpy) for of, value in operands]))
 
 
 def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:

@@ -7,7 +7,8 @@ that was parsed from text. `verify_op` has the rules that hold for kernels and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.operators import OPERATORS, POSITIONS, reduction, running
@@ -25,12 +26,9 @@ def verify(plan: Plan) -> None:
         raise ValueError(f"two buffers are called {twice}")
     verify_order(plan, [(k.name, k.body) for k in plan.kernels])
     for kernel in plan.kernels:
-        known: set[Op] = set()
+        known, axes = set[Op](), {a.name for a in kernel.axes}
         for op in kernel.body:
-            try:
-                _verify(op, kernel, known)
-            except ValueError as error:
-                raise BrokenRule(f"{kernel.name}: {error}", op.spans) from None
+            verify_line(kernel.name, axes, op, known, partial(_verify_in_kernel, kernel=kernel))
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
@@ -53,11 +51,18 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
         raise ValueError(f"nothing writes {missing[0]}")
 
 
-def _verify(op: Op, kernel: Kernel, known: set[Op]) -> None:
-    require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
-    require(set(op.axes) <= {a.name for a in kernel.axes}, f"{type(op).__name__} has the axes {op.axes}")
-    _verify_in_kernel(op, kernel)
-    verify_op(op)
+def verify_line(name: str, axes: set[str], op: Op, known: set[Op], check: Callable[[Op], None]) -> None:
+    """Verifies one op of a kernel or a tile program with these axes, and adds it to the ops before it (`known`).
+
+    `check` has the rules of its stage.
+    """
+    try:
+        require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
+        require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")
+        check(op)
+        verify_op(op)
+    except ValueError as error:
+        raise BrokenRule(f"{name}: {error}", op.spans) from None
     known.add(op)
 
 

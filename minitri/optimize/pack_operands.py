@@ -34,11 +34,10 @@ from collections.abc import Mapping, Sequence
 from operator import or_
 
 from minitri.base.dims import ZERO, Dim
-from minitri.base.logs import fired
 from minitri.base.tf32_parts import LEAST_DEPTH
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
-from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.optimize.factor_out_scales import scaled, taken_out
 from minitri.optimize.mixed_input_products import is_converted
@@ -61,24 +60,20 @@ Layouts = Mapping[str, tuple[Dim, ...]]
 def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
     """`parts` says whether tensor cores compute products that leave their precision to the compiler."""
 
-    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
-        made = copy(interner, node, args)
-        packed: Node = made
-        if isinstance(made, Contract):
-            wanted = _wanted(made, layouts, parts)
-            packed = _packed(interner, made, layouts, wanted) if wanted else made
-        if packed is not made:
-            fired(pack, made, packed, interner.place)
-        return packed
+    def packed(i: Interner, _: Node, made: Node) -> Node | None:
+        if not isinstance(made, Contract):
+            return None
+        wanted = _wanted(made, layouts, parts)
+        return _packed(i, made, layouts, wanted) if wanted else None
 
-    return rebuild(graph, make)
+    return rewritten(graph, pack, packed)
 
 
-def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node:
-    """The product with packed factors, or `node` itself if no copy pays."""
+def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
+    """The product with packed factors, or None if no copy pays."""
     last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
-        return node
+        return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
     missing = Dim.of(0 if wanted == "columns" else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
     a, b = (

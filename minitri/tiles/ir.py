@@ -27,7 +27,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
+from minitri.base.dims import ONE, ZERO, Dim, Monomial, Symbol, axis, floordiv
 from minitri.base.intervals import Range
 from minitri.base.symbolic_minmax import Smallest
 from minitri.kernels.ir import Access, Axis, Buffer, Carry, Dot, Op, Plan
@@ -51,6 +51,11 @@ class TileAxis(Axis):
     def tiles(self) -> Dim:
         """The number of blocks that cover the extent."""
         return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
+
+    @property
+    def blocks(self) -> Dim:
+        """The number of blocks that programs work on. For a "whole" axis it is one, even if the axis is empty."""
+        return ONE if self.role == "whole" else self.tiles
 
 
 def lane_number(name: str) -> Dim:
@@ -211,6 +216,22 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
         if sign in (1, -1) and not any(map(varies, rest.symbols())):
             return (symbol, 1, -rest) if sign == 1 else (symbol, -1, rest + 1)
     return None
+
+
+def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
+    """The part of an expression that the host computes, because it depends on sizes only, and the other products.
+
+    Each product is its sign, the factor that the host computes, and the other factors.
+    """
+    host: dict[Monomial, int] = {}
+    products: list[tuple[int, Dim, Monomial]] = []
+    for monomial, c in d.terms:
+        sizes = tuple(a for a in monomial if all(s.kind == "size" for s in Dim({(a,): 1}).symbols()))
+        if rest := tuple(a for a in monomial if a not in sizes):
+            products.append((1 if c > 0 else -1, Dim({sizes: abs(c)}), rest))
+        else:
+            host[monomial] = c
+    return Dim(host), products
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from minitri.text_io.name_resolution import Names, read_list, read_number, read_
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Nest, Next, Place, Whole
 from minitri.text_io.reader import read, reading
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
-from minitri.tiles.text import OPTIONS
+from minitri.tiles.schedule import OPTIONS, RANGES
 
 MAX_BLOCK = 2**20
 HINT_NAMES = tuple(f.name for f in fields(Hints))
@@ -41,7 +41,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
     name = read_kernel_name(block.name, taken)
     axes = tuple(_axis(p, names) for p in distinct(block.places))
     buffers = read_buffers(block, plan, names)
-    options = read_hints(block, {"warps": range(1, 33), **OPTIONS})
+    options = read_hints(block, {"warps": range(1, 33), **{name: RANGES.get(name) for name in OPTIONS}})
     warps = options.get("warps", 4)
     if warps & (warps - 1):
         raise Mistake(block.hints[0][0], f"the number of warps is a power of two, not {warps}")

@@ -28,14 +28,8 @@ from minitri.graph.text import quoted
 from minitri.kernels.ir import Buffer, Decision, Kernel, Op
 from minitri.kernels.text import format_op, head_lines, join
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis
-from minitri.tiles.schedule import RANGES
+from minitri.tiles.schedule import OPTIONS
 
-# The options of a program after its warps, in the order of the text. An option without a range has no number.
-OPTIONS: Mapping[str, range | None] = {
-    "stages": RANGES["stages"], "group": RANGES["group"], "registers": RANGES["registers"],
-    "persistent": RANGES["persistent"], "wide": None, "relaxed": None, "descriptors": None, "descriptor_stores": None,
-    "descending": None, "returning": None, "peeled": None, "early_start": None, "flattened": None,
-}  # fmt: skip
 TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
 

@@ -284,27 +284,24 @@ def reduce_all(x, axis: tl.constexpr):
 
 
 @triton.jit
-def _better_maximum(v1, i1, v2, i2):
-    """The better of two (value, index) pairs: NaN, then the larger value. If the values are equal, the smaller index
-    wins.
+def _better(wins, v1, i1, v2, i2):
+    """The better of two (value, index) pairs: NaN, then the value that `wins`. If the values are equal, the smaller
+    index wins.
     """
     nan1, nan2 = v1 != v1, v2 != v2
-    wins = (v1 > v2) | (nan1 & ~nan2)
     ties = (v1 == v2) | (nan1 & nan2)
-    keep = wins | (ties & (i1 < i2))
+    keep = wins | (nan1 & ~nan2) | (ties & (i1 < i2))
     return tl.where(keep, v1, v2), tl.where(keep, i1, i2)
 
 
 @triton.jit
+def _better_maximum(v1, i1, v2, i2):
+    return _better(v1 > v2, v1, i1, v2, i2)
+
+
+@triton.jit
 def _better_minimum(v1, i1, v2, i2):
-    """The better of two (value, index) pairs: NaN, then the smaller value. If the values are equal, the smaller index
-    wins.
-    """
-    nan1, nan2 = v1 != v1, v2 != v2
-    wins = (v1 < v2) | (nan1 & ~nan2)
-    ties = (v1 == v2) | (nan1 & nan2)
-    keep = wins | (ties & (i1 < i2))
-    return tl.where(keep, v1, v2), tl.where(keep, i1, i2)
+    return _better(v1 < v2, v1, i1, v2, i2)
 
 
 @triton.jit

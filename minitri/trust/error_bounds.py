@@ -103,13 +103,13 @@ class _Analysis:
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
         self.unrounded = {s.rounded for s in scales if s is not None}
 
+    @np.errstate(all="ignore")
     def run(self) -> _Analysis:
-        with np.errstate(all="ignore"):
-            for node in self.graph.nodes():
-                if self.strict is not None and _jumps(node):
-                    self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
-                else:
-                    self.add(node)
+        for node in self.graph.nodes():
+            if self.strict is not None and _jumps(node):
+                self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
+            else:
+                self.add(node)
         return self
 
     def enclosure(self, node: Node) -> Enclosure:
@@ -119,16 +119,14 @@ class _Analysis:
         value, radius = self.node(node)
         value = widened(value, node.dtype)
         radius = np.broadcast_to(np.asarray(radius, np.float64), value.shape)
-        if node.dtype.is_float:
-            value, radius = _within_range(value, radius, node.dtype)
-        self.values[node], self.radii[node] = value, radius
+        limited = _within_range(value, radius, node.dtype) if node.dtype.is_float else (value, radius)
+        self.values[node], self.radii[node] = limited
 
     def node(self, node: Node) -> tuple[Any, Any]:
         """The value and the radius of a node, computed from those of its operands."""
         match node:
             case Input() | Const() | Index():
-                exact = np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy)
-                return exact, 0.0
+                return np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy), 0.0
             case Apply(op="cast"):
                 return self.cast(node)
             case Apply():
@@ -160,11 +158,7 @@ class _Analysis:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
         if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
             return value, radius + _fast_math_error(row, value, args) + self._exp2_error(node, value)
-        early = (
-            self._accumulator_start_error(*node.args) + self._accumulator_start_error(*node.args[::-1])
-            if node.op == "add"
-            else 0.0
-        )
+        early = sum(map(self._accumulator_start_error, node.args, node.args[::-1])) if node.op == "add" else 0.0
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
             return value, radius + early
         fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # in the node's own dtype

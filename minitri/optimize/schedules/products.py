@@ -30,8 +30,10 @@ specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim
@@ -102,34 +104,18 @@ def _made(factor: Op, dot: Dot) -> int:
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
-LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest one's
-    "16": ((Tile(128, 256, 64, 8, 3), 1.0), (Tile(128, 128, 64, 8, 3), 0.85), (Tile(64, 128, 128, 4, 4), 0.7),
-           (Tile(64, 64, 128, 4, 6), 0.5)),
-    "tf32": ((Tile(128, 256, 32, 8, 3), 1.0), (Tile(128, 128, 32, 4, 3), 0.95), (Tile(64, 128, 32, 4, 3), 0.7),
-             (Tile(64, 64, 32, 4, 3), 0.5)),
-    "tf32x3": ((Tile(64, 128, 32, 4, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.85)),
-    "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
-    "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
-}  # fmt: skip
-TRANSPOSED = {  # by rows
-    t.rows: t for t in (Tile(16, 64, 256, 4, 3), Tile(32, 64, 128, 4, 4), Tile(64, 64, 128, 4, 4), Tile(128, 64, 128, 4, 3),
-                        Tile(256, 64, 64, 4, 3))
-}  # fmt: skip
-SHALLOW = Tile(128, 128, 64, 4, 3)
-DEEPER = Tile(128, 256, 64, 8, 4)  # the largest tile, with one more stage
-ALONE = {  # tiles with more stages, for programs that have a multiprocessor to themselves
-    (128, 256): DEEPER, (128, 128): Tile(128, 128, 64, 8, 5),
-}  # fmt: skip
-OTHERS = {  # further tiles to measure, which are best for some sizes
-    "16": (DEEPER, ALONE[128, 128], Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
-    "tf32": (Tile(128, 256, 32, 8, 4), Tile(256, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3)),
-    "tf32x3": (Tile(128, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3), Tile(128, 64, 32, 4, 3), Tile(64, 128, 32, 4, 4)),
-    "32": (Tile(128, 128, 32, 8, 3), Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
-    "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
-}
-OTHERS_TRANSPOSED = (
-    Tile(16, 128, 128, 4, 4), Tile(128, 128, 128, 8, 3), Tile(128, 128, 64, 4, 4), Tile(256, 128, 64, 8, 3),
-)  # fmt: skip
+TABLE = tomllib.loads(Path(__file__).with_name("tiles.toml").read_text(encoding="utf-8"))
+
+
+def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
+    """The tiles of a group in tiles.toml, and those of further fields of this group."""
+    return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
+
+
+LARGE = {kind: tuple(zip(_tiles(kind), TABLE[kind]["speeds"])) for kind in ("16", "tf32", "tf32x3", "32", "64")}
+TRANSPOSED = {t.rows: t for t in _tiles("transposed")}
+ALONE = {(t.rows, t.columns): t for t in _tiles("alone")}  # for programs that have a multiprocessor to themselves
+DEEPER, (SHALLOW,) = ALONE[128, 256], _tiles("shallow")
 
 
 def product(kernel: Kernel, request: Request) -> Schedule | None:
@@ -399,15 +385,9 @@ def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
     """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
-        found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if rows <= 2 * t.rows <= 4 * rows]
+        found = [t for t in _tiles("transposed", "others") if rows <= 2 * t.rows <= 4 * rows]
     elif kind == "16" and rows <= FEW_ROWS:
-        found = STREAMS
+        found = _tiles("streams")
     else:
-        found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
+        found = _tiles(kind, "others")
     return [t for t in found if t.bytes(dots[:1]) <= chip.shared]
-
-
-STREAMS = (
-    Tile(16, 32, 256, 4, 4), Tile(16, 64, 256, 4, 4), Tile(16, 64, 64, 4, 6), Tile(16, 128, 128, 4, 6),
-    Tile(16, 64, 256, 8, 3), Tile(16, 128, 64, 4, 6), Tile(16, 64, 128, 2, 4),
-)  # fmt: skip
