@@ -23,8 +23,14 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.tracebacks import hides_frames
 from minitri.graph.names import function_names, unknown_function
 from minitri.language import ast
-from minitri.language.front_end import all_types, is_module, parse_program, shared_names, untyped_parameters
-from minitri.language.parser import parse_module
+from minitri.language.front_end import (
+    all_types,
+    is_module,
+    parse_program,
+    read_module,
+    shared_names,
+    untyped_parameters,
+)
 from minitri.program import Program
 from minitri.program_from_function import FunctionProgram, defined
 from minitri.tiles.schedule import Options
@@ -68,7 +74,7 @@ def compile(
     settings |= {key: DEFAULTS[key] for key in shared}
     kinds = all_types({**parameters, **shared}, settings["types"])
     if (is_path or is_module(text)) and not kinds:
-        module = parse_module(text, settings["name"] or path or "<module>")
+        module = read_module(text, settings["name"] or path or "<module>")
     else:
         module = _expression(text, settings["name"] or path or "<expression>", kinds)
     without = () if settings["optimize"] else ("all",)

@@ -122,7 +122,11 @@ def test_logic_of_python_is_rewritten(text: str, at: str, edit: str | None) -> N
         ("[a + 1 for a in x]", "x + 1"),
         ("2 * [a + 1 for a in x]", "(x + 1)"),
         ("sum(a * a for a in x + 1)", "(x + 1) * (x + 1)"),
-        ("[a for a in x if a > 0]", None),
+        ("[a for a in x if a > 0]", "where(x > 0, x, 0)"),
+        ("[a for a in x if a > 0 if a < 1]", None),
+        ("[a - b for a, b in zip(x, y * 2)]", "x - (y * 2)"),
+        ("[a + k for k, a in enumerate(x)]", "x + arange(x.shape[0])"),
+        ("2 * [v[k] for k in range(3)]", "v[arange(3)]"),
         ("[a + b for a, b in x]", None),
     ],
 )

@@ -186,9 +186,18 @@ def _place(error: CompileError) -> str:
 
 
 def corrected(error: CompileError) -> str:
-    """The source of the error with its edits made."""
-    text = error.edits[0].span.source.text
-    for edit in sorted(error.edits, key=lambda e: e.span.start, reverse=True):
+    """The source of the error with its edits made, and those of the other errors that do not overlap with them."""
+    made = list(error.edits)
+    source = made[0].span.source
+    for edit in (edit for other in error.others for edit in other.edits):
+        apart = all(edit.span.end <= e.span.start or e.span.end <= edit.span.start for e in made)
+        made += [edit] if apart and edit.span.source == source else []
+    return edited(source.text, made)
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text with edits made that do not overlap."""
+    for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text
 

@@ -27,6 +27,8 @@ from minitri.language.python_rewriting import update
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 
 _VALUES: dict[str, Value] = {**CONSTANTS, **DTYPES, "newaxis": None}
+PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
+"""The function that finds the places of what a function finds."""
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
@@ -39,7 +41,11 @@ def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root
     if name in _VALUES:
         return _VALUES[name]
     if name in functions or name in function_names():
-        raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+        error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+        subscripts = (n for n in ast.postorder(root) if isinstance(n, ast.Subscript) and n.value is node)
+        for indexed in subscripts:
+            error.write(indexed.span, f"{name}({', '.join(i.span.text for i in indexed.indices)})")
+        raise error
     raise unknown_name(node, root, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()])
 
 
@@ -66,7 +72,11 @@ def unknown_name(node: ast.Name, root: ast.Expr, own: Iterable[str], known: Iter
         help = _beside(name, own) + answer.sentence(called=False)
         simple = answer.row.instead and not answer.row.arguments
         return error.write(node.span, answer.row.instead, help) if simple else _helped(error, help)
-    if guess := suggest(name, [*own, *known]):
+    if isinstance(root, ast.Subscript) and isinstance(root.value, ast.Name) and root.value.id in DTYPES:
+        source, start = root.span.source, root.span.start  # `def f(x=f32[N])`
+        return error.write(Span(source, source.text.rindex("=", 0, start), start), ": ", "a type follows `:`, not `=`")
+    values = [n for n in known if n not in function_names()]
+    if guess := suggest(name, [*own, *values]) or suggest(name, known):
         return _guessed(error, node.span, guess)
     error.help = "names are parameters, dimensions and assignments above"
     if node.span.source.name == "<expression>":
@@ -81,7 +91,7 @@ def unknown_function(
     name, own = call.function, list(own)
     method = bool(call.args) and call.args[0].span.start == call.span.start
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
-    args, keywords = [a.span.text for a in call.args], {k: v.span.text for k, v in call.keywords}
+    args, keywords = [a.span.text for a in call.args], _keywords(call)
     if name in DTYPES:
         text = f"astype({args[0]}, {name})" if len(args) == 1 else ""
         return error.write(call.span, text) if text else _helped(error, f"write `astype(x, {name})`")
@@ -94,6 +104,11 @@ def unknown_function(
     if guess := suggest(name, [*own, *known]):
         return _guessed(error, error.span or call.span, guess)
     return _undefined(error, call)
+
+
+def _keywords(call: ast.Call) -> dict[str, str]:
+    """The named arguments, without those that say where the result is kept: arrays are never changed."""
+    return {name: value.span.text for name, value in call.keywords if name not in ("inplace", "out")}
 
 
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
@@ -120,6 +135,12 @@ def unknown_attribute(node: ast.Attribute, known: Sequence[str]) -> CompileError
         return error.write(node.span, written, help) if written else _helped(error, help)
     if name in function_names():
         return error.write(node.span, f"{node.span.text}()", f"call it: `.{name}()`")
+    pair = node.value if isinstance(node.value, ast.Call) else None
+    if pair and name == "values":  # torch's `max(x, 1)` has two results
+        return error.write(node.span, value)
+    if pair and name == "indices" and (arg := PLACES.get(pair.function)):
+        start = called_name(pair).start - node.span.start
+        return error.write(node.span, f"{value[:start]}{arg}{value[start + len(pair.function) :]}")
     if guess := suggest(name, known):
         return _guessed(error, error.span or node.span, guess)
     return _helped(error, f"arrays have {listed([f'.{a}' for a in known])}")
@@ -176,11 +197,12 @@ class _Path:
             names.append(self.call.function)
         self.whole, self.root = self.call or here, root
         *self.path, self.member = names if len(names) > 1 else [*names, ""]
+        self.root_name = names[0] if names else ""
 
     def explained(self, error: CompileError, known: Iterable[str]) -> CompileError:
         """The error with what to write for the call or the name, and its place."""
         args = self.call.args[1:] if self.call else ()
-        keywords = {k: v.span.text for k, v in self.call.keywords} if self.call else {}
+        keywords = _keywords(self.call) if self.call else {}
         count = None if self.call is None else len(args)
         answer = foreign.prefixed(self.path, self.member, count, list(keywords))
         prefix, error.span = self._spans()
@@ -198,8 +220,10 @@ class _Path:
         help = answer.sentence(self.call is not None, written)
         if not written:
             return _helped(error, help)
-        if row.here and row.name == self.member:
-            return error.write(prefix, "", help)
+        if row.here and row.name == self.member and len(keywords) == len(self.call.keywords if self.call else ()):
+            known = {*known}
+            plain = re.sub(rf"\b{self.root_name}\.(?=(\w+))", lambda m: "" if m[1] in known else m[0], written)
+            return error.write(prefix, "", help.replace(f"`{written}`", f"`{plain}`", 1))
         return error.write(self.whole.span, fitted(written, self.whole, self.root), help)
 
     def _spans(self) -> tuple[Span, Span]:

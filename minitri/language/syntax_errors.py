@@ -10,7 +10,6 @@ that the language does not have, MT0001 for everything else.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
 from minitri.language import ast
 from minitri.language.ast import Word
-from minitri.language.python_rewriting import comprehension, expression, statement
+from minitri.language.python_rewriting import comprehension, expression, moved_up, statement
 
 CLOSES = {"(": ")", "[": "]"}
 _ONLY_DEFS = "a module holds `def`s only"
@@ -53,14 +52,8 @@ def bad_character(span: Span) -> ParseError:
         code, message, help = tables["characters"][character]
         return _other_language(ParseError(code, message, span, help=help), span)
     help = "names are made of the letters A-Z and a-z, digits and `_`"
-    instead = tables["lookalikes"].get(character, "")
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
-    error = ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
-    return (
-        error.correct(Edit(span, instead) if "x" not in instead else None, help=f"write `{instead}`")
-        if instead
-        else error
-    )
+    return ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
 
 
 def _other_language(error: ParseError, span: Span) -> ParseError:
@@ -212,13 +205,16 @@ def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError 
         help = "choose another name"
         return ParseError("MT0001", f"`{word.text}` is a keyword of Python, not a name", word.span, help=help)
     if word.type == "DEF" and "RETURN" in expected:
-        return _lacks("functions inside functions", word.span, "write it beside the other one, on the top level")
+        help = "write it beside the other one, on the top level"
+        return _lacks("functions inside functions", word.span, help).correct(*moved_up(word.span), help=help)
     if word.type in ("DEF", "RETURN"):
         where = "on a line of its own" if word.type == "DEF" else "at the end of a function"
         return ParseError("MT0001", f"a `{word.text}` stands {where}", word.span)
     if word.type in ("IF", "ELSE") and before is not None and not expected & {"RETURN", "DEF"}:
         return None  # within an expression: something is missing
     what, help = keywords[word.text]
+    if word.text == "lambda":
+        return _lacks(what, word.span, help).correct(*moved_up(word.span), help=help)
     rewrite = expression if word.text in _LOGIC else comprehension if _in_brackets(word, expected) else statement
     return _lacks(what, word.span, help).correct(rewrite(word.span))
 
@@ -248,13 +244,6 @@ def _after(word: Word) -> Span:
 
 def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
     """Two tokens that mean something in Python only together."""
-    source = word.span.source
-    for wrong, right in _tables()["comparisons"].items():
-        for start in (max(word.span.end - len(wrong), 0), word.span.start):
-            if source.text.startswith(wrong, start):
-                span = Span(source, start, start + len(wrong))
-                error = ParseError("MT0001", f"`{wrong}` is not an operator", span)
-                return error.write(span, right, f"write `a {right} b`")
     if word.type == "EQUAL":
         return _equal(word, before, expected)
     touching = before is not None and before.span.end == word.span.start
@@ -326,16 +315,8 @@ def bad_number(word: Word, is_float: bool) -> ParseError:
     text = word.text
     if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
         return ParseError("MT0002", "there are no complex numbers", word.span, help="use two real arrays")
-    error = ParseError(
-        "MT0001", f"`{text[:40]}` is not a number", word.span, help="an operator may be missing, or a digit"
-    )
-    if text.isdigit():
-        return error.write(word.span, text.lstrip("0"))
-    if match := re.fullmatch(r"([0-9]+)([A-Za-z]\w*)", text):
-        return error.write(word.span, f"{match[1]} * {match[2]}", f"write `{match[1]} * {match[2]}` for a product")
-    if match := re.fullmatch(r"([0-9]+)\.([A-Za-z]\w*)", text):
-        return error.write(word.span, f"({match[1]}).{match[2]}")
-    return error
+    help = "an operator may be missing, or a digit"
+    return ParseError("MT0001", f"`{text[:40]}` is not a number", word.span, help=help)
 
 
 def bad_target(node: ast.Expr) -> ParseError:
@@ -354,8 +335,8 @@ def bad_target(node: ast.Expr) -> ParseError:
 
 def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
     """The error for `a < b < c`."""
-    a, first, b, second, c = (part.span.text for part in parts[:5])
-    text = f"({a} {first} {b}) & ({b} {second} {c})"
-    short = text if len(text) < 100 else f"(a {first} b) & (b {second} c)"
-    error = ParseError("MT0002", "comparisons cannot be chained", span, help=f"write `{short}`")
-    return error if len(parts) > 5 else error.write(span, f"({text})", error.help)
+    texts = [part.span.text for part in parts]
+    pairs = [" ".join(texts[k : k + 3]) for k in range(0, len(texts) - 2, 2)]
+    text = " & ".join(f"({pair})" for pair in pairs)
+    short = text if len(text) < 100 else "(a < b) & (b < c)"
+    return ParseError("MT0002", "comparisons cannot be chained", span).write(span, f"({text})", f"write `{short}`")

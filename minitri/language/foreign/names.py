@@ -33,7 +33,8 @@ LIBRARIES = {
     "np": "numpy", "jnp": "jax.numpy", "api": "the array API", "py": "Python", "torch": "torch",
     "F": "torch.nn.functional", "array": "numpy arrays", "tensor": "torch tensors", "nn": "jax.nn",
     "linalg": "numpy.linalg and torch.linalg", "special": "torch.special", "math": "math",
-    "random": "random", "fft": "fft", "modules": "torch.nn",
+    "random": "random", "fft": "fft", "modules": "torch.nn", "tf": "tensorflow", "einops": "einops",
+    "other": "other languages",
 }  # fmt: skip
 """What the libraries are called. A name without a prefix is looked up in this order."""
 METHODS = ("array", "tensor")
@@ -68,7 +69,7 @@ class Foreign:
         positional, _, named = self.arguments.partition("*, ")
         parameters = [p for p in re.split(r", ", positional.rstrip(", ")) if p]
         if any(p.startswith("*") for p in parameters):
-            return True
+            return set(filter(None, named.split(", "))) <= set(keywords)
         names = [re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p]
         given = {*names[: min(count, len(parameters))], *keywords}
         required = {re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p and "=" not in p}
@@ -110,7 +111,7 @@ def rows(name: str, library: str) -> list[Foreign]:
 _ROOTS = {
     "np": "np", "numpy": "np", "cp": "np", "cupy": "np", "jnp": "jnp", "jax": "jnp", "torch": "torch", "F": "F",
     "nn": "modules", "math": "math", "mt": "np", "minitri": "np", "scipy": "special", "xp": "api", "random": "random",
-    "special": "special", "linalg": "linalg", "lax": "jnp",
+    "special": "special", "linalg": "linalg", "lax": "jnp", "tf": "tf", "tensorflow": "tf", "einops": "einops",
 }  # fmt: skip
 _PARTS = {"linalg": "linalg", "special": "special", "random": "random", "fft": "fft", "functional": "F", "numpy": "jnp"}
 PREFIXES = frozenset(_ROOTS)

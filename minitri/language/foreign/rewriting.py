@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from minitri.base.types import DTYPES
+from minitri.base.types import DTYPES, from_numpy
 from minitri.language.foreign.names import Foreign
 
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*(?:=(?!=)|\())")
@@ -28,7 +28,19 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
     if not row.arguments:
         return f"{row.instead}({given})" if row.instead.isidentifier() else ""
     values = _bound(row, args, keywords)
-    return "" if values is None else substituted(row.instead, values)
+    if values is None:
+        return ""
+    if (text := values.get("dtype", "")[1:-1]) and values["dtype"][0] in "\"'":
+        if not (dtype := DTYPES.get(text) or from_numpy(text)):
+            return values["x"] if row.name == "to" else ""  # torch's `x.to("cuda")`
+        values["dtype"] = str(dtype)
+    return _plain(substituted(row.instead, values))
+
+
+def _plain(text: str) -> str:
+    """`1 if False else 0` → `0`, `x.shape.shape[0]` → `x.ndim`."""
+    text = re.sub(r"(\w+) if (True|False) else (\w+)", lambda m: m[1] if m[2] == "True" else m[3], text)
+    return text.replace(".shape.shape[0]", ".ndim")
 
 
 def _bound(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
@@ -40,7 +52,10 @@ def _bound(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> di
     for parameter in (*places, *filter(None, named.split(", "))):
         name, default = re.fullmatch(r"(\*?\w+)(?::[^=]*)?(?:=(.*))?", parameter).groups()  # type: ignore[union-attr]
         if name.startswith("*"):
-            text = ", ".join([*rest, *(f"{k}={v}" for k, v in keywords.items() if k not in values)])
+            others = (f"{k}={v}" for k, v in keywords.items() if k not in values and k not in named.split(", "))
+            text = ", ".join([*rest, *others])
+            if not text and re.search(rf"(?<!\*)\b{name[1:]}\b", row.instead):
+                return None
             values[name[1:]] = f"({text})" if len(rest) > 1 and name not in row.instead else text
             rest = []
         elif rest and parameter in places:
