@@ -21,8 +21,9 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.tracebacks import hides_frames
-from minitri.graph.names import function_names, unknown_function
+from minitri.graph.names import function_names, unknown_function, unknown_name
 from minitri.language import ast
+from minitri.language.foreign.names import PREFIXES
 from minitri.language.front_end import (
     all_types,
     is_module,
@@ -86,9 +87,12 @@ def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Mo
     if kinds:
         return parse_program(text, name, kinds)
     module = parse_program(text, name, untyped_parameters(text, name))
-    for node in ast.postorder(module.functions[0].body[0].value):
-        if isinstance(node, ast.Call) and node.function not in function_names():
-            raise unknown_function(node, [], function_names()).at(node.span)
+    root, known = module.functions[0].body[0].value, function_names()
+    for node in ast.postorder(root):
+        if isinstance(node, ast.Name) and node.id in PREFIXES:
+            raise unknown_name(node, root, [], known)
+        if isinstance(node, ast.Call) and node.function not in known:
+            raise unknown_function(node, [], known, root).at(node.span)
     return module
 
 

@@ -186,12 +186,16 @@ def _place(error: CompileError) -> str:
 
 
 def corrected(error: CompileError) -> str:
-    """The source of the error with its edits made, and those of the other errors that do not overlap with them."""
+    """The source of the error with its edits made, and those of the other errors that fit beside them or into them."""
     made = list(error.edits)
     source = made[0].span.source
-    for edit in (edit for other in error.others for edit in other.edits):
-        apart = all(edit.span.end <= e.span.start or e.span.end <= edit.span.start for e in made)
-        made += [edit] if apart and edit.span.source == source else []
+    for edit in (e for other in error.others for e in other.edits if e.span.source == source):
+        touched = [k for k, e in enumerate(made) if e.span.start < edit.span.end and edit.span.start < e.span.end]
+        if not touched:
+            made.append(edit)
+        elif made[touched[0]].text.count(edit.span.text) == 1:  # the other mistake is part of what was rewritten
+            around = made[touched[0]]
+            made[touched[0]] = Edit(around.span, around.text.replace(edit.span.text, edit.text))
     return edited(source.text, made)
 
 

@@ -60,11 +60,13 @@ def _items(node: ast.Call) -> list[ast.Expr]:
 def as_elsewhere(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     """`log(x, 2)` → `log2(x)`: numpy, torch or Python's math takes these arguments."""
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
-    if not re.search(r" takes (at most )?\d| takes its |has no argument|needs its argument", error.message):
+    if not re.search(
+        r" takes (at most )?\d| takes its |has no argument|needs its argument|needs \d axes, not", error.message
+    ):
         return None
     if node.function == "log" and args[1:] in (["2"], ["10"]) and not keywords:
         return here(node, f"log{args[1]}({args[0]})")
-    answer = foreign.called(node.function, len(args), list(keywords))
+    answer = foreign.called(node.function, args, list(keywords))
     if answer is None or not answer.row.arguments or not answer.row.takes(len(args), list(keywords)):
         return None
     written = rewritten_call(answer.row, args, keywords)
@@ -110,7 +112,7 @@ def as_tuple(error: CompileError, node: ast.Call, values: Values) -> Edit | None
 def arity(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     """An operator with too many operands, with named ones, or with one too few."""
     row = OPERATORS.get(ALIASES.get(node.function, node.function))
-    if row is None or error.code != "MT0102":
+    if row is None or row.name == "clip" and node.keywords:
         return None
     texts = [a.span.text for a in node.args] + [v.span.text for k, v in node.keywords if k not in ("out", "dtype")]
     if len(texts) == row.arity - 1 and texts:
@@ -234,8 +236,8 @@ def ranks(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     """`concat((x, v))` → `concat((x, v[None]))`, `stack((x, v))` → `stack((x, broadcast_to(v, x.shape)))`."""
     first = node.args[0] if node.args else None
     parts = list(first.elements) if isinstance(first, ast.Tuple) else []
-    arrays = [values.get(id(p)) for p in parts]
-    if not parts or not all(isinstance(a, Array) for a in arrays):
+    arrays = [a for p in parts if isinstance(a := values.get(id(p)), Array)]
+    if not 0 < len(arrays) == len(parts):
         return None
     rank = max(len(a.shape) for a in arrays)
     largest = next(beside(p) for p, a in zip(parts, arrays) if len(a.shape) == rank)
@@ -258,12 +260,24 @@ def shape(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     """`reshape(x, y)` → `reshape(x, y.shape)`, `x.view(f16)` → `astype(x, f16)`."""
     if not error.message.startswith("a size in a shape"):
         return None
+    if edit := quotient(error, node, values):
+        return edit
     for value in reversed(_arguments(node)):
         if isinstance(values.get(id(value)), Array) and (value is not node.args[0] or len(_arguments(node)) == 1):
             return here(value, f"{beside(value)}.shape")
         if isinstance(values.get(id(value)), DType) and len(node.args) == 2:
             return here(node, f"astype({node.args[0].span.text}, {value.span.text})")
     return None
+
+
+def quotient(error: CompileError, node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
+    """`x[: N / 2]` → `x[: N // 2]`."""
+    found = [n for n in ast.postorder(node) if isinstance(n, ast.Binary) and n.op == "/"]
+    if not found or "f64[]" not in error.message:
+        return None
+    start = found[0].left.span.end
+    at = node.span.source.text.index("/", start)
+    return Edit(Span(node.span.source, at, at + 1), "//")
 
 
 def sizes(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
@@ -276,8 +290,8 @@ def sizes(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
         ((k, item), *_) = wrong
         return here(item, f"{beside(node.args[0])}.shape[{k - len(items)}]")
     found = re.search(r": (\d+) elements are not", error.message)
-    numbers = [values.get(id(i)) for i in items]
-    if found is None or not numbers or not all(isinstance(n, int) and n > 0 for n in numbers):
+    numbers = [n for i in items if isinstance(n := values.get(id(i)), int) and n > 0]
+    if found is None or not 0 < len(numbers) == len(items):
         return None
     fits = [k for k in reversed(range(len(items))) if int(found[1]) % prod(numbers[:k] + numbers[k + 1 :]) == 0]
     return here(items[fits[0]], "-1") if fits else None

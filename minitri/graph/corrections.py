@@ -109,6 +109,11 @@ def _transposed(error: CompileError, node: ast.Binary, values: Values) -> Edit |
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if node.op != "@":
         return None
+    for operand in (node.left, node.right):
+        if isinstance(operand, ast.Attribute) and operand.name == "T":  # it reverses all axes
+            inner = values.get(id(operand.value))
+            if isinstance(inner, Array) and len(inner.shape) > 2:
+                return here(operand, f"{operand.value.span.text}.mT")
     if not isinstance(left, Array) or not isinstance(right, Array) or not left.shape or not right.shape:
         return _operator(node, "*")
     if len(right.shape) >= 2 and right.shape[-1] == left.shape[-1]:
@@ -140,6 +145,17 @@ def _infinity(error: CompileError, node: ast.Node, values: Values) -> Edit | Non
 def _where(error: CompileError, node: ast.Conditional, values: Values) -> Edit | None:
     parts = (node.test.span.text, node.body.span.text, node.orelse.span.text)
     return here(node, f"where({', '.join(parts)})")
+
+
+def _unpacked(error: CompileError, node: ast.Assign, values: Values) -> Edit | None:
+    """`a, b = x` → `a, b = x[0], x[1]`; `a, b = x, y, z` → `a, b, _ = x, y, z`."""
+    value, count = values.get(id(node.value)), len(node.targets)
+    if isinstance(value, Array):
+        return here(node.value, ", ".join(f"{beside(node.value)}[{k}]" for k in range(count)))
+    if not isinstance(value, tuple) or not value:
+        return None
+    names = [t.span.text for t in node.targets][: len(value)] + ["_"] * (len(value) - count)
+    return Edit(node.targets[0].span.to(node.targets[-1].span), ", ".join(names))
 
 
 # ---- subscripts and attributes -------------------------------------------------------------------------
@@ -188,8 +204,10 @@ RULES: dict[tuple[str, type[ast.Node]], tuple[Rule, ...]] = {
         calls.extreme, calls.as_elsewhere, calls.keyword, calls.option, calls.arity, calls.missing, calls.surplus,
         calls.as_tuple,
     ),
+    ("MT0102", ast.Assign): (_unpacked,),
     ("MT0106", ast.Call): (calls.whole_number, calls.shape, calls.axis),
     ("MT0106", ast.Conditional): (_where,),
+    ("MT0106", ast.Subscript): (calls.whole_number, calls.quotient),
     ("MT0201", ast.Binary): (_new_axis,),
     ("MT0201", ast.Call): (calls.ranks,),
     ("MT0202", ast.Binary): (_power, _logic, _of_booleans, _shift),
@@ -197,7 +215,7 @@ RULES: dict[tuple[str, type[ast.Node]], tuple[Rule, ...]] = {
     ("MT0202", ast.Unary): (_sign,),
     ("MT0203", ast.Binary): (_transposed,),
     ("MT0204", ast.Attribute): (_untransposed,),
-    ("MT0204", ast.Call): (calls.extreme, calls.axis),
+    ("MT0204", ast.Call): (calls.extreme, calls.as_elsewhere, calls.axis),
     ("MT0205", ast.Call): (calls.sizes,),
     ("MT0206", ast.Call): (calls.whole_numbers,),
     ("MT0206", ast.Subscript): (_mask, calls.whole_number, calls.whole_numbers, _last, _ellipses),

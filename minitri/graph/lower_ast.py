@@ -29,7 +29,7 @@ from minitri.graph.error_collection import BROKEN, ErrorCollection
 from minitri.graph.functions import FUNCTIONS, reductions
 from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.names import function_names, unknown_function, value_of_name
+from minitri.graph.names import function_names, is_method, unknown_function, value_of_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe
 from minitri.language import ast
@@ -135,7 +135,7 @@ class _Builder(ErrorCollection):
         if value is BROKEN or not isinstance(value, tuple) or len(value) != len(statement.targets):
             if value is not BROKEN:
                 message = f"cannot unpack {describe(value)} into {len(statement.targets)} names"
-                self.refuse(CompileError("MT0102", message), statement, {})
+                self.refuse(CompileError("MT0102", message), statement, {id(statement.value): value})
             value = (BROKEN,) * len(statement.targets)
         for name, item in zip(statement.targets, value):
             scope[name.id] = item
@@ -208,7 +208,7 @@ class _Builder(ErrorCollection):
             self.typer.span = self.site or node.span
             check_time()
             if self.errors and any(values.get(id(child)) is BROKEN for child in ast.children(node)):
-                values[id(node)] = BROKEN
+                values[id(node)] = self.broken(node, values, scope, root)
                 continue
             made = len(self.typer.nodes.made)
             try:
@@ -292,7 +292,7 @@ class _Builder(ErrorCollection):
             return FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
         if plain in library_functions():
             return self._call_library(library_functions()[plain], args, keywords, span)
-        if name in scope or name in CONSTANTS:
+        if (name in scope or name in CONSTANTS) and not is_method(node):
             help = "an element is `x[0]`, a product `x * y`"
             raise CompileError("MT0101", f"`{name[:40]}` is a value, not a function", help=help)
         own = self.module.keys() - {self.entry}  # it cannot call itself

@@ -27,6 +27,7 @@ from minitri.language.python_rewriting import update
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 
 _VALUES: dict[str, Value] = {**CONSTANTS, **DTYPES, "newaxis": None}
+IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
 PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
 """The function that finds the places of what a function finds."""
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
@@ -42,9 +43,12 @@ def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root
         return _VALUES[name]
     if name in functions or name in function_names():
         error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
-        subscripts = (n for n in ast.postorder(root) if isinstance(n, ast.Subscript) and n.value is node)
-        for indexed in subscripts:
-            error.write(indexed.span, f"{name}({', '.join(i.span.text for i in indexed.indices)})")
+        for above in ast.postorder(root):
+            match above:
+                case ast.Subscript(value=ast.Name() as value, indices=indices) if value is node:
+                    error.write(above.span, f"{name}({', '.join(i.span.text for i in indices)})")
+                case ast.Call(function="map" | "apply", args=[a, b]) if node in (a, b):
+                    error.write(above.span, f"{name}({(b if a is node else a).span.text})")
         raise error
     raise unknown_name(node, root, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()])
 
@@ -89,7 +93,7 @@ def unknown_function(
 ) -> CompileError:
     """For `name(x)` and `x.name()`. `root` is the whole expression, if the call is only a part of it."""
     name, own = call.function, list(own)
-    method = bool(call.args) and call.args[0].span.start == call.span.start
+    method = is_method(call)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
     args, keywords = [a.span.text for a in call.args], _keywords(call)
     if name in DTYPES:
@@ -97,7 +101,7 @@ def unknown_function(
         return error.write(call.span, text) if text else _helped(error, f"write `astype(x, {name})`")
     if method and name in ATTRIBUTES and len(args) == 1:
         return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
-    if answer := foreign.called(name, len(args), list(keywords), method=method):
+    if answer := foreign.called(name, args, list(keywords), method=method):
         written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
         help = _beside(name, own) + answer.sentence(True, written)
         return error.write(call.span, written, help) if written else _helped(error, help)
@@ -107,8 +111,8 @@ def unknown_function(
 
 
 def _keywords(call: ast.Call) -> dict[str, str]:
-    """The named arguments, without those that say where the result is kept: arrays are never changed."""
-    return {name: value.span.text for name, value in call.keywords if name not in ("inplace", "out")}
+    """The named arguments, without places of the result and devices."""
+    return {name: value.span.text for name, value in call.keywords if name not in IGNORED}
 
 
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
@@ -123,11 +127,11 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     return error.write(Span(source, start.start(), start.start()), stub, f"define it above: `def {name}({params}):`")
 
 
-def unknown_attribute(node: ast.Attribute, known: Sequence[str]) -> CompileError:
-    """For `x.name`, where `known` are the attributes that arrays have."""
+def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) -> CompileError:
+    """For `x.name`, where `known` are the attributes that arrays have. `rank` is that of x, if it is known."""
     name, value = node.name, node.value.span.text
     error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", _last_name(node.span, name))
-    if name == "at" and (edit := update(node.span)) is not None:
+    if name == "at" and (edit := update(node.span, rank)) is not None:
         return error.correct(edit)
     if answer := foreign.attribute(name):
         written = substituted(answer.row.instead, {"x": value})
@@ -162,10 +166,15 @@ def _beside(name: str, own: Iterable[str]) -> str:
     return f"{near} " if near else ""
 
 
+def is_method(call: ast.Call) -> bool:
+    """Whether a call is written `x.f()`, not `f(x)`."""
+    return bool(call.args) and call.args[0].span.start == call.span.start
+
+
 def called_name(call: ast.Call) -> Span:
     """Where the name of the function is: `f` of `f(x)`, `.f` apart from x of `x.f()`."""
     source, start = call.span.source, call.span.start
-    if call.args and call.args[0].span.start == start:
+    if is_method(call):
         start = source.text.index(call.function, call.args[0].span.end)
     return Span(source, start, start + len(call.function))
 
@@ -203,8 +212,8 @@ class _Path:
         """The error with what to write for the call or the name, and its place."""
         args = self.call.args[1:] if self.call else ()
         keywords = _keywords(self.call) if self.call else {}
-        count = None if self.call is None else len(args)
-        answer = foreign.prefixed(self.path, self.member, count, list(keywords))
+        texts = [a.span.text for a in args]
+        answer = foreign.prefixed(self.path, self.member, texts if self.call else None, list(keywords))
         prefix, error.span = self._spans()
         if answer is None:
             guess = "" if self.member in known else suggest(self.member, known)
@@ -214,7 +223,7 @@ class _Path:
             text = guess.split("`")[1] if guess else self.member
             return error.write(error.span, text, help) if here else _helped(error, "functions need no prefix: `exp(x)`")
         row = answer.row
-        written = rewritten_call(row, [a.span.text for a in args], keywords) if self.call else ""
+        written = rewritten_call(row, texts, keywords) if self.call else ""
         if self.call is None and not row.arguments:
             written = row.instead
         help = answer.sentence(self.call is not None, written)
@@ -236,4 +245,4 @@ class _Path:
 
 def _is_receiver(node: ast.Expr, call: ast.Call) -> bool:
     """Whether the call is a method call on the node: `x.f()`, not `f(x)`."""
-    return bool(call.args) and call.args[0] is node and node.span.start == call.span.start
+    return is_method(call) and call.args[0] is node

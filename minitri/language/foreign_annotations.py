@@ -13,7 +13,9 @@ from minitri.base.spans import Span
 from minitri.language import ast
 
 TUPLES = ("tuple", "Tuple")
-SHAPELESS = (*TUPLES, "Tensor", "ndarray", "Array", "ArrayLike", "NDArray", "Any", "object")
+SHAPELESS = (
+    *TUPLES, "Tensor", "FloatTensor", "ndarray", "array", "Array", "ArrayLike", "NDArray", "Any", "object", "list", "List",
+)  # fmt: skip
 JAXTYPING = {"Float": "f32", "Bool": "bool", "BFloat16": "bf16"} | {
     f"{word}{bits}": f"{word[0].lower()}{bits}"
     for word, sizes in (("Float", (16, 32, 64)), ("Int", (8, 16, 32, 64)), ("UInt", (8, 16, 32, 64)))
@@ -29,7 +31,8 @@ def without_shape(word: str, span: Span) -> ParseError:
         error = ParseError("MT0004", f"`{word}` does not say the shape", span)
         return error.write(span, f"{JAXTYPING[word]}[M, N]", help)
     help = f"{EXAMPLE}, or leave it out: the call then says the type"
-    return ParseError("MT0004", f"`{word}` does not say dtype and shape", span).write(span, "f32[M, N]", help)
+    text = "f32" if span.source.text[span.end : span.end + 1] == "[" else "f32[M, N]"
+    return ParseError("MT0004", f"`{word}` does not say dtype and shape", span).write(span, text, help)
 
 
 def string_inside(string: ast.String) -> Span:

@@ -32,7 +32,15 @@ _OPERATORS = {
 _STOP = re.compile(r"\breturn\b|(?<![=<>!])=(?!=)|[,\n#]")
 _LINE_END = re.compile(r"[\n#]")
 _FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Attribute, python.Tuple, python.List)
-_WITHOUT_EFFECT = (python.Import, python.ImportFrom, python.Global, python.Nonlocal, python.Assert, python.Delete)
+_WITHOUT_EFFECT = (
+    python.Import,
+    python.ImportFrom,
+    python.Global,
+    python.Nonlocal,
+    python.Assert,
+    python.Delete,
+    python.Raise,
+)
 
 
 # ---- statements ----------------------------------------------------------------------------------
@@ -50,17 +58,22 @@ def statement(place: Span) -> Edit | None:
     if not isinstance(tree, python.Module) or len(tree.body) != 1:
         return None
     in_module = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) is not None
-    made = _statement(tree.body[0], text, indent, source.text if in_module else "")
-    return None if made is None else Edit(_stripped(source, start, start + len(block)), made)
+    end = start + len(block)
+    after = re.compile(rf"\n{indent}return[ \t]+([^\n#]+)").match(source.text, end)
+    if after and (made := _early(tree.body[0], text, after[1].strip())):
+        end = after.end()
+    else:
+        made = _statement(tree.body[0], text, indent, source.text if in_module else "")
+    return None if made is None else Edit(_stripped(source, start, end), made)
 
 
 def _branches(lines: list[str]) -> Iterator[str]:
-    """The further lines of an `if`, a `for` or a `def`: what is indented more, and the `else` of an `if`."""
+    """The further lines of a block: what is indented more, and the `else` of an `if`, the `except` of a `try`."""
     first = lines[0].lstrip()
     indent = len(lines[0]) - len(first)
-    for line in lines[1:] if first.startswith(("if ", "for ", "def ")) else ():
+    for line in lines[1:] if re.match("(if|for|def|with|try)\\b", first) else ():
         here = len(line) - len(line.lstrip())
-        if not (here > indent or (here == indent and line.lstrip().startswith("else"))):
+        if not (here > indent or (here == indent and re.match("(else|except|finally)\\b", line.lstrip()))):
             return
         yield line
 
@@ -126,16 +139,27 @@ def _statement(node: python.stmt, line: str, indent: str, module: str) -> str | 
             return None
         case python.Expr(value=python.Call(func=python.Name(id="print"))):
             return ""
+        case python.With(body=body) | python.Try(body=body):
+            return f"\n{indent}".join(map(python.unparse, body))
         case _:
             return "" if isinstance(node, _WITHOUT_EFFECT) else None
 
 
+def _early(node: python.stmt, line: str, after: str) -> str | None:
+    """`if c: return a` and `return b` on the line after it → `return where(c, a, b)`."""
+    match node:
+        case python.If(test=test, body=[python.Return(value=python.expr() as a)], orelse=[]) if after:
+            return f"return where({_logic(test, line)}, {python.get_source_segment(line, a)}, {after})"
+    return None
+
+
 def _written_out(body: list[python.stmt], name: str, count: python.expr, module: str) -> list[str] | None:
     """The lines of a loop of a few turns; None if they are more than assignments."""
-    if not isinstance(count, python.Constant) or count.value not in range(1, MOST_TURNS + 1):
+    turns = count.value if isinstance(count, python.Constant) else None
+    if not isinstance(turns, int) or not 0 < turns <= MOST_TURNS:
         return None
     lines: list[str] = []
-    for turn in range(count.value):
+    for turn in range(turns):
         for part in body:
             line = re.sub(rf"\b{name}\b", str(turn), python.unparse(part))
             tree = _parsed(line, "exec")
@@ -281,8 +305,8 @@ def _arrays(target: python.expr, over: python.expr, text: str) -> dict[str, str]
     return None
 
 
-def update(place: Span) -> Edit | None:
-    """jax's `x.at[x < 0].set(0)` → `where(x < 0, 0, x)`. `place` is `x.at`."""
+def update(place: Span, rank: int = 0) -> Edit | None:
+    """jax's `x.at[x < 0].set(0)` → `where(x < 0, 0, x)`. `place` is `x.at`, `rank` that of x."""
     text = place.source.text[place.start : place.start + LONGEST]
     ends = (match.end() for match in re.compile(r"\)").finditer(text, len(place.text)))
     tree, end = next(((t, e) for e in ends if (t := _parsed(text[:e], "eval")) is not None), (None, 0))
@@ -300,7 +324,7 @@ def update(place: Span) -> Edit | None:
             written = python.get_source_segment(text, value) or ""
             sign = {"add": "+", "multiply": "*"}.get(name)
             total = f"{x} {sign} {_operand(value, text)}" if sign else written
-            made = _where(x, index, total, text, _rank(x, place.source.text), _is_number(value))
+            made = _where(x, index, total, text, rank, _is_number(value))
             return Edit(Span(place.source, place.start, place.start + end), made) if made else None
     return None
 

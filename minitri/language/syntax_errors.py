@@ -336,6 +336,11 @@ def bad_target(node: ast.Expr) -> ParseError:
 def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
     """The error for `a < b < c`."""
     texts = [part.span.text for part in parts]
+    match parts:
+        case [_, _, ast.Binary(op="&" | "|" as op, left=left, right=right), _, _]:  # `&` binds more than `<`
+            text = f"({' '.join(texts[:2])} {left.span.text}) {op} ({right.span.text} {' '.join(texts[3:])})"
+            error = ParseError("MT0002", f"`{op}` binds its operands before a comparison does", span)
+            return error.write(span, text, f"write `{text}`")
     pairs = [" ".join(texts[k : k + 3]) for k in range(0, len(texts) - 2, 2)]
     text = " & ".join(f"({pair})" for pair in pairs)
     short = text if len(text) < 100 else "(a < b) & (b < c)"

@@ -32,7 +32,6 @@ T = TypeVar("T")
 LONGEST = 20_000
 LONGEST_LINE = 400
 _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
-_INDENT = "    "
 
 
 def parsed(parse: Callable[[Span], T], place: Span) -> T:
@@ -42,11 +41,11 @@ def parsed(parse: Callable[[Span], T], place: Span) -> T:
     except ParseError as error:
         if error.span is None or error.code == "MT0401" or place.end - place.start > LONGEST:
             raise
-        raise _repaired(error, place, parse) from None
+        raise _repaired(error, error.span, place, parse) from None
 
 
-def _repaired(error: ParseError, place: Span, parse: Callable[[Span], Any]) -> ParseError:
-    for candidate in _candidates(error, place):
+def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span], Any]) -> ParseError:
+    for candidate in _candidates(error, span, place):
         text = edited(place.source.text, candidate.edits)
         if candidate.edits and _is_accepted(text, candidate.edits, place, parse):
             line = Source("", text).line(place.source.line_column(candidate.edits[0].span.start)[0]).strip()
@@ -67,10 +66,10 @@ def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[
     return True
 
 
-def _candidates(error: ParseError, place: Span) -> Iterator[ParseError]:
-    yield from _by_table(error, place)
+def _candidates(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
+    yield from _by_table(error, span, place)
     yield error
-    yield from _general(error, place)
+    yield from _general(error, span, place)
 
 
 # ---- the table -----------------------------------------------------------------------------------
@@ -89,8 +88,7 @@ def _rows() -> list[tuple[re.Pattern[str], dict[str, str]]]:
     return rows
 
 
-def _by_table(error: ParseError, place: Span) -> Iterator[ParseError]:
-    span = error.span
+def _by_table(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
     source, start = place.source, max(place.source.text.rfind("\n", 0, span.start) + 1, place.start)
     line = source.text[start : place.end].partition("\n")[0].rstrip("\r")
     is_expression = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) is None
@@ -120,21 +118,38 @@ def _made(
 # ---- general repairs -----------------------------------------------------------------------------
 
 
-def _general(error: ParseError, place: Span) -> Iterator[ParseError]:
-    span = error.span
+def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
     source, word = span.source, span.text
     before = source.text[: span.start]
     if keyword.iskeyword(word):
         renamed = (Edit(at, f"{word}_") for at in _all(rf"\b{word}\b", place))
-        yield _made(error, renamed, f"`{word}` is a keyword of Python, not a name")
+        made = _made(error, renamed, f"`{word}` is a keyword of Python, not a name")
+        made.code = "MT0001"
+        yield made
     if not word.isascii():
         yield _made(error, (Edit(at, _ascii(at)) for at in _all(r"[^\x00-\x7f]", place)))
-    if "indent" in error.message:
-        yield from (_made(error, edits, help=help) for edits, help in _indented(span, place))
-    if word == "return" and (names := re.findall(r"(?:^\s*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)):
-        yield _made(error, [Edit(Span(source, span.end, span.end), f" {names[-1]}")])
+    if "indent" in error.message and not before.rpartition("\n")[2].strip():
+        yield from (_made(error, edits, help="line it up with its block") for edits in _indented(span, place))
+    if "only functions stand" in error.message:
+        yield from _inlined(span, place)
+    if word in ("return", "pass") and (
+        names := re.findall(r"(?:^\s*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)
+    ):
+        yield _made(error, [Edit(span, f"return {names[-1]}")])
     if _PUNCTUATION.fullmatch(word):
         yield _made(error, [Edit(span, "")], help="remove it, or write what is missing")
+
+
+def _inlined(span: Span, place: Span) -> Iterator[ParseError]:
+    """The number that a line above the functions gives a name to, written where the name is used."""
+    text = place.source.text
+    match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(text, span.start)
+    if match is not None:
+        number = f"({match[2]})" if match[2].startswith("-") else match[2]
+        used = [Edit(at, number) for at in _all(rf"\b{match[1]}\b", place) if at.start >= match.end()]
+        error = ParseError("MT0002", "a module holds `def`s only", span, help=f"write `{number}` where it is used")
+        error.edits = (Edit(Span(place.source, match.start(), match.end()), ""), *used)
+        yield error
 
 
 def _all(pattern: str, place: Span) -> Iterator[Span]:
@@ -144,19 +159,16 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
             yield Span(place.source, match.start(), match.end())
 
 
-def _indented(span: Span, place: Span) -> Iterator[tuple[list[Edit], str]]:
+def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """The line, and those below that begin like it, indented as the line above or as its body."""
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
-    above = [line for line in text[:start].split("\n") if line.strip()][-1:] or [""]
-    usual, wrong = re.match(r"\s*", above[0])[0], text[start : start + len(text[start:]) - len(text[start:].lstrip())]  # type: ignore[index]
-    rest = re.compile(rf"^{wrong}(?=\S)(?!def\b)", re.MULTILINE)
-    for indent in (usual, usual + _INDENT):
-        found = [m for m in rest.finditer(text, start, place.end)]
-        yield (
-            [Edit(Span(place.source, m.start(), m.end()), indent) for m in found],
-            f"indent it by {len(indent)} blanks",
-        )
+    above = [line for line in text[:start].split("\n") if line.strip()]
+    usual = re.sub(r"\S.*", "", above[-1]) if above else ""
+    like_it = re.compile(rf"^{text[start : span.start]}(?=\S)(?!def\b)", re.MULTILINE)
+    lines = [Span(place.source, m.start(), m.end()) for m in like_it.finditer(text, start, place.end)]
+    for indent in (usual, usual + "    "):
+        yield [Edit(line, indent) for line in lines]
 
 
 def _ascii(at: Span) -> str:

@@ -149,17 +149,19 @@ def library(path: Sequence[str]) -> str:
     return _ROOTS[path[0]]
 
 
-def prefixed(path: Sequence[str], name: str, count: int | None = None, keywords: Sequence[str] = ()) -> Answer | None:
-    """The answer to `np.name`. `count` is the number of positional arguments, or None if it is not called."""
+def prefixed(
+    path: Sequence[str], name: str, args: Sequence[str] | None = None, keywords: Sequence[str] = ()
+) -> Answer | None:
+    """The answer to `np.name`. `args` are the texts of positional arguments, or None if it is not called."""
     of = library(path)
-    return _first([Answer(name, of, row) for row in rows(name, of)], count, keywords)
+    return _first([Answer(name, of, row) for row in rows(name, of)], args, keywords)
 
 
-def called(name: str, count: int, keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
-    """The answer to `name(x, …)`, or to `x.name(…)`. `count` includes x."""
+def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
+    """The answer to `name(x, …)`, or to `x.name(…)`. `args` include x."""
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = [*METHODS, *functions] if method else [*functions, *METHODS]
-    return _first(_any(name, name, order), count, keywords)
+    return _first(_any(name, name, order), args, keywords)
 
 
 def value(name: str) -> Answer | None:
@@ -179,7 +181,13 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
 
 
-def _first(found: Sequence[Answer], count: int | None, keywords: Sequence[str]) -> Answer | None:
-    """The first answer that fits the call, or the first one if none fits."""
-    fitting = [a for a in found if count is None or a.row.takes(count, keywords)]
+def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
+    """The first answer that fits the call, or the first one if none fits. A dim is written as a number."""
+
+    def fits(answer: Answer) -> bool:
+        places = answer.row.arguments.split(", ")
+        dims = [text for place, text in zip(places, args or ()) if place == "dim"]
+        return answer.row.takes(len(args or ()), keywords) and all(re.search(r"\d", text) for text in dims)
+
+    fitting = [a for a in found if args is None or fits(a)]
     return next(iter(fitting or found), None)

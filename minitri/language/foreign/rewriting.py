@@ -30,10 +30,12 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
     values = _bound(row, args, keywords)
     if values is None:
         return ""
-    if (text := values.get("dtype", "")[1:-1]) and values["dtype"][0] in "\"'":
-        if not (dtype := DTYPES.get(text) or from_numpy(text)):
-            return values["x"] if row.name == "to" else ""  # torch's `x.to("cuda")`
+    text = values.get("dtype", "")
+    name = text.strip("\"'").rpartition(".")[2]
+    if dtype := DTYPES.get(name) or from_numpy(name):
         values["dtype"] = str(dtype)
+    elif text[:1] in ("'", '"'):
+        return values["x"] if row.name == "to" else ""  # torch's `x.to("cuda")`
     return _plain(substituted(row.instead, values))
 
 
@@ -52,11 +54,13 @@ def _bound(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> di
     for parameter in (*places, *filter(None, named.split(", "))):
         name, default = re.fullmatch(r"(\*?\w+)(?::[^=]*)?(?:=(.*))?", parameter).groups()  # type: ignore[union-attr]
         if name.startswith("*"):
-            others = (f"{k}={v}" for k, v in keywords.items() if k not in values and k not in named.split(", "))
+            others = [f"{k}={v}" for k, v in keywords.items() if k not in values and k not in named.split(", ")]
             text = ", ".join([*rest, *others])
-            if not text and re.search(rf"(?<!\*)\b{name[1:]}\b", row.instead):
-                return None
-            values[name[1:]] = f"({text})" if len(rest) > 1 and name not in row.instead else text
+            if name not in row.instead:  # the template has them as one value
+                if others or not rest:
+                    return None
+                text = f"({text})" if len(rest) > 1 else text
+            values[name[1:]] = text
             rest = []
         elif rest and parameter in places:
             values[name] = rest.pop(0)
