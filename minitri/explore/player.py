@@ -70,6 +70,9 @@ class _Player:
         stage = "tile.masked" if "tile.masked" in instance.stages else "tile.target"
         self.programs: list[Program] = list(instance.value(stage))
         self.given, self.sizes, self.trace = given, dict(instance.context.sizes), Trace(instance)
+        graph: Graph = instance.value("graph")
+        results = zip((b.name for b in self.plan.outputs), graph.outputs)
+        self.declared = {name: node.shape for name, node in (*((i.name, i) for i in graph.inputs), *results)}
         self.cells = 0
 
     def data(self) -> dict[str, Any]:
@@ -82,7 +85,9 @@ class _Player:
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
         shape, strides = ([e.evaluate(self.sizes) for e in extents] for extents in (b.shape, b.strides))
         values = _numbers(memory.view(shape, strides))
-        return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "values": values}
+        declared = [e.evaluate(self.sizes) for e in self.declared.get(b.name, b.shape)]
+        drawn = declared if math.prod(declared) == len(values) else shape
+        return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "drawn": drawn, "values": values}
 
     def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
         program, self.cells = self.programs[number], MAX_CELLS // len(self.programs)
