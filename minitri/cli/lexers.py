@@ -193,7 +193,7 @@ class Diagnostic(RegexLexer):
 
     tokens = {
         "root": [
-            (r"\A(error)(\[\w+\])?(:)(.*)", bygroups(*[Generic.Error] * 2, *[Generic.Strong] * 2)),
+            (r"^(error)(\[\w+\])?(:)(.*)", bygroups(*[Generic.Error] * 2, *[Generic.Strong] * 2)),
             (r"^ *-->", Generic.Prompt),
             (r"^ +\d* \|( *\^+.*)?", Generic.Prompt),
             (r"^( +=)( help:)", bygroups(Generic.Prompt, Generic.Inserted)),
