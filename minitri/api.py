@@ -21,10 +21,18 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.tracebacks import hides_frames
-from minitri.graph.names import function_names, unknown_function
+from minitri.graph.names import unknown_function, unknown_name
 from minitri.language import ast
-from minitri.language.front_end import all_types, is_module, parse_program, shared_names, untyped_parameters
-from minitri.language.parser import parse_module
+from minitri.language.foreign.names import PREFIXES
+from minitri.language.front_end import (
+    all_types,
+    is_module,
+    parse_program,
+    read_module,
+    shared_names,
+    untyped_parameters,
+)
+from minitri.language.signatures import function_names
 from minitri.program import Program
 from minitri.program_from_function import FunctionProgram, defined
 from minitri.tiles.schedule import Options
@@ -68,7 +76,7 @@ def compile(
     settings |= {key: DEFAULTS[key] for key in shared}
     kinds = all_types({**parameters, **shared}, settings["types"])
     if (is_path or is_module(text)) and not kinds:
-        module = parse_module(text, settings["name"] or path or "<module>")
+        module = read_module(text, settings["name"] or path or "<module>")
     else:
         module = _expression(text, settings["name"] or path or "<expression>", kinds)
     without = () if settings["optimize"] else ("all",)
@@ -80,9 +88,12 @@ def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Mo
     if kinds:
         return parse_program(text, name, kinds)
     module = parse_program(text, name, untyped_parameters(text, name))
-    for node in ast.postorder(module.functions[0].body[0].value):
-        if isinstance(node, ast.Call) and node.function not in function_names():
-            raise unknown_function(node, [], function_names()).at(node.span)
+    root, known = module.functions[0].body[0].value, function_names()
+    for node in ast.postorder(root):
+        if isinstance(node, ast.Name) and node.id in PREFIXES:
+            raise unknown_name(node, root, [], ())
+        if isinstance(node, ast.Call) and node.function not in known:
+            raise unknown_function(node, [], known, root).at(node.span)
     return module
 
 

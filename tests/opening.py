@@ -1,7 +1,6 @@
 """How large pages of the explorer are, how soon they are open, how soon they answer: the table of docs/learn/explorer.md.
 
     python tests/opening.py                 measures, writes docs/log/opening.json; tests/documents.py fills in the table
-    python tests/opening.py --pictures      makes the document's pictures anew
 
 In: the pages of the gallery, and attention for any sizes, the largest of all. Out: for each its bytes; seconds from
 asking Chromium for the file until the page is ready, the best of five; and the longest that it takes to light up
@@ -12,16 +11,13 @@ holds `REQUIRED` for two of them.
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 from browser import Browser, browser
 from gallery import gallery
-from serving import running
 
 import minitri as mt
 
@@ -88,41 +84,7 @@ def known() -> str:
     return table(json.loads(FIGURES.read_text(encoding="utf-8")))
 
 
-def pictures(tab: Browser) -> None:
-    """Those of docs/learn/explorer.md."""
-    shown = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").explore(M=64, N=100)
-    tab.open(shown.html, "#panes=source,drawn,triton,sass", 1280, 640)
-    tab.ask("explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes('= exp'))])")
-    tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "explorer.png"))
-    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player", 800, 540)
-    tab.find(".drop input").click()
-    tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "player.png"))
-    softmax = mt.compile("examples/softmax.mt").explore(M=1000, N=300)
-    tab.open(softmax.html, "#walk=7", 1280, 560)
-    tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "walk.png"))
-
-
-def pictures_of_the_editor(tab: Browser) -> None:
-    softmax = (ROOT / "examples" / "softmax.mt").read_text(encoding="utf-8")
-    with running(first={"text": softmax, "sizes": {"M": 1000, "N": 300}}) as server:
-        server.quick.seconds = server.full.seconds = 120
-        tab.visit(f"{server.address}#panes=triton,sass", 1280, 520)
-        tab.wait("!explorer.document.programs[0].quick", seconds=120)
-        tab.ask("explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes('= exp'))])")
-        tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "editor.png"))
-        wrong = softmax.replace("sum(e", "np.sum(e").replace("exp(x", "log(x, 2) + exp(x")
-        tab.ask("explorer.editor.choose({text: arguments[0], sizes: {M: 1000, N: 300}})", wrong)
-        tab.wait("document.querySelectorAll('.problems li').length === 2")
-        tab.point(tab.all(".cm-lintRange-error")[0])
-        tab.wait("document.querySelector('.cm-tooltip .cm-diagnostic')")
-        tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "problems.png"))
-
-
 def main() -> None:
-    if sys.argv[1:] == ["--pictures"]:
-        with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab, chdir(ROOT):
-            pictures(tab)
-            return pictures_of_the_editor(tab)
     with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab:
         rows = list(measured(tab))
     FIGURES.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")

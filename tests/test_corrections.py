@@ -30,7 +30,7 @@ def test_a_mistake_has_a_code_a_caret_and_a_help_that_compiles(mistake: Mistake)
 
 
 def test_there_are_enough_mistakes_and_idioms() -> None:
-    assert len({m.program for m in MISTAKES}) >= 100 and len({m.code for m in MISTAKES}) >= 12
+    assert len({m.program for m in MISTAKES}) >= 250 and len({m.code for m in MISTAKES}) >= 12
     assert all(len(idioms(library)) >= 14 for library in LIBRARIES) and len(IDIOMS) >= 60
 
 
@@ -74,6 +74,31 @@ def test_an_idiom_computes_the_same(library: str, there: str, here: str) -> None
     wanted, results = ([v] if not isinstance(v, (tuple, list)) else list(v) for v in (wanted, results))
     for a, b in zip(results, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-3, atol=1e-3)
+
+
+ASSIGNMENTS = [
+    "x[0] = 1", "x[0, :] = 1", "x[:, 0] = 0", "x[-1] += 2", "x[:, -2] *= 3", "x[1:] = 0", "x[:, 1:3] = 5", "x[:-1, 2:] -= 1",
+    "x[..., 0] = 7", "x[..., -1] *= 2", "x[1, ..., 2:] = 0", "x[::2] = 0", "x[:, ::3] = 1", "x[:] = 4", "x[x < 0] = 0",
+    "x[~(x < 0)] = 1", "x[0, 0] = 9", "x[x > 1] -= 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ASSIGNMENTS)
+def test_an_assignment_to_elements_computes_what_numpy_does(line: str) -> None:
+    program = f"def f(x: f32[M, N]):\n    {line}\n    return x\n"
+    given = arrays()["x"]
+    names = {"x": given.copy(), "np": np}
+    exec(line, names)
+    np.testing.assert_array_equal(mt.compile(rewritten(program, {})).run("ast", given), names["x"])
+
+
+@pytest.mark.parametrize("index", ["0", "1:", ":, -1", "..., ::2", "-1, 1:3"])
+def test_an_update_of_jax_computes_what_an_assignment_does(index: str) -> None:
+    given = arrays()["x"]
+    changed = given.copy()
+    exec(f"x[{index}] += 2", {"x": changed})
+    text = rewritten(f"x.at[{index}].add(2)", {"x": "f32[M, N]"})
+    np.testing.assert_array_equal(mt.compile(text, x="f32[M, N]").run("ast", given), changed)
 
 
 # ---- parts -----------------------------------------------------------------------------------------
@@ -122,7 +147,11 @@ def test_logic_of_python_is_rewritten(text: str, at: str, edit: str | None) -> N
         ("[a + 1 for a in x]", "x + 1"),
         ("2 * [a + 1 for a in x]", "(x + 1)"),
         ("sum(a * a for a in x + 1)", "(x + 1) * (x + 1)"),
-        ("[a for a in x if a > 0]", None),
+        ("[a for a in x if a > 0]", "where(x > 0, x, 0)"),
+        ("[a for a in x if a > 0 if a < 1]", None),
+        ("[a - b for a, b in zip(x, y * 2)]", "x - (y * 2)"),
+        ("[a + k for k, a in enumerate(x)]", "x + arange(x.shape[0])"),
+        ("2 * [v[k] for k in range(3)]", "v[arange(3)]"),
         ("[a + b for a, b in x]", None),
     ],
 )

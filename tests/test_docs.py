@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pictures
 import pytest
 import reference
 
@@ -94,6 +95,17 @@ def test_the_index_lists_every_document() -> None:
     index = ROOT / "docs" / "README.md"
     listed = {(index.parent / target).resolve() for target in LINK.findall(read(index))}
     assert [named(path) for path in (ROOT / "docs").rglob("*.md") if path not in {*listed, index}] == []
+
+
+@pytest.mark.parametrize("document, sections", pictures.SHOWN.items(), ids=list(pictures.SHOWN))
+def test_what_a_document_describes_is_shown_as_a_picture(document: str, sections: list[str]) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    parts = {part.partition("\n")[0]: part for part in re.split(r"^## ", text, flags=re.MULTILINE)}
+    assert [s for s in sections if not re.search(r"!\[[^\]]+\]\([\w/]*\.png\)", parts[s])] == []
+
+
+def test_a_script_makes_every_picture() -> None:
+    assert {p.stem for p in (ROOT / "docs" / "learn").glob("*.png")} == set(pictures.PICTURES)
 
 
 def test_the_readme_shows_every_part_of_the_package() -> None:

@@ -11,6 +11,7 @@ pytest.importorskip("triton")
 from browser import Browser
 
 import minitri as mt
+from minitri.explore.player import player
 
 FAULTS = Path(__file__).with_name("page_faults.js").read_text(encoding="utf-8")
 SIZES = [(390, 844), (1024, 768), (1440, 900), (2560, 1300)]
@@ -45,6 +46,22 @@ def test_nothing_is_cut_off_or_overlaps(tab: Browser, width: int, height: int, d
         assert faults(tab) == [], panes
         tab.picture(f"attention-{width}-{panes}{'-dark' * dark}")
         assert tab.errors() == []
+
+
+OTHERS = {
+    "a long name": "def weighted_softmax_of_rows(inputs_of_the_layer: f32[BATCH_SIZE, SEQUENCE_LENGTH]):\n    return softmax(inputs_of_the_layer)",
+    "many kernels": "def f(x: f16[64, 64]):\n    return (softmax(x @ x) @ x) @ x",
+    "three axes": "def f(x: f32[B, M, N], w: f32[N, K]):\n    return sum(x @ w, axis=1)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_nothing_is_cut_off_for_other_programs(tab: Browser, name: str) -> None:
+    html = mt.compile(OTHERS[name]).explore().html
+    for width, height in SIZES:
+        for panes in (*PANES, "ast,graph,tile.target", ""):
+            tab.open(html, panes and f"#panes={panes}", width, height)
+            assert faults(tab) == [], (width, panes)
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -118,8 +135,10 @@ def test_panes_change_places_by_pointer_and_by_keys(tab: Browser) -> None:
     assert tab.ask("explorer.panes.map(p => p.id)") == ["sass", "triton", "source"] and tab.errors() == []
 
 
-def test_tab_reaches_every_control(tab: Browser) -> None:
-    tab.open(softmax(), "#panes=source,ledger,player")
+@pytest.mark.parametrize("panes", ["source,ledger,player", "drawn,passes,resources", "kernels,sass,graph"])
+@pytest.mark.parametrize(("width", "height"), [SIZES[0], SIZES[2]])
+def test_tab_reaches_every_control(tab: Browser, width: int, height: int, panes: str) -> None:
+    tab.open(softmax(), f"#panes={panes}", width, height)
     controls = "[...document.querySelectorAll('#app :is(button, select, input, [tabindex])')].filter(n => n.checkVisibility() && !n.disabled)"
     tab.ask("window.named = n => `${n.tagName} ${n.dataset.stage ?? n.getAttribute('aria-label') ?? n.textContent}`")
     tab.ask("window.reached = new Set()")
@@ -173,3 +192,30 @@ def test_types_are_coloured_where_they_are_types(tab: Browser) -> None:
     assert types("%3 = arith.addf %1, %2 : tensor<4xf32> i1", "mlir") == ["tensor", "i1"]
     assert types("\tadd.s32 \t%r3, %r1, s1;", "ptx") == []  # part of the name of the instruction
     assert types("\t.reg .b32 \t%r<20>;", "ptx") == [".b32"]
+
+
+# ---- the player --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(Path("examples").glob("*.mt")), ids=lambda p: p.stem)
+def test_every_program_of_the_grid_can_be_chosen(path: Path) -> None:
+    shown = player(mt.compile(path).lower().compilation)
+    assert shown is not None
+    for kernel in shown["kernels"]:
+        assert len(kernel["programs"]) == kernel["count"], kernel["name"]
+
+
+def test_an_array_has_the_axes_that_the_program_declares(tab: Browser) -> None:
+    tab.open(mt.compile("x + 1", x="f32[A, B, C]").explore().html, "#panes=player")  # the kernel reads one axis of 210
+    assert tab.texts(".shown figcaption")[0] == "x: f32[7, 5, 6]"
+    assert tab.texts(".slices .hint")[:7] == [f"[{k}, :, :]" for k in range(7)]
+    tab.find('[data-tip="program (12) of k0"]').click()
+    tab.ask("explorer.panes[0].view.jump(2)")
+    lit = "[...document.querySelectorAll('.shown figure:first-child .now')].map(n => n.dataset.tip.split(' = ')[0])"
+    assert tab.ask(lit) == ["x[1,1,0]", "x[1,1,1]", "x[1,1,2]"]
+
+
+def test_a_pinned_line_is_the_next_step_of_the_player(tab: Browser) -> None:
+    tab.open(attention(), "#panes=source,player,sass")
+    pin_exp(tab)
+    assert "exp" in tab.find(".statement.now").text or "multiply" in tab.find(".statement.now").text

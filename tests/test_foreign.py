@@ -102,7 +102,7 @@ DEFAULTS: dict[str, Any] = {
     "axis": 1, "dim": 1, "n": 3, "m": 4, "k": 2, "q": 0.3, "dtype": f32, "weight": real(3, 4), "value": 2.5,
     "index": np.array([2, 0]), "indices": np.array([[2, 0], [1, 1], [3, 2]]), "mask": real(3, 4) > 0, "p": real(3, 4) > 0,
     "s": 2.5, "decimals": 1, "i": np.array([0, 2, 1]), "start": 1, "stop": 3, "end": 5, "num": 5, "length": 2,
-    "keepdim": True, "keepdims": True, "alpha": 0.5, "min": -1.0, "max": 1.0, "shape": (2, 3), "source": 0,
+    "unbiased": False, "initial": 0.5, "where": real(3, 4) > 0, "keepdim": True, "keepdims": True, "alpha": 0.5, "min": -1.0, "max": 1.0, "shape": (2, 3), "source": 0,
     "destination": 1, "diagonal": 1, "size": 2, "dim0": 0, "dim1": 1, "base": 3.0, "bias": real(3), "indexing": "xy",
     "kth": 1, "step": 1, "reps": (2, 1), "threshold": 0.5, "boundaries": UP, "bins": UP, "xp": UP, "fp": real(4),
 }  # fmt: skip
@@ -134,7 +134,8 @@ SAMPLES: dict[str, dict[str, Any]] = {  # arguments by the name of the row, wher
 KNOWN_SIZES = {"split", "unbind"}
 UNSET = {"empty", "new_empty"}  # whose elements may be anything
 OTHER_RESULTS = {"promote_types"}  # a dtype
-ROWS = [row for row in table() if row.instead and row.arguments and row.name not in OTHER_RESULTS]
+NEEDS_A_GPU = {"cuda"}
+ROWS = [row for row in table() if row.instead and row.arguments and row.name not in OTHER_RESULTS | NEEDS_A_GPU]
 
 
 def parameters(row: Foreign) -> dict[str, str]:
@@ -164,7 +165,7 @@ def computed(row: Foreign, library: str) -> Any:
     fixed |= {n: default for n, default in parameters(row).items() if default}
     instead = row.instead.replace(", *rest", "")
     for n, text in fixed.items():
-        instead = re.sub(rf"\b{n}\b(?!=)", text, instead)
+        instead = re.sub(rf"\b{n}\b(?![=(])", text, instead)
     types = {n: f"f64{list(v.shape)}" if row.name in KNOWN_SIZES else None for n, v in arrays.items()}
     program = mt.compile(instead, types=types)
     reference = program.numpy(**arrays)

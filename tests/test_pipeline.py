@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,3 +61,11 @@ def test_types_for_a_module_in_a_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(mt.CompileError) as raised:
         mt.compile(path, x="f16[N]")
     assert raised.value.code == "MT0102"
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_the_graph_of_a_product_has_no_casts_that_undo_each_other(dtype: str) -> None:
+    low = mt.compile("astype(q @ k, q.dtype) @ k", q=f"{dtype}[M, N]", k=f"{dtype}[N, N]").lower()
+    casts = dict(re.findall(r"(%\d+): \S+\[[^]]*\] = cast (\S+)", low["graph"]))
+    assert "contract q, k " in low["graph"]
+    assert not [value for value, operand in casts.items() if operand in casts]

@@ -206,10 +206,14 @@ LINE = Source("f.mt", "def f(x: f32[M]):\n    return exp(x) + sum(softmax(eixp(x
 NAME = Span(LINE, LINE.text.index("eixp"), LINE.text.index("eixp") + 7)
 DIAGNOSTICS = {
     "all parts": mt.CompileError("MT0101", "there is no `eixp`", NAME, label="unknown", help="did you mean `exp`?"),
+    "two errors": mt.CompileError("MT0101", "there is no `eixp`", NAME),
     "no help": mt.CompileError("MT0101", "there is no `eixp`", NAME),
     "no place": mt.CompileError("MT0402", "there is no target `a10`", help="did you mean `a100`?"),
     "a stage": StageUnavailable("MT0402", "the target cuda:90 has no stage amdgcn", help="take another target"),
 }
+
+
+DIAGNOSTICS["two errors"].others = (mt.CompileError("MT0204", "axis 2 is out of range", NAME, help="it has 1 axis"),)
 
 
 @pytest.mark.parametrize("columns", [40, 80])

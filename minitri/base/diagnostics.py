@@ -186,9 +186,22 @@ def _place(error: CompileError) -> str:
 
 
 def corrected(error: CompileError) -> str:
-    """The source of the error with its edits made."""
-    text = error.edits[0].span.source.text
-    for edit in sorted(error.edits, key=lambda e: e.span.start, reverse=True):
+    """The source of the error with its edits made, and those of the other errors that fit beside them or into them."""
+    made = list(error.edits)
+    source = made[0].span.source
+    for edit in (e for other in error.others for e in other.edits if e.span.source == source):
+        touched = [k for k, e in enumerate(made) if e.span.start < edit.span.end and edit.span.start < e.span.end]
+        if not touched:
+            made.append(edit)
+        elif made[touched[0]].text.count(edit.span.text) == 1:  # the other mistake is part of what was rewritten
+            around = made[touched[0]]
+            made[touched[0]] = Edit(around.span, around.text.replace(edit.span.text, edit.text))
+    return edited(source.text, made)
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text with edits made that do not overlap."""
+    for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text
 

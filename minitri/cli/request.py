@@ -20,8 +20,7 @@ from minitri.api import read_source
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.cli.inputs import SCHEDULE, Size, dimensions, parse_schedule, parse_size, require_known
 from minitri.language import ast
-from minitri.language.front_end import parse_program
-from minitri.language.parser import parse_module
+from minitri.language.front_end import parse_program, read_module
 from minitri.program import Lowered, Program
 
 # The first line of a file that the editor of the explorer has saved.
@@ -72,7 +71,7 @@ class Request:
             return parse_program(_standard_input(), "<stdin>", self.types)
         if self.types:
             raise click.UsageError("-t is for -e; a file says the types of its parameters itself")
-        return parse_module(read_source(Path(str(self.file))), str(self.file))
+        return read_module(read_source(Path(str(self.file))), str(self.file))
 
     def lower(self) -> Lowered:
         options: dict[str, Any] = {} if self.target is None else {"target": self.target}

@@ -36,7 +36,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Symbol
 from minitri.explore.provenance import Trace
 from minitri.graph.argument_binding import sizes_of
-from minitri.graph.ir import Contract
+from minitri.graph.ir import Contract, Graph
 from minitri.graph.text import format_number
 from minitri.kernels.evaluate import Memory, allocate
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, op_operands
@@ -69,6 +69,9 @@ class _Player:
         stage = "tile.masked" if "tile.masked" in instance.stages else "tile.target"
         self.programs: list[Program] = list(instance.value(stage))
         self.given, self.sizes, self.trace = given, dict(instance.context.sizes), Trace(instance)
+        graph: Graph = instance.value("graph")
+        results = zip((b.name for b in self.plan.outputs), graph.outputs)
+        self.declared = {name: node.shape for name, node in (*((i.name, i) for i in graph.inputs), *results)}
 
     def data(self) -> dict[str, Any]:
         memory = allocate(self.plan, self.given, self.sizes)
@@ -80,7 +83,9 @@ class _Player:
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
         shape, strides = ([e.evaluate(self.sizes) for e in extents] for extents in (b.shape, b.strides))
         values = _numbers(memory.view(shape, strides))
-        return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "values": values}
+        declared = [e.evaluate(self.sizes) for e in self.declared.get(b.name, b.shape)]
+        drawn = declared if math.prod(declared) == len(values) else shape
+        return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "drawn": drawn, "values": values}
 
     def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
         program = self.programs[number]

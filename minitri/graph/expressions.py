@@ -168,13 +168,14 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
         case "dtype":
             return t.settled([array])
         case _:
-            raise unknown_attribute(node, ATTRIBUTES)
+            raise unknown_attribute(node, ATTRIBUTES, len(array.shape))
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
     """Calls an elementwise operator whose arguments need checks: numbers, keywords, or `clip` with a bound None."""
     if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
-        raise CompileError("MT0102", f"{name} takes its operands by position, not `{next(iter(keywords))}=`")
+        wrong = next(k for k in keywords if name != "clip" or k not in ("min", "max"))
+        raise CompileError("MT0102", f"{name} takes its operands by position, not `{wrong}=`")
     if name == "clip":
         return _clip(t, args, keywords)
     if all(isinstance(a, NUMBERS) and not isinstance(a, Dim) for a in args) and args:

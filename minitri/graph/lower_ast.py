@@ -30,7 +30,7 @@ from minitri.graph.argument_binding import Instance, Sizes, static
 from minitri.graph.error_collection import BROKEN, ErrorCollection
 from minitri.graph.functions import FUNCTIONS, reductions
 from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.names import unknown_function, unknown_name
+from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe
 from minitri.language import ast
@@ -131,7 +131,7 @@ class _Builder(Interpreter, ErrorCollection):
             return value
         if value is not BROKEN:
             message = f"cannot unpack {describe(value)} into {len(statement.targets)} names"
-            self.refuse(CompileError("MT0102", message), statement, {})
+            self.refuse(CompileError("MT0102", message), statement, {id(statement.value): value})
         return (BROKEN,) * len(statement.targets)
 
     def called(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
@@ -197,7 +197,7 @@ class _Builder(Interpreter, ErrorCollection):
         self.typer.span = self.site or node.span
         check_time()
         if self.errors and any(values.get(id(child)) is BROKEN for child in ast.children(node)):
-            return BROKEN
+            return self.broken(node, values, scope, root)
         made = len(self.typer.nodes.made)
         try:
             value = super().evaluated(node, values, scope, root)
@@ -236,7 +236,7 @@ class _Builder(Interpreter, ErrorCollection):
     def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: Any) -> CompileError:
         if isinstance(node, ast.Name):
             return unknown_name(node, root, scope, self.functions)
-        if node.function in scope or node.function in CONSTANTS:
+        if (node.function in scope or node.function in CONSTANTS) and not is_method(node):
             help = "an element is `x[0]`, a product `x * y`"
             return CompileError("MT0101", f"`{node.function[:40]}` is a value, not a function", help=help)
         own = self.functions.keys() - {self.entry}  # it cannot call itself

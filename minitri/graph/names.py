@@ -20,10 +20,13 @@ from minitri.language import ast
 from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.names import LONGEST
+from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
 from minitri.language.python_rewriting import update
-from minitri.language.rewriting import is_operand, rewritten_call, substituted
 from minitri.language.signatures import function_names
 
+IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
+PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
+"""The function that finds the places of what a function finds."""
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
@@ -37,7 +40,7 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
     """
     name = node.id
     if name in functions or name in function_names():
-        return CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+        return _uncalled(node, root)
     own, known = [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()]
     error = CompileError("MT0101", f"there is no `{name}` here", node.span)
     if name in foreign.PREFIXES:
@@ -47,11 +50,28 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
         help = _beside(name, own) + answer.sentence(called=False)
         simple = answer.row.instead and not answer.row.arguments
         return error.write(node.span, answer.row.instead, help) if simple else _helped(error, help)
-    if guess := suggest(name, [*own, *known]):
+    if isinstance(root, ast.Subscript) and isinstance(root.value, ast.Name) and root.value.id in DTYPES:
+        source, start = root.span.source, root.span.start  # `def f(x=f32[N])`
+        return error.write(Span(source, source.text.rindex("=", 0, start), start), ": ", "a type follows `:`, not `=`")
+    values = [n for n in known if n not in function_names()]
+    if guess := suggest(name, [*own, *values]) or suggest(name, known):
         return _guessed(error, node.span, guess)
     error.help = "names are parameters, dimensions and assignments above"
     if node.span.source.name == "<expression>":
         error.help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
+    return error
+
+
+def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
+    """For the name of a function that is a value: `exp[x]`, `map(exp, x)`."""
+    name = node.id
+    error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+    for above in ast.postorder(root):
+        match above:
+            case ast.Subscript(value=ast.Name() as value, indices=indices) if value is node:
+                error.write(above.span, f"{name}({', '.join(i.span.text for i in indices)})")
+            case ast.Call(function="map" | "apply", args=[a, b]) if node in (a, b):
+                error.write(above.span, f"{name}({(b if a is node else a).span.text})")
     return error
 
 
@@ -60,21 +80,26 @@ def unknown_function(
 ) -> CompileError:
     """For `name(x)` and `x.name()`. `root` is the whole expression, if the call is only a part of it."""
     name, own = call.function, list(own)
-    method = bool(call.args) and call.args[0].span.start == call.span.start
+    method = is_method(call)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
-    args, keywords = written_arguments(call)
+    args, keywords = [a.span.text for a in call.args], _keywords(call)
     if name in DTYPES:
         text = f"astype({args[0]}, {name})" if len(args) == 1 else ""
         return error.write(call.span, text) if text else _helped(error, f"write `astype(x, {name})`")
     if method and name in ATTRIBUTES and len(args) == 1:
         return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
-    if answer := foreign.called(name, len(args), list(keywords), method=method):
+    if answer := foreign.called(name, args, list(keywords), method=method):
         written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
         help = _beside(name, own) + answer.sentence(True, written)
         return error.write(call.span, written, help) if written else _helped(error, help)
     if guess := suggest(name, [*own, *known]):
         return _guessed(error, error.span or call.span, guess)
     return _undefined(error, call)
+
+
+def _keywords(call: ast.Call) -> dict[str, str]:
+    """The named arguments, without places of the result and devices."""
+    return {name: value.span.text for name, value in call.keywords if name not in IGNORED}
 
 
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
@@ -89,11 +114,11 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     return error.write(Span(source, start.start(), start.start()), stub, f"define it above: `def {name}({params}):`")
 
 
-def unknown_attribute(node: ast.Attribute, known: Sequence[str]) -> CompileError:
-    """For `x.name`, where `known` are the attributes that arrays have."""
+def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) -> CompileError:
+    """For `x.name`, where `known` are the attributes that arrays have. `rank` is that of x, if it is known."""
     name, value = node.name, node.value.span.text
     error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", _last_name(node.span, name))
-    if name == "at" and (edit := update(node.span)) is not None:
+    if name == "at" and (edit := update(node.span, rank)) is not None:
         return error.correct(edit)
     if answer := foreign.attribute(name):
         written = substituted(answer.row.instead, {"x": value})
@@ -101,6 +126,12 @@ def unknown_attribute(node: ast.Attribute, known: Sequence[str]) -> CompileError
         return error.write(node.span, written, help) if written else _helped(error, help)
     if name in function_names():
         return error.write(node.span, f"{node.span.text}()", f"call it: `.{name}()`")
+    pair = node.value if isinstance(node.value, ast.Call) else None
+    if pair and name == "values":  # torch's `max(x, 1)` has two results
+        return error.write(node.span, value)
+    if pair and name == "indices" and (arg := PLACES.get(pair.function)):
+        start = called_name(pair).start - node.span.start
+        return error.write(node.span, f"{value[:start]}{arg}{value[start + len(pair.function) :]}")
     if guess := suggest(name, known):
         return _guessed(error, error.span or node.span, guess)
     return _helped(error, f"arrays have {listed([f'.{a}' for a in known])}")
@@ -122,17 +153,17 @@ def _beside(name: str, own: Iterable[str]) -> str:
     return f"{near} " if near else ""
 
 
+def is_method(call: ast.Call) -> bool:
+    """Whether a call is written `x.f()`, not `f(x)`."""
+    return bool(call.args) and call.args[0].span.start == call.span.start
+
+
 def called_name(call: ast.Call) -> Span:
     """Where the name of the function is: `f` of `f(x)`, `.f` apart from x of `x.f()`."""
     source, start = call.span.source, call.span.start
-    if call.args and call.args[0].span.start == start:
+    if is_method(call):
         start = source.text.index(call.function, call.args[0].span.end)
     return Span(source, start, start + len(call.function))
-
-
-def written_arguments(call: ast.Call) -> tuple[list[str], dict[str, str]]:
-    """The source text of the arguments: by position and by name."""
-    return [a.span.text for a in call.args], {name: value.span.text for name, value in call.keywords}
 
 
 def _last_name(span: Span, name: str) -> Span:
@@ -162,13 +193,14 @@ class _Path:
             names.append(self.call.function)
         self.whole, self.root = self.call or here, root
         *self.path, self.member = names if len(names) > 1 else [*names, ""]
+        self.root_name = names[0] if names else ""
 
     def explained(self, error: CompileError, known: Iterable[str]) -> CompileError:
         """The error with what to write for the call or the name, and its place."""
         args = self.call.args[1:] if self.call else ()
-        keywords = {k: v.span.text for k, v in self.call.keywords} if self.call else {}
-        count = None if self.call is None else len(args)
-        answer = foreign.prefixed(self.path, self.member, count, list(keywords))
+        keywords = _keywords(self.call) if self.call else {}
+        texts = [a.span.text for a in args]
+        answer = foreign.prefixed(self.path, self.member, texts if self.call else None, list(keywords))
         prefix, error.span = self._spans()
         if answer is None:
             guess = "" if self.member in known else suggest(self.member, known)
@@ -178,14 +210,16 @@ class _Path:
             text = guess.split("`")[1] if guess else self.member
             return error.write(error.span, text, help) if here else _helped(error, "functions need no prefix: `exp(x)`")
         row = answer.row
-        written = rewritten_call(row, [a.span.text for a in args], keywords) if self.call else ""
+        written = rewritten_call(row, texts, keywords) if self.call else ""
         if self.call is None and not row.arguments:
             written = row.instead
         help = answer.sentence(self.call is not None, written)
         if not written:
             return _helped(error, help)
-        if row.here and row.name == self.member:
-            return error.write(prefix, "", help)
+        if row.here and row.name == self.member and len(keywords) == len(self.call.keywords if self.call else ()):
+            known = {*known}
+            plain = re.sub(rf"\b{self.root_name}\.(?=(\w+))", lambda m: "" if m[1] in known else m[0], written)
+            return error.write(prefix, "", help.replace(f"`{written}`", f"`{plain}`", 1))
         return error.write(self.whole.span, fitted(written, self.whole, self.root), help)
 
     def _spans(self) -> tuple[Span, Span]:
@@ -198,4 +232,4 @@ class _Path:
 
 def _is_receiver(node: ast.Expr, call: ast.Call) -> bool:
     """Whether the call is a method call on the node: `x.f()`, not `f(x)`."""
-    return bool(call.args) and call.args[0] is node and node.span.start == call.span.start
+    return is_method(call) and call.args[0] is node

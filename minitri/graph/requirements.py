@@ -27,7 +27,8 @@ def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
         if c.code in ("MT0201", "MT0203") and c.relation == "==" and all(n.isidentifier() for n in names) and c.span:
             text = " ".join(printable(c.span.text).split())
             shown = f"`{text}`" if len(text) <= 60 else f"the expression at {c.span}"
-            yield c.span, f"{shown} needs {names[0]} == {names[1]} at every call; give one dimension one name"
+            also = "; `.T` reverses all axes, `.mT` swaps the last two" if ".T" in text and c.code == "MT0203" else ""
+            yield c.span, f"{shown} needs {names[0]} == {names[1]} at every call; give one dimension one name{also}"
 
 
 def warn_of_requirements(conditions: Iterable[Condition]) -> None:

@@ -124,8 +124,14 @@ class Typer:
             node = self.convert(value, dtype)
         else:
             node = self._most_precise(self.array(value), dtype)
-        narrow = self.nodes.cast(node, dtype)
-        return Array(self.nodes.cast(narrow, dtype.compute), dtype)
+        return Array(self.nodes.cast(self._narrowed(node, dtype), dtype.compute), dtype)
+
+    def _narrowed(self, node: Node, dtype: DType) -> Node:
+        """The node rounded to `dtype`. A value that was widened from it, such as an input in f16, is itself."""
+        match node:
+            case ir.Apply(op="cast", args=(x,)) if x.dtype == dtype and node.dtype == dtype.compute:
+                return x
+        return self.nodes.cast(node, dtype)
 
     def convert(self, value: Value, dtype: DType) -> Node:
         """A node for the value as an operand of arithmetic in `dtype`. It has the compute dtype and is not rounded.
@@ -159,7 +165,7 @@ class Typer:
 
     def rounded(self, value: Array) -> Node:
         """A node with the value in the dtype that the program sees, as it is stored in memory."""
-        return self.nodes.cast(value.node, value.dtype)
+        return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------
 

@@ -14,7 +14,9 @@ from minitri.language import ast
 from minitri.language.syntax_errors import mistake
 
 TUPLES = ("tuple", "Tuple")
-SHAPELESS = (*TUPLES, "Tensor", "ndarray", "Array", "ArrayLike", "NDArray", "Any", "object")
+SHAPELESS = (
+    *TUPLES, "Tensor", "FloatTensor", "ndarray", "array", "Array", "ArrayLike", "NDArray", "Any", "object", "list", "List",
+)  # fmt: skip
 JAXTYPING = {"Float": "f32", "Bool": "bool", "BFloat16": "bf16"} | {
     f"{word}{bits}": f"{word[0].lower()}{bits}"
     for word, sizes in (("Float", (16, 32, 64)), ("Int", (8, 16, 32, 64)), ("UInt", (8, 16, 32, 64)))
@@ -26,7 +28,8 @@ def without_shape(word: str, span: Span) -> ParseError:
     """The error for a type without a shape: `Tensor`, `np.ndarray`."""
     dtype = JAXTYPING.get(word)
     error = mistake("shapeless_jaxtyping" if dtype else "shapeless", span, word=word, dtype=dtype)
-    return error.write(span, f"{dtype or 'f32'}[M, N]")
+    has_brackets = dtype is None and span.source.text[span.end : span.end + 1] == "["
+    return error.write(span, "f32" if has_brackets else f"{dtype or 'f32'}[M, N]")
 
 
 def string_inside(string: ast.String) -> Span:

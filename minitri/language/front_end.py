@@ -31,8 +31,9 @@ from minitri.base.spans import Span
 from minitri.language import ast, parser, parser_tables, python_source
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.interpreter import NAMED_VALUES
-from minitri.language.parser import is_name, parse_expression, parse_module, parse_module_at, parse_type, whole_text
+from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
 from minitri.language.syntax_errors import mistake
+from minitri.language.syntax_repairs import parsed
 
 parser.make_parser = parser_tables.parser  # every front door is in this module
 _PLAIN = "decorate a plain function, written with `def`"
@@ -43,12 +44,23 @@ def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast
     if is_module(text):
         if params:
             raise mistake("typed_module")
-        return parse_module(text, name)
+        return read_module(text, name)
     place = whole_text(text, name)
-    value: ast.Expr = parse_expression(text, name)
+    value = parsed(_expression, place)
     declared = tuple(_param(place, param, kind) for param, kind in params.items())
     body = (ast.Return(value.span, value),)
     return ast.Module(place, place.source, (ast.Function(value.span, "main", declared, None, body),))
+
+
+def read_module(text: str, name: str) -> ast.Module:
+    """The functions of a module."""
+    return parsed(parse_module_at, whole_text(text, name))
+
+
+def _expression(place: Span) -> Any:
+    """The expression of a text. A correction of it may be a module: `deff f(x): …`."""
+    text, name = place.source.text, place.source.name
+    return parse_module_at(place) if is_module(text) else parse_expression(text, name)
 
 
 def is_module(text: str) -> bool:
@@ -113,7 +125,7 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
     `x + pi * y` has x and y. Left out: names of the language, and names of other libraries (`np`), which are mistakes.
     """
     known = {*NAMED_VALUES, *PREFIXES}
-    nodes = ast.postorder(parse_expression(text, name))
+    nodes = ast.postorder(parsed(_expression, whole_text(text, name)))
     names = [node for node in nodes if isinstance(node, ast.Name) and node.id not in known]
     return dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.span.start))
 
@@ -131,7 +143,7 @@ def from_function(function: Callable[..., object]) -> ast.Module:
     if inspect.isgeneratorfunction(plain):
         help = "`return a, b` gives several outputs"
         raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help=help)
-    return parse_module_at(python_source.place(plain))
+    return parsed(parse_module_at, python_source.place(plain))
 
 
 def plain_function(function: Callable[..., object]) -> FunctionType:

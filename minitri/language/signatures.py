@@ -49,6 +49,7 @@ SIGNATURES: dict[str, Signature] = {
 }
 FUNCTION_ALIASES: dict[str, str] = _TABLES["aliases"]
 KEYWORD_ALIASES: dict[str, str] = _TABLES["parameter_aliases"]
+EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 
 @cache

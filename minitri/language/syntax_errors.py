@@ -9,7 +9,6 @@ the language has. The first token that does not fit tells which construct was me
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
 from minitri.language import ast
 from minitri.language.ast import Word
-from minitri.language.python_rewriting import comprehension, expression, statement
+from minitri.language.python_rewriting import comprehension, expression, moved_up, statement
 
 CLOSES = {"(": ")", "[": "]"}
 _OPERAND_ENDS = {"NAME", "NUMBER", "STRING", "TRUE", "FALSE", "NONE", "RPAR", "RSQB", "ELLIPSIS"}
@@ -59,10 +58,7 @@ def bad_character(span: Span) -> ParseError:
         code, message, help = tables["characters"][character]
         return _other_language(ParseError(code, message, span, help=help), span)
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
-    error, instead = mistake("character", span, shown=shown), tables["lookalikes"].get(character)
-    if instead is None:
-        return error
-    return error.correct(Edit(span, instead) if "x" not in instead else None, help=f"write `{instead}`")
+    return mistake("character", span, shown=shown)
 
 
 def _other_language(error: ParseError, span: Span) -> ParseError:
@@ -190,12 +186,16 @@ def _keyword(word: Word, before: Word, expected: set[str]) -> ParseError | None:
         return None
     if "NAME" in expected and "NUMBER" not in expected:
         return mistake("keyword_as_name", word.span, word=word.text)
+    if word.type == "DEF" and "RETURN" in expected:
+        error = mistake("nested_function", word.span)
+        return error.correct(*moved_up(word.span), help=error.help)
     if word.type in ("DEF", "RETURN"):
-        nested = word.type == "DEF" and "RETURN" in expected
-        return mistake("nested_function" if nested else f"misplaced_{word.text}", word.span)
+        return mistake(f"misplaced_{word.text}", word.span)
     if word.type in ("IF", "ELSE") and before.type != "$BEGIN" and not expected & {"RETURN", "DEF"}:
         return None  # within an expression: something is missing
     what, help = keywords[word.text]
+    if word.text == "lambda":
+        return mistake("lacks", word.span, what=what, help=help).correct(*moved_up(word.span), help=help)
     in_expression = word.text == "for" and "RETURN" not in expected
     logic = word.text in ("and", "or", "not", "is", "in")
     rewrite = expression if logic else comprehension if in_expression else statement
@@ -218,13 +218,7 @@ def _before(word: Word) -> Span:
 
 def _adjacent(word: Word, before: Word, expected: set[str]) -> ParseError | None:
     """Two tokens that mean something in Python only together."""
-    source, both = word.span.source, before.span.to(word.span)
-    touching = before.span.end == word.span.start
-    for wrong, right in _tables()["comparisons"].items():
-        for start in (max(word.span.end - len(wrong), 0), word.span.start):
-            if source.text.startswith(wrong, start):
-                span = Span(source, start, start + len(wrong))
-                return mistake("no_operator", span, sign=wrong, instead=right).write(span, right)
+    both, touching = before.span.to(word.span), before.span.end == word.span.start
     match word.type:
         case "EQUAL":
             return _equal(word, before, expected)
@@ -234,7 +228,7 @@ def _adjacent(word: Word, before: Word, expected: set[str]) -> ParseError | None
             )
         case "STAR" | "POWER" if before.type not in _OPERAND_ENDS | _OPERATORS:
             return mistake("starred", word.span)
-        case "COLON" if source.text.startswith("=", word.span.end):
+        case "COLON" if word.span.source.text.startswith("=", word.span.end):
             return mistake("walrus", word.span)
         case "COLON" if {"_NEWLINE", "EQUAL"} <= expected:
             return mistake("annotated_assignment", word.span).correct(statement(word.span))
@@ -284,11 +278,7 @@ def bad_number(word: Word, is_float: bool) -> ParseError:
     text = word.text
     if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
         return mistake("complex_number", word.span)
-    error = mistake("not_a_number", word.span, text=text[:40])
-    if match := re.fullmatch(r"([0-9]+)([A-Za-z]\w*)", text):
-        return error.write(word.span, f"{match[1]} * {match[2]}", f"write `{match[1]} * {match[2]}` for a product")
-    instead = text.lstrip("0") if text.isdigit() else re.sub(r"([0-9]+)\.([A-Za-z]\w*)", r"(\1).\2", text)
-    return error.correct(Edit(word.span, instead)) if instead != text else error
+    return mistake("not_a_number", word.span, text=text[:40])
 
 
 def bad_target(node: ast.Expr) -> ParseError:
@@ -304,7 +294,12 @@ def bad_target(node: ast.Expr) -> ParseError:
 
 def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
     """The error for `a < b < c`."""
-    a, first, b, second, c = (part.span.text for part in parts[:5])
-    text = f"({a} {first} {b}) & ({b} {second} {c})"
-    error = mistake("chained_comparison", span, short=text if len(text) < 100 else f"(a {first} b) & (b {second} c)")
-    return error if len(parts) > 5 else error.write(span, f"({text})")
+    texts = [part.span.text for part in parts]
+    match parts:
+        case [_, _, ast.Binary(op="&" | "|" as op, left=left, right=right), _, _]:  # `&` binds more than `<`
+            text = f"({' '.join(texts[:2])} {left.span.text}) {op} ({right.span.text} {' '.join(texts[3:])})"
+            return mistake("strong_operator", span, operator=op, text=text).write(span, text, f"write `{text}`")
+    pairs = [" ".join(texts[k : k + 3]) for k in range(0, len(texts) - 2, 2)]
+    text = " & ".join(f"({pair})" for pair in pairs)
+    error = mistake("chained_comparison", span, short=text if len(text) < 100 else "(a < b) & (b < c)")
+    return error.write(span, f"({text})", error.help)

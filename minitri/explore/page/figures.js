@@ -54,7 +54,7 @@ function mix({kernel, instructions}) {
 
 /** The roofline: the rate that the memory allows at an intensity, the peaks, and where the kernels stand. */
 function roof({chip, kernels}) {
-  const wide = NARROW.matches ? 350 : 540, high = 260, left = 86, bottom = 38;
+  const wide = NARROW.matches ? 350 : 440, high = 260, left = 86, bottom = 38;
   const units = Object.entries(chip.rates).filter(([unit]) => kernels.some(k => k.needed.operations[unit]));
   const at = kernels.filter(k => k.needed.total && k.needed.bytes).map(k => ({...k, x: k.needed.total / k.needed.bytes, rate: k.needed.total / (k.measured || k.floor)}));
   const low = Math.min(0.05, ...at.map(k => k.x / 2)), far = Math.max(1000, ...at.map(k => k.x * 3));
@@ -62,7 +62,10 @@ function roof({chip, kernels}) {
   const x = v => left + (wide - left - 10) * Math.log(v / low) / Math.log(far / low);
   const y = v => 12 + (high - bottom - 12) * (1 - Math.log(v / floor) / Math.log(2.5 * peak / floor));
   const named = units.map(([unit, rate]) => ({text: `${unit} ${count(rate)}FLOP/s`, rate}))
-    .map(({text, rate}) => ({text, tx: wide - 12 - 6.4 * text.length, ty: y(rate) - 4, width: 6.4 * text.length}));
+    .map(({text, rate}) => {
+      const tx = wide - 12 - 6.4 * text.length, crossed = at.some(k => Math.abs(y(k.rate) - y(rate)) < 14 && x(k.x) > tx - 6);
+      return {text, tx, ty: y(rate) - (crossed ? 12 : 4), width: 6.4 * text.length}; // above a dot on the roof
+    });
   const roofs = units.map(([, rate], k) => svg('g', {class: 'roof'},
     svg('path', {d: `M${x(low)},${y(chip.bandwidth * low)} L${x(rate / chip.bandwidth)},${y(rate)} L${x(far)},${y(rate)}`}),
     svg('text', {x: wide - 12, y: named[k].ty, class: 'end'}, named[k].text)));

@@ -196,9 +196,9 @@ class Page {
       this.line.replaceChildren(el('span', {class: 'hint'}, NARROW.matches ? 'Tap a line: its counterparts light up.'
         : 'Point at a line, a node or a span: its counterparts light up. A click keeps them. ? for keys.'));
     } else {
-      const program = this.programs[current.program], marks = [...current.marks].map(m => program.marks[m]);
-      const named = marks.slice(0, 2).map(m => el('span', {class: 'mark'}, m.label));
-      const rest = marks.length > 2 ? `and ${marks.length - 2} more` : '';
+      const program = this.programs[current.program], marks = [...current.marks].map(m => program.marks[m]), most = NARROW.matches ? 1 : 2;
+      const named = marks.slice(0, most).map(m => el('span', {class: 'mark'}, m.label));
+      const rest = marks.length > most ? `and ${marks.length - most} more` : '';
       this.line.replaceChildren(...named, rest, el('span', {class: 'where'}, places(program, marks)), explained ? el('span', {class: 'explained'}, explained) : '');
     }
     this.count();
@@ -277,7 +277,8 @@ function places(program, marks) {
     return `${name}:${line + before.length - 1}:${before.at(-1).length + 1}`;
   });
   const once = [...new Set(all)];
-  return once.slice(0, 3).join(', ') + (once.length > 3 ? ' …' : '');
+  const most = NARROW.matches ? 1 : 3;
+  return once.slice(0, most).join(', ') + (once.length > most ? ' …' : '');
 }
 
 function stored(key, value) {

@@ -193,7 +193,9 @@ class Player {
     const inside = (index, k) => this.cell(shown(k), `${array.name}[${index}] = ${shown(k)}`, kind(k), now.get(k));
     const outside = index => beyond.has(index.join()) ? this.cell('!', `${array.name}[${index}] is out of bounds`, 'out', beyond.get(index.join())[0]) : el('span', {class: 'void'});
     const cell = index => index.every((i, d) => i < array.shape[d]) ? inside(index, flat(index, array.shape)) : outside(index);
-    return el('figure', {}, el('figcaption', {}, `${array.name}: ${array.type}[${array.shape.join(', ')}]`), slices(reach(array.shape, beyond), cell, this.zoomed),
+    // A kernel may read several axes as one: the array is drawn as the program declares it, unless something lies past its end.
+    const table = beyond.size ? slices(reach(array.shape, beyond), cell, this.zoomed) : slices(array.drawn, index => inside(index, flat(index, array.drawn)), this.zoomed);
+    return el('figure', {}, el('figcaption', {}, `${array.name}: ${array.type}[${(beyond.size ? array.shape : array.drawn).join(', ')}]`), table,
       beyond.size ? el('div', {class: 'beyond'}, 'out of bounds: ', ...[...beyond.keys()].slice(0, 12).map(index => el('code', {class: 'error'}, `${array.name}[${index}]`)),
         beyond.size > 12 ? ` and ${beyond.size - 12} more` : '') : '');
   }
@@ -251,7 +253,8 @@ class Player {
   /** Lights the lines of the kernel; goes to a line that another pane has pinned. */
   light(reveal) {
     const [hover, pin] = this.links.lit(this.program), has = (k, set) => this.marks(k).some(m => set.has(m));
-    const rows = [...this.text.children], held = rows.findIndex((_, k) => has(k, pin) && this.steps.some(s => s.line === k));
+    const rows = [...this.text.children], runs = k => has(k, pin) && this.steps.some(s => s.line === k);
+    const works = rows.findIndex((_, k) => runs(k) && !/ const /.test(this.kernel.lines[k])), held = works >= 0 ? works : rows.findIndex((_, k) => runs(k));
     rows.forEach((row, k) => {
       row.classList.toggle('pin', has(k, pin));
       row.classList.toggle('lit', !has(k, pin) && has(k, hover));

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -33,7 +33,8 @@ LIBRARIES = {
     "np": "numpy", "jnp": "jax.numpy", "api": "the array API", "py": "Python", "torch": "torch",
     "F": "torch.nn.functional", "array": "numpy arrays", "tensor": "torch tensors", "nn": "jax.nn",
     "linalg": "numpy.linalg and torch.linalg", "special": "torch.special", "math": "math",
-    "random": "random", "fft": "fft", "modules": "torch.nn",
+    "random": "random", "fft": "fft", "modules": "torch.nn", "tf": "tensorflow", "einops": "einops",
+    "other": "other languages",
 }  # fmt: skip
 """What the libraries are called. A name without a prefix is looked up in this order."""
 METHODS = ("array", "tensor")
@@ -61,29 +62,18 @@ class Foreign:
         """`average(x, axis)`, `.real`, `newaxis`"""
         return f"{self.name}({self.arguments})" if self.arguments else self.name
 
-    def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """The code for each parameter of a call with these arguments. None if the row is for other calls."""
-        values: dict[str, str] = {}
-        rest, named, by_position = list(args), dict(keywords), True
-        for parameter in filter(None, self.arguments.split(", ")):
-            name, _, default = re.sub(": [^=]*", "", parameter).partition("=")
-            if name == "*":
-                by_position = False
-            elif name.startswith("*"):
-                text = ", ".join([*rest, *(f"{k}={v}" for k, v in named.items())])
-                values[name[1:]] = f"({text})" if len(rest) > 1 and name not in self.instead else text
-                rest, named = [], {}
-            elif rest and by_position:
-                values[name] = rest.pop(0)
-            elif name in named or default:
-                values[name] = named.pop(name, default)
-            else:
-                return None
-        return None if rest or named else values
-
     def takes(self, count: int, keywords: Sequence[str]) -> bool:
         """Whether the row is for a call with `count` positional arguments and these keywords."""
-        return not self.arguments or self.bound([""] * count, dict.fromkeys(keywords, "")) is not None
+        if not self.arguments:
+            return True
+        positional, _, named = self.arguments.partition("*, ")
+        parameters = [p for p in re.split(r", ", positional.rstrip(", ")) if p]
+        if any(p.startswith("*") for p in parameters):
+            return set(filter(None, named.split(", "))) <= set(keywords)
+        names = [re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p]
+        given = {*names[: min(count, len(parameters))], *keywords}
+        required = {re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p and "=" not in p}
+        return count <= len(parameters) and given <= set(names) and required <= given
 
 
 @cache
@@ -121,7 +111,7 @@ def rows(name: str, library: str) -> list[Foreign]:
 _ROOTS = {
     "np": "np", "numpy": "np", "cp": "np", "cupy": "np", "jnp": "jnp", "jax": "jnp", "torch": "torch", "F": "F",
     "nn": "modules", "math": "math", "mt": "np", "minitri": "np", "scipy": "special", "xp": "api", "random": "random",
-    "special": "special", "linalg": "linalg", "lax": "jnp",
+    "special": "special", "linalg": "linalg", "lax": "jnp", "tf": "tf", "tensorflow": "tf", "einops": "einops",
 }  # fmt: skip
 _PARTS = {"linalg": "linalg", "special": "special", "random": "random", "fft": "fft", "functional": "F", "numpy": "jnp"}
 PREFIXES = frozenset(_ROOTS)
@@ -159,17 +149,19 @@ def library(path: Sequence[str]) -> str:
     return _ROOTS[path[0]]
 
 
-def prefixed(path: Sequence[str], name: str, count: int | None = None, keywords: Sequence[str] = ()) -> Answer | None:
-    """The answer to `np.name`. `count` is the number of positional arguments, or None if it is not called."""
+def prefixed(
+    path: Sequence[str], name: str, args: Sequence[str] | None = None, keywords: Sequence[str] = ()
+) -> Answer | None:
+    """The answer to `np.name`. `args` are the texts of positional arguments, or None if it is not called."""
     of = library(path)
-    return _first([Answer(name, of, row) for row in rows(name, of)], count, keywords)
+    return _first([Answer(name, of, row) for row in rows(name, of)], args, keywords)
 
 
-def called(name: str, count: int, keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
-    """The answer to `name(x, …)`, or to `x.name(…)`. `count` includes x."""
+def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
+    """The answer to `name(x, …)`, or to `x.name(…)`. `args` include x."""
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = [*METHODS, *functions] if method else [*functions, *METHODS]
-    return _first(_any(name, name, order), count, keywords)
+    return _first(_any(name, name, order), args, keywords)
 
 
 def value(name: str) -> Answer | None:
@@ -189,7 +181,13 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
 
 
-def _first(found: Sequence[Answer], count: int | None, keywords: Sequence[str]) -> Answer | None:
-    """The first answer that fits the call, or the first one if none fits."""
-    fitting = [a for a in found if count is None or a.row.takes(count, keywords)]
+def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
+    """The first answer that fits the call, or the first one if none fits. A dim is written as a number."""
+
+    def fits(answer: Answer) -> bool:
+        places = answer.row.arguments.split(", ")
+        dims = [text for place, text in zip(places, args or ()) if place == "dim"]
+        return answer.row.takes(len(args or ()), keywords) and all(re.search(r"\d", text) for text in dims)
+
+    fitting = [a for a in found if args is None or fits(a)]
     return next(iter(fitting or found), None)

@@ -1,0 +1,101 @@
+"""A call of another library's function, rewritten with the caller's own arguments.
+
+    np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
+
+In: a row of the table, and the arguments as the program writes them. Out: the text to write, or "" where the row asks
+for an argument that the call does not give. The one idea: `instead` is a template, and each name of a parameter in it
+stands for an argument. An argument gets parentheses where an operator of the template would tear it apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from minitri.base.types import DTYPES, from_numpy
+from minitri.language.foreign.names import Foreign
+
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*(?:=(?!=)|\())")
+_SIMPLE = re.compile(r"[\w.]*")
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> str:
+    """What to write for a call with these arguments."""
+    given = ", ".join([*args, *(f"{name}={text}" for name, text in keywords.items())])
+    if row.instead in DTYPES:
+        return f"astype({given}, {row.instead})" if given else ""
+    if not row.arguments:
+        return f"{row.instead}({given})" if row.instead.isidentifier() else ""
+    values = _bound(row, args, keywords)
+    if values is None:
+        return ""
+    text = values.get("dtype", "")
+    name = text.strip("\"'").rpartition(".")[2]
+    if dtype := DTYPES.get(name) or from_numpy(name):
+        values["dtype"] = str(dtype)
+    elif text[:1] in ("'", '"'):
+        return values["x"] if row.name == "to" else ""  # torch's `x.to("cuda")`
+    return _plain(substituted(row.instead, values))
+
+
+def _plain(text: str) -> str:
+    """`1 if False else 0` → `0`, `x.shape.shape[0]` → `x.ndim`."""
+    text = re.sub(r"(\w+) if (True|False) else (\w+)", lambda m: m[1] if m[2] == "True" else m[3], text)
+    return text.replace(".shape.shape[0]", ".ndim")
+
+
+def _bound(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
+    """The text of each parameter; None if one has neither an argument nor a default."""
+    positional, _, named = row.arguments.partition("*, ")
+    places = [p for p in positional.rstrip(", ").split(", ") if p]
+    values: dict[str, str] = {}
+    rest = list(args)
+    for parameter in (*places, *filter(None, named.split(", "))):
+        name, default = re.fullmatch(r"(\*?\w+)(?::[^=]*)?(?:=(.*))?", parameter).groups()  # type: ignore[union-attr]
+        if name.startswith("*"):
+            others = [f"{k}={v}" for k, v in keywords.items() if k not in values and k not in named.split(", ")]
+            text = ", ".join([*rest, *others])
+            if name not in row.instead:  # the template has them as one value
+                if others or not rest:
+                    return None
+                text = f"({text})" if len(rest) > 1 else text
+            values[name[1:]] = text
+            rest = []
+        elif rest and parameter in places:
+            values[name] = rest.pop(0)
+        elif (text := keywords.get(name, default)) is not None:
+            values[name] = text
+        else:
+            return None
+    return None if rest else values
+
+
+def substituted(template: str, values: Mapping[str, str]) -> str:
+    """The template with its names replaced. `*rest` stands for any number of arguments."""
+    for name in re.findall(r"\*(\w+)", template):
+        if name in values:
+            written = values[name]
+            template = re.sub(rf", \*{name}\b", f", {written}" if written else "", template)
+
+    def argument(match: re.Match[str]) -> str:
+        text = values.get(match[0])
+        if text is None:
+            return match[0]
+        before, after = template[: match.start()].rstrip()[-1:], template[match.end() :].lstrip()[:1]
+        alone = before in ("", "(", "[", ",", "=") and after in ("", ")", "]", ",")
+        return text if alone or is_operand(text) else f"({text})"
+
+    return _NAME.sub(argument, template)
+
+
+def is_operand(text: str) -> bool:
+    """Whether a text can stand beside any operator: a name, a number, a call, a subscript or something in brackets."""
+    if re.fullmatch(r"\"[^\"]*\"|'[^']*'", text):
+        return True
+    depth = 0
+    for k, c in enumerate(text):
+        depth += (c in _OPENING) - (c in _CLOSING)
+        if depth == 0 and not (c in _CLOSING or _SIMPLE.fullmatch(c)) and k:
+            return False
+    return bool(text) and (text[0] in _OPENING or _SIMPLE.fullmatch(text[0]) is not None)

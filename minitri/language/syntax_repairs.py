@@ -1,0 +1,195 @@
+"""Repairs of texts that do not parse: small edits that are tried until the parser accepts one.
+
+    let y = x              y = x
+    x > 0 ? x : 0          where(x > 0, x, 0)
+    def f(lambda):         def f(lambda_):
+
+In: a ParseError, the place of the whole text, and the parser. Out: the same error with a correction, or the error of a
+row of syntax_repairs.toml that names the mistake better. The one idea: the parser itself says whether an edit is a
+correction, so a candidate may be a guess. The candidates are, in this order: the rows of the table that match the line
+of the error, the correction that the error has already, and general ones (`_general`). Left out: mistakes on several
+lines, and texts of more than `LONGEST` characters.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import tomllib
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
+from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.spans import Source, Span
+from minitri.base.types import DTYPES
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+
+T = TypeVar("T")
+LONGEST = 20_000
+LONGEST_LINE = 400
+_PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
+
+
+def parsed(parse: Callable[[Span], T], place: Span) -> T:
+    """What the parser makes of a place. A ParseError gets a correction, if one is found."""
+    try:
+        return parse(place)
+    except ParseError as error:
+        if error.span is None or error.code == "MT0401" or place.end - place.start > LONGEST:
+            raise
+        raise _repaired(error, error.span, place, parse) from None
+
+
+def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span], Any]) -> ParseError:
+    for candidate in _candidates(error, span, place):
+        text = edited(place.source.text, candidate.edits)
+        if candidate.edits and _is_accepted(text, candidate.edits, place, parse):
+            line = Source("", text).line(place.source.line_column(candidate.edits[0].span.start)[0]).strip()
+            candidate.help = candidate.help or printable(f"write `{line}`")
+            candidate.others = error.others
+            return candidate
+    return error
+
+
+def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[[Span], Any]) -> bool:
+    """Whether the text parses after these edits, at least up to a later line."""
+    grown = len(text) - len(place.source.text)
+    line_end = text.find("\n", max(edit.span.end for edit in edits) + grown)
+    try:
+        parse(Span(Source(place.source.name, text), place.start, place.end + grown))
+    except CompileError as later:
+        return later.span is not None and 0 <= line_end < later.span.start
+    return True
+
+
+def _candidates(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
+    yield from _by_table(error, span, place)
+    yield error
+    yield from _general(error, span, place)
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+
+@cache
+def _rows() -> list[tuple[re.Pattern[str], dict[str, str]]]:
+    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    functions = "|".join([*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()])
+    names = {"{function}": f"(?P<function>{functions})", "{dtype}": f"(?P<dtype>{'|'.join(DTYPES)})"}
+    rows = []
+    for row in table["repair"]:
+        for word, pattern in names.items():
+            row["pattern"] = row["pattern"].replace(word, pattern)
+        rows.append((re.compile(row["pattern"]), row))
+    return rows
+
+
+def _by_table(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
+    source, start = place.source, max(place.source.text.rfind("\n", 0, span.start) + 1, place.start)
+    line = source.text[start : place.end].partition("\n")[0].rstrip("\r")
+    is_expression = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) is None
+    for pattern, row in _rows() if len(line) <= LONGEST_LINE else ():
+        if (row.get("only") == "expression") > is_expression or not (found := list(pattern.finditer(line))):
+            continue
+        edits, texts = [], {}
+        for match in found:
+            texts = {name: text or "0" for name, text in match.groupdict().items()}
+            texts |= {f"{name}_lower": text.lower() for name, text in texts.items()}
+            at = Span(source, start + match.start("at"), start + match.end("at"))
+            edits.append(Edit(at, row["write"].format(**texts)))
+        message = row.get("message", "").format(**texts)
+        made = _made(error, edits, message, edits[0].span if message else span, row.get("help", "").format(**texts))
+        made.code = row.get("code", error.code)
+        yield made
+
+
+def _made(
+    error: ParseError, edits: Iterable[Edit], message: str = "", span: Span | None = None, help: str = ""
+) -> ParseError:
+    made = ParseError(error.code, message or error.message, span or error.span, help=help)
+    made.edits = tuple(edits)
+    return made
+
+
+# ---- general repairs -----------------------------------------------------------------------------
+
+
+def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
+    source, word = span.source, span.text
+    before = source.text[: span.start]
+    if keyword.iskeyword(word):
+        renamed = (Edit(at, f"{word}_") for at in _all(rf"\b{word}\b", place))
+        made = _made(error, renamed, f"`{word}` is a keyword of Python, not a name")
+        made.code = "MT0001"
+        yield made
+    if not word.isascii():
+        yield _made(error, (Edit(at, _ascii(at)) for at in _all(r"[^\x00-\x7f]", place)))
+    if "indent" in error.message and not before.rpartition("\n")[2].strip():
+        yield from (_made(error, edits, help="line it up with its block") for edits in _indented(span, place))
+    if "only functions stand" in error.message:
+        yield from _inlined(span, place)
+    if word in ("return", "pass") and (
+        names := re.findall(r"(?:^\s*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)
+    ):
+        yield _made(error, [Edit(span, f"return {names[-1]}")])
+    if _PUNCTUATION.fullmatch(word):
+        yield _made(error, [Edit(span, "")], help="remove it, or write what is missing")
+
+
+def _inlined(span: Span, place: Span) -> Iterator[ParseError]:
+    """The number that a line above the functions gives a name to, written where the name is used."""
+    text = place.source.text
+    match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(text, span.start)
+    if match is not None:
+        number = f"({match[2]})" if match[2].startswith("-") else match[2]
+        used = [Edit(at, number) for at in _all(rf"\b{match[1]}\b", place) if at.start >= match.end()]
+        error = ParseError("MT0002", "a module holds `def`s only", span, help=f"write `{number}` where it is used")
+        error.edits = (Edit(Span(place.source, match.start(), match.end()), ""), *used)
+        yield error
+
+
+def _all(pattern: str, place: Span) -> Iterator[Span]:
+    """The places of a pattern, comments left out."""
+    for match in re.compile(rf"#[^\n]*|({pattern})").finditer(place.source.text, place.start, place.end):
+        if match[1]:
+            yield Span(place.source, match.start(), match.end())
+
+
+def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
+    """The line, and those below that begin like it, indented as the line above or as its body."""
+    text = place.source.text
+    start = text.rfind("\n", 0, span.start) + 1
+    above = [line for line in text[:start].split("\n") if line.strip()]
+    usual = re.sub(r"\S.*", "", above[-1]) if above else ""
+    like_it = re.compile(rf"^{text[start : span.start]}(?=\S)(?!def\b)", re.MULTILINE)
+    lines = [Span(place.source, m.start(), m.end()) for m in like_it.finditer(text, start, place.end)]
+    for indent in (usual, usual + "    "):
+        yield [Edit(line, indent) for line in lines]
+
+
+def _ascii(at: Span) -> str:
+    """What to write for a character outside ASCII: `²` → `**2`, `½` → `0.5`, `α` → `alpha`, a dash → `-`."""
+    character = at.text
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    kind, name = unicodedata.decomposition(character), unicodedata.name(character, "").split()
+    if character in _lookalikes():
+        text = _lookalikes()[character]
+    elif kind.startswith("<super>"):
+        text = f"**{plain}"
+    elif kind.startswith("<fraction>"):
+        text = str(unicodedata.numeric(character))
+    elif unicodedata.category(character) in ("Pd", "Zs"):
+        text = "-" if unicodedata.category(character) == "Pd" else " "
+    else:
+        text = name[3].lower() if name[:1] == ["GREEK"] and len(name) == 4 else plain
+    is_product = text[:1].isalnum() and at.source.text[at.start - 1 : at.start].isdigit()
+    return f" * {text}" if is_product else text
+
+
+@cache
+def _lookalikes() -> dict[str, str]:
+    return tomllib.loads(Path(__file__).with_name("syntax_errors.toml").read_text(encoding="utf-8"))["lookalikes"]

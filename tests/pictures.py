@@ -1,0 +1,193 @@
+"""The pictures of README.md, docs/learn/explorer.md and docs/learn/notebooks.md.
+
+    python tests/pictures.py               makes all pictures anew, in docs/learn/
+    python tests/pictures.py passes walk   makes these two anew
+
+In: the programs of examples/. Out: PNG files. The one idea: headless Chromium (tests/browser.py) takes every picture: of the
+explorer's pages, of a terminal's output as HTML, and of what a notebook shows. `PICTURES` has a function for each file, and
+`SHOWN` says which sections of the documents have a picture (tests/test_docs.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack, chdir, redirect_stderr
+from html import escape
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from browser import Browser, browser
+from serving import running
+
+import minitri as mt
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "learn"
+SHOWN = {
+    "README.md": ["A tour", "The stages", "Command line"],
+    "docs/learn/notebooks.md": ["What shows itself", "Figures"],
+    "docs/learn/explorer.md": [
+        "# The stage explorer", "The page", "The player", "Two programs", "What it costs", "What happened", "Served, with an editor",
+    ],
+}  # fmt: skip
+"""The sections that show something, each by a picture."""
+SERVERS = ExitStack()
+"""What the editor is served by."""
+
+
+# ---- the explorer ------------------------------------------------------------------------------
+
+
+def walk(tab: Browser) -> None:
+    tab.open(_softmax().html, "#walk=7", 1280, 560)
+
+
+def explorer(tab: Browser) -> None:
+    shown = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").explore(M=64, N=100)
+    tab.open(shown.html, "#panes=source,drawn,triton,sass", 1280, 640)
+    _pin(tab, "= exp")
+
+
+def passes(tab: Browser) -> None:
+    tab.open(_attention().html, "#panes=passes", 1100, 620)
+
+
+def ledger(tab: Browser) -> None:
+    tab.open(_attention().html, "#panes=ledger,resources", 1280, 700)
+
+
+def player(tab: Browser) -> None:
+    tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player", 800, 540)
+    tab.find(".drop input").click()
+
+
+def compare(tab: Browser) -> None:
+    shown = mt.compile("examples/softmax.mt").explore(M=1000, N=300, compare={"without": "fusion"})
+    tab.open(shown.html, "#panes=kernels,kernels@1,diff@1", 1280, 560)
+
+
+def editor(tab: Browser) -> None:
+    _served(tab)
+    _pin(tab, "= exp")
+
+
+def problems(tab: Browser) -> None:
+    """Two mistakes, and what the first one is."""
+    wrong = _served(tab).replace("sum(e", "np.sum(e").replace("exp(x", "log(x, 2) + exp(x")
+    tab.ask("explorer.editor.choose({text: arguments[0], sizes: {M: 1000, N: 300}})", wrong)
+    tab.wait("document.querySelectorAll('.problems li').length === 2")
+    tab.point(tab.all(".cm-lintRange-error")[0])
+    tab.wait("document.querySelector('.cm-tooltip .cm-diagnostic')")
+
+
+def _served(tab: Browser) -> str:
+    """Opens the editor with a softmax, all its stages compiled. The server answers until the script ends."""
+    softmax = (ROOT / "examples" / "softmax.mt").read_text(encoding="utf-8")
+    server = SERVERS.enter_context(running(first={"text": softmax, "sizes": {"M": 1000, "N": 300}}))
+    server.quick.seconds = server.full.seconds = 120
+    tab.visit(f"{server.address}#panes=triton,sass", 1280, 520)
+    tab.wait("!explorer.document.programs[0].quick", seconds=120)
+    return softmax
+
+
+def _softmax() -> Any:
+    return mt.compile("examples/softmax.mt").explore(M=1000, N=300)
+
+
+def _attention() -> Any:
+    return mt.compile("examples/attention.mt").explore(B=(2, 4), T=512, S=512, D=64)
+
+
+def _pin(tab: Browser, label: str) -> None:
+    tab.ask(
+        "explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes(arguments[0]))])", label
+    )
+
+
+# ---- a terminal --------------------------------------------------------------------------------
+
+
+def terminal(tab: Browser) -> None:
+    """Two commands and what they print: a check, and a mistake."""
+    from rich.console import Console
+    from rich.terminal_theme import SVG_EXPORT_THEME
+    from rich.text import Text
+    from test_terminal import seen
+
+    lines = []
+    for words in (
+        ["check", "examples/softmax.mt"],
+        ["compile", "-e", "np.where(x > 0, x, 0) + sofmax(x)", "-t", "x=f32[M, N]"],
+        ["compile", "examples/gelu.mt", "--emit=tile.masked", "--target", "h200"],
+    ):
+        shown = " ".join(f"'{word}'" if " " in word else word for word in words)
+        lines.append(f"\x1b[32m$\x1b[0m minitri {shown}\n{seen('-m', 'minitri', *words, columns=110, PAGER='cat')}")
+    console = Console(record=True, width=110, file=StringIO(), force_terminal=True)
+    shown = [line for line in "\n".join(lines).split("\n") if "\u2501" not in line]  # a bar, if the machine is slow
+    console.print(Text.from_ansi("\n".join(shown)))
+    code = console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True, code_format="<pre>{code}</pre>")
+    _page(tab, f"<div class=terminal>{code}</div>", 940)
+
+
+# ---- a notebook --------------------------------------------------------------------------------
+
+
+def notebook(tab: Browser) -> None:
+    """Cells, and what a notebook shows below them."""
+    f = mt.compile(Path("examples/softmax.mt"))
+    low = f.lower(M=1000, N=300)
+    _page(tab, _cells(f=f, **{"f.lower(M=1000, N=300)": low}), 900)
+
+
+def figures(tab: Browser) -> None:
+    f = mt.compile("softmax(x @ w, axis=-1)", x="f16[M, K]", w="f16[K, N]")
+    low = f.lower(M=4096, K=4096, N=1000)
+    shown = {"f.plot(M=4096, K=4096, N=1000)": f.plot(M=4096, K=4096, N=1000), "low.roofline()": low.roofline()}
+    _page(tab, f"<div class=row>{_cells(**shown)}</div>", 1200)
+
+
+def _cells(**shown: Any) -> str:
+    cells = []
+    for text, value in shown.items():
+        html = value._repr_html_() if hasattr(value, "_repr_html_") else _image(value._repr_png_())
+        cells.append(f"<div><pre class=cell>{escape(text)}</pre>{html}</div>")
+    return "".join(cells)
+
+
+def _image(png: bytes) -> str:
+    from base64 import b64encode
+
+    return f'<img src="data:image/png;base64,{b64encode(png).decode()}" style="max-width: 560px">'
+
+
+def _page(tab: Browser, body: str, width: int) -> None:
+    """Shows HTML as high as it is."""
+    style = """body { margin: 0; padding: 16px; font: 14px system-ui, sans-serif; background: #fff; } pre { font: 13px/1.45 monospace; margin: 0; }
+        .terminal { background: #16191d; color: #d5dae1; padding: 14px 18px; border-radius: 8px; } .terminal pre { white-space: pre-wrap; }
+        .cell { background: #f4f5f7; border: 1px solid #dfe2e7; border-radius: 4px; padding: 6px 10px; margin: 8px 0; } .row { display: flex; gap: 24px; }"""
+    tab.open(f"<!doctype html><meta charset=utf-8><style>{style}</style><body data-ready=yes>{body}", "", width, 400)
+    tab.size(width, tab.ask("document.documentElement.scrollHeight"))
+
+
+PICTURES: dict[str, Callable[[Browser], None]] = {
+    make.__name__: make
+    for make in (walk, explorer, passes, ledger, player, compare, editor, problems, terminal, notebook, figures)
+}
+
+
+def main() -> None:
+    os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
+    with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab, chdir(ROOT), SERVERS:
+        for name in sys.argv[1:] or PICTURES:
+            with redirect_stderr(StringIO()):
+                PICTURES[name](tab)
+            tab.driver.save_screenshot(str(FOLDER / f"{name}.png"))
+            print(f"docs/learn/{name}.png")
+
+
+if __name__ == "__main__":
+    main()
