@@ -27,7 +27,7 @@ from minitri.language.front_end import is_module
 from minitri.language.linking import Read
 from minitri.notebook.cards import program_card, stages_card
 from minitri.notebook.html import StageText
-from minitri.pipeline import Compilation, PassRecord
+from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
 from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call, check_conditions, constant, given_sizes, takes_float
@@ -43,7 +43,7 @@ from minitri.trust.check_report import CheckReport
 if TYPE_CHECKING:
     from minitri.explore.page import Page
 
-RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton", "gpu")
+RUNNABLE = (*OUR_STAGES, "gpu")
 MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 

@@ -1,6 +1,7 @@
 """The kinds of statements in random programs, and how often the writer tries each kind.
 
-    elementwise.py   functions, operators, comparisons, conversions; other functions of one value, from a table
+    elementwise.py   operators, comparisons, conversions, functions of numbers
+    functions.py     library functions of one value
     reductions.py    reductions, scans, masks by position; matrix products, layers, attention
     views.py         movements of data, gathers, new arrays such as `arange`
 

@@ -81,9 +81,8 @@ class Value:
         sizes = [a.size for a in self.axes]
         count = math.prod(sizes)
         named = {"first": sizes[0], "last": sizes[-1], "size": count, "known": self.axes[0].known}
-        return named | {
-            "rank": self.rank, "reach": self.reach, "depth": max(1, sizes[-1]), "rows": sizes[-2:][0], "count": max(1, count),
-        }  # fmt: skip
+        least_1 = {"depth": max(1, sizes[-1]), "count": max(1, count)}
+        return named | least_1 | {"rank": self.rank, "reach": self.reach, "rows": sizes[-2:][0]}
 
     @property
     def transposed_axes(self) -> tuple[Axis, ...]:

@@ -86,10 +86,9 @@ def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
 # ---- nodes ---------------------------------------------------------------------------------
 
 
-def _around(*parts: Text | None) -> tuple[int, int]:
-    """The range of characters from the first to the last part that is not None."""
-    there = [p for p in parts if p is not None]
-    return there[0].start, there[-1].end
+def _around(first: Text, last: Text) -> tuple[int, int]:
+    """The range of characters from one part to another."""
+    return first.start, last.end
 
 
 def _word(token: Any) -> Expr:
@@ -200,17 +199,16 @@ class Builder:
     def buffer(self, role: Expr, param: Param) -> Param:
         return replace(param, role=role.name)
 
-    def next(self, carry: Expr, value: Expr) -> Next:
-        return Next(carry.start, value.end, carry, value)
+    next = Next
 
     def loop(self, axes: Exprs, bounds: Attributes | None, *body: Any) -> Nest:
-        return Nest(axes[0].start, axes[-1].end, axes, body, bounds or {})
+        return Nest(axes, body, bounds or {})
 
     def axis(self, reduce: Expr | None, name: Expr, extent: Expr) -> Place:
-        return Place(*_around(reduce, name, extent), "reduced" if reduce else "parallel", name, extent)
+        return Place("reduced" if reduce else "parallel", name, extent)
 
     def place(self, role: Expr, name: Expr, extent: Expr, block: Expr, lanes: Expr | None) -> Place:
-        return Place(*_around(role, block, lanes), role.name, name, extent, block, lanes)
+        return Place(role.name, name, extent, block, lanes)
 
     def require(self, left: Expr, relation: Expr, right: Expr, *more: Any) -> Require:
         code, message, attributes = more
@@ -219,23 +217,22 @@ class Builder:
     # The whole
 
     def graph(self, name: Expr, params: Params | None, *lines: Any) -> Block:
-        requires, body = _of(Require, lines), _of(Line, lines)
-        return Block(name.start, name.end, name, params or (), (), (), body, requires, lines[-1])
+        return Block(name, params or (), (), (), _of(Line, lines), _of(Require, lines), lines[-1])
 
     def head(self, name: Expr, inputs: Params | None, outputs: Params, *lines: Require | Param) -> Head:
-        return Head(name.start, name.end, name, inputs or (), outputs, _of(Require, lines), _of(Param, lines))
+        return Head(name, inputs or (), outputs, _of(Require, lines), _of(Param, lines))
 
     def kernel(self, name: Expr, params: Params | None, axes: Any, hints: Any, *body: Line) -> Block:
-        return Block(name.start, name.end, name, params or (), _of(Place, axes), hints, body)
+        return Block(name, params or (), _of(Place, axes), hints, body)
 
     def program(self, name: Expr, params: Params | None, hints: Any, *lines: Any) -> Block:
-        return Block(name.start, name.end, name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
+        return Block(name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
 
     def kernels(self, head: Head, *rest: Any) -> Whole:
-        return Whole(head.start, head.end, head, _of(Block, rest), rest[-1] or ())
+        return Whole(head, _of(Block, rest), rest[-1] or ())
 
     def tiles(self, head: Head, *blocks: Block) -> Whole:
-        return Whole(head.start, head.end, head, blocks)
+        return Whole(head, blocks)
 
 
 def _line(result: Expr | None, type: Type | None, op: Expr, operands: Exprs, attributes: Attributes) -> Line:

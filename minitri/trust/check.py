@@ -141,7 +141,7 @@ class _Check:
         return run_stage.results(compiled, stage, self.call)
 
     def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]], times: int = 1) -> CheckRow:
-        """The row of a stage whose results `run` gives, one after another if there are several `times` as many."""
+        """The row of a stage. `run` computes all results of the stage, `times` times one after the other."""
         start = time.perf_counter()
         try:
             results = run()

@@ -104,7 +104,7 @@ class Watch:
         for i, extent in zip(index, self._shape(op)):
             outside = (i < 0) | (i >= extent)
             if outside.any() and (outside & inside).any():
-                found = self._lane(outside & inside, index)
+                found = self._first(outside & inside, index)
                 does = "reads" if isinstance(op, Load) else "writes"
                 shape = ", ".join(map(str, self._shape(op)))
                 problem = f"{does} {element(op.buffer, found)}, out of bounds: its shape is [{shape}]"
@@ -116,15 +116,15 @@ class Watch:
         if writer is None:
             return
         shape = np.broadcast_shapes(offset.shape, inside.shape)
-        lanes = np.broadcast_to(offset, shape)[np.broadcast_to(inside, shape)]
-        unwritten = writer[lanes] < 0
+        places = np.broadcast_to(offset, shape)[np.broadcast_to(inside, shape)]
+        unwritten = writer[places] < 0
         if unwritten.any():
-            at = self._index(op, lanes[unwritten][0])
+            at = self._index(op, places[unwritten][0])
             raise self._error("not written", f"reads {element(op.buffer, at)}, which nothing has written yet", op, at)
         if op.buffer.name in self.readers:
-            by = writer[lanes]
-            self._race(op, lanes[(by >= self.first_run) & (by != self.run)], "reads", "writes")
-            self.readers[op.buffer.name][lanes] = self.run
+            by = writer[places]
+            self._race(op, places[(by >= self.first_run) & (by != self.run)], "reads", "writes")
+            self.readers[op.buffer.name][places] = self.run
 
     def store(self, op: Store, offset: Any) -> None:
         """Checks that the elements have not been written before, and that no other program of this kernel reads
@@ -142,18 +142,18 @@ class Watch:
         writer[offset] = self.run
         self._twice(op, offset, again)
 
-    def past_end(self, op: Op, axis: str, lanes: Any, before: Any = None) -> None:
+    def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
         `before` is the value that a loop carries into this iteration, if any. These elements must not change it
         either.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
-        wanted = np.asarray(neutral, lanes.dtype) if before is None else before
+        wanted = np.asarray(neutral, elements.dtype) if before is None else before
         with np.errstate(all="ignore"):
-            bad = ~((lanes == wanted) | ((lanes != lanes) & (wanted != wanted)))
+            bad = ~((elements == wanted) | ((elements != elements) & (wanted != wanted)))
         if bad.any():
-            value = lanes[bad][0]
+            value = elements[bad][0]
             problem = f"a lane past the end of {axis} is {value}, which would change {_result(op)}"
             raise self._error("not neutral", problem, op, ())
 
@@ -216,11 +216,11 @@ class Watch:
             problem = f"{does} {element(op.buffer, at)}, which another program of {self.runs[-1][0]} {did}"
             raise self._error("race", problem, op, at)
 
-    def _lane(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
+    def _first(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
         """The index of the first wrong element."""
         wrong, *index = np.broadcast_arrays(wrong, *index)
-        lane = tuple(np.argwhere(wrong)[0])
-        return tuple(int(i[lane]) for i in index)
+        first = tuple(np.argwhere(wrong)[0])
+        return tuple(int(i[first]) for i in index)
 
     def _index(self, op: Load | Store, offset: Any) -> tuple[int, ...]:
         return _place(int(offset), self._sizes(self.known[op.buffer.name].shape))
