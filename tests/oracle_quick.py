@@ -380,6 +380,14 @@ CASES: dict[str, Case] = {
         "x[:, :20] @ w[:20]", {"x": "f16[M, K]", "w": "f16[K, N]"},
         lambda x, w: (x[:, :20].astype(f8) @ w[:20]).astype(np.float16), ({"M": 19, "K": 40, "N": 32},), schedules=("rotated",),
     ),
+    "a product along rows": Case(
+        "x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4), ({"M": 19, "K": 68, "N": 35},),
+        {"x": "normal", "w": "normal"}, 2e-5, schedules=("cuda",),
+    ),
+    "a product of special values": Case(
+        'matmul(x, w.mT, precision="tf32x3")', {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4),
+        ({"M": 35, "K": 3, "N": 19},), {"x": "special", "w": "normal"}, 2e-5, schedules=("own", "cuda"),
+    ),
     "a deep product": Case("x @ w", MK_KN, lambda x, w: x @ w, ({"M": 3, "K": 8192, "N": 5},), schedules=("cuda",)),
     "softmax": Case("softmax(x, axis=-1)", MN, _softmax, values={"x": "normal"}, off=3e-6),
     "softmax of columns": Case("softmax(x, axis=0)", MN, lambda x: _softmax(x, 0), values={"x": "normal"}, off=3e-6),

@@ -30,7 +30,8 @@ from minitri.runtime.binding import bind
 from minitri.runtime.interpreter import BAND, Guarded
 from minitri.tiles.ir import Loop, Program, Programs
 from minitri.trust import shrink_arguments
-from minitri.trust.check import USUAL, CheckReport
+from minitri.trust.check import USUAL
+from minitri.trust.check_report import CheckReport
 from minitri.trust.sanitizer import AccessError
 
 pytest.importorskip("triton")

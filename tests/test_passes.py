@@ -1096,6 +1096,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         Case("sum(abs(x - mean(x, axis=1, keepdims=True)), axis=1)", MN),
         {},
     ),
+    "f32_products": ("f32-products", Case("x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}), SIDES),
     "fast_math_gelu": ("fast-math", Case('gelu(x, approximate="tanh")', {"x": "bf16[M, N]"}), {}),
     "fast_math_softmax": ("fast-math", Case("softmax(x)", {"x": "bf16[M, 4096]"}), {}),
     "fast_math_refused": ("fast-math", Case("floor(exp(x))", {"x": "f16[N]"}), {}),
@@ -1148,6 +1149,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         {"B": 64, "T": 4096, "D": 64},
     ),
     "flatten_loops_product": ("flatten-loops", PRODUCT, SIDES),
+    "deferred_checks": ("deferred-checks", Case("x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}), SIDES | {"K": 100}),
     "early_start_two": ("early-start", Case("sum(x)", MN), {"M": 1001, "N": 999}),
     "target_wait": (
         "target",

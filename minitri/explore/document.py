@@ -40,7 +40,7 @@ from minitri.explore.machine_code import Tell
 from minitri.explore.passes import our_passes, patch, triton_passes
 from minitri.explore.plans import plans
 from minitri.explore.player import function_of, player
-from minitri.explore.provenance import NodeInfo, Trace
+from minitri.explore.provenance import Trace
 from minitri.explore.walk import walk
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
@@ -90,27 +90,19 @@ def document(
     if other is not None:
         label = ", ".join(filter(None, (other.context.entry if name else "", shown.label)))
         programs.append(program(other, label, quick, tell=lambda done, text: tell(0.5 + part * done, text)))
-    _check_panes(shown.panes, compiled)
+    known = (*compiled.stages, *PANES)
+    for pane in shown.panes:
+        if (name := pane.partition("@")[0]) not in known:
+            help = f"{suggest(name, known)} panes are {', '.join(known)}".strip()
+            raise CompileError("MT0404", f"there is no pane `{name[:40]}`", help=help)
+    first, *others = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in programs)
+    diffs = [{name: patch(first[name], new[name]) for name in new if name in first} for new in others]
     made = {
         "title": compiled.context.entry, "command": command(compiled, shown.compare, shown.panes),
         "panes": list(shown.panes), "programs": programs, "about": dict(ABOUT),
         "words": words_of(stage for p in programs for stage in p["stages"]),
     }  # fmt: skip
-    return made | ({"diffs": [_differences(programs[0], p) for p in programs[1:]]} if programs[1:] else {})
-
-
-def _check_panes(panes: Sequence[str], compiled: Compilation) -> None:
-    known = (*compiled.stages, *PANES)
-    for pane in panes:
-        if (name := pane.partition("@")[0]) not in known:
-            help = f"{suggest(name, known)} panes are {', '.join(known)}".strip()
-            raise CompileError("MT0404", f"there is no pane `{name[:40]}`", help=help)
-
-
-def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """For each stage that both programs have: the patch from the first text to the second."""
-    old, new = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in (first, other))
-    return {name: patch(old[name], new[name]) for name in new if name in old}
+    return made | ({"diffs": diffs} if diffs else {})
 
 
 def program(
@@ -124,6 +116,7 @@ def program(
     the plans that fusion did not choose."""
     trace = Trace(compiled)
     sources = _Sources(trace)
+    marks = [{"label": n.text, "spans": [at for s in n.spans for at in sources.place(s)]} for n in trace.nodes]
     with ThreadPoolExecutor(1) as aside:  # Triton's passes are printed by another process
         printed = None if quick else aside.submit(triton_passes, trace.machine)
         stages = _stages(trace, quick, tell)
@@ -131,8 +124,7 @@ def program(
         made = {
             "name": compiled.context.entry, "label": label, "target": str(compiled.context.target),
             "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages,
-            "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-            "ledger": None if quick else plans(trace), "player": None if quick else player(compiled),
+            "marks": marks, "views": _views(trace), "ledger": None if quick else plans(trace), "player": None if quick else player(compiled),
             "figures": figures(trace, measured, quick), "quick": quick, "walk": [] if quick else walk(trace, stages),
         }  # fmt: skip
         tell(0.9, "passes")
@@ -161,10 +153,6 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _mark(node: NodeInfo, sources: _Sources) -> dict[str, Any]:
-    return {"label": node.text, "spans": [place for s in node.spans for place in sources.place(s)]}
-
-
 def _views(trace: Trace) -> list[dict[str, Any]]:
     """Drawings of the simplified graph; none for a program that begins after it."""
     if "graph.simplified" not in trace.stages:
@@ -190,7 +178,7 @@ class _Sources:
         """[[source, start, end]] of a span; an empty list if its text is not shown."""
         for number, (source, start, end) in enumerate(self.parts):
             if _same(source, span.source) and start <= span.start and span.end <= end:
-                return [[number, _units(source.text[start : span.start]), _units(source.text[start : span.end])]]
+                return [[number, *(utf16_size(source.text[start:at]) for at in (span.start, span.end))]]
         return []
 
 
@@ -198,7 +186,7 @@ def _same(one: Source, other: Source) -> bool:
     return one is other or (one.name, one.text) == (other.name, other.text)
 
 
-def _units(text: str) -> int:
+def utf16_size(text: str) -> int:
     """The length of a text in JavaScript: UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
@@ -224,12 +212,12 @@ def command(compiled: Compilation, compare: Mapping[str, Any] | None = None, pan
     context = compiled.context
     name = context.module.span.source.name
     if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
-        words = [*_words(context), *_shown(compare or {}, panes), "-o", f"{context.entry}.html"]
-        return printable(" ".join(["minitri", "explore", *map(shlex.quote, words)]))
+        words = ["minitri", "explore", *_words(context, compare or {}, panes), "-o", f"{context.entry}.html"]
+        return printable(shlex.join(words))
     return _python(context, compare, panes)
 
 
-def _words(context: Context) -> Iterator[str]:
+def _words(context: Context, compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
     source = context.module.span.source
     if source.name == "<expression>":
         yield from ("-e", source.text)
@@ -246,9 +234,6 @@ def _words(context: Context) -> Iterator[str]:
         yield from ("--without", left_out)
     if str(context.target) != DEFAULT_TARGET:
         yield from ("--target", str(context.target))
-
-
-def _shown(compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
     for name, value in compare.items():
         yield from ("--compare", f"{name}={value}")
     if panes:

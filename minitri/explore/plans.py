@@ -28,6 +28,7 @@ from minitri.kernels.memory_traffic import traffic
 from minitri.optimize.fusion.first_parts import TYPICAL
 from minitri.optimize.fusion.fuse import fuse
 
+Operation = Compute | Reduce | Scan | Dot
 MAX_PLANS = 24  # values for which the pass is asked again
 MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there are fewer plans
 
@@ -46,7 +47,7 @@ class _Ledger:
     def __init__(self, trace: Trace, plan: Plan, graph: Graph) -> None:
         self.trace, self.plan, self.graph = trace, plan, graph
         self.enabled = not trace.compilation.context.without & {"all", "fusion"}
-        names = {s.name for b in _buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
+        names = {s.name for b in buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
         known, self.layouts = trace.compilation.context.sizes, trace.compilation.context.layouts
         self.sizes = {n: known.get(n, TYPICAL) for n in sorted(names)}
         self.assumed = [n for n in self.sizes if n not in known]
@@ -94,14 +95,12 @@ class _Ledger:
             edges |= {(f"kernel {kernel.name}", f"array {name}"): byte_size(n) for name, n in t.writes.items()}
         touched = {name for edge in edges for name in edge}
         ops = [op for k in plan.kernels for op in k.body]
-        boxes |= {f"array {b.name}": self._array(b, ops) for b in _buffers(plan) if f"array {b.name}" in touched}
+        boxes |= {f"array {b.name}": self._array(b, ops) for b in buffers(plan) if f"array {b.name}" in touched}
         total = sum(t.total for t in moved)
         return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": plain(title, boxes, edges)}
 
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
-        ops = [op for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
-        words = ["product" if isinstance(op, Dot) else op.op for op in ops]
-        steps = " ".join(w for w in words if w != "cast") or "copy"
+        steps = " ".join(name for name in map(operator, operations(kernel)) if name != "cast") or "copy"
         axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
         return {
             "label": f"{kernel.name}  {steps if len(steps) < 44 else steps[:43] + '…'}", "type": axes or "one element",
@@ -117,8 +116,14 @@ class _Ledger:
         }  # fmt: skip
 
 
-def _buffers(plan: Plan) -> tuple[Any, ...]:
-    return tuple(b for b in buffers(plan) if b.role != "scalar")
+def operations(kernel: Kernel) -> list[Operation]:
+    """What a kernel computes. Casts count only if there is nothing else."""
+    ops = [op for op in kernel.body if isinstance(op, Operation)]
+    return [op for op in ops if operator(op) != "cast"] or ops
+
+
+def operator(op: Operation) -> str:
+    return "product" if isinstance(op, Dot) else op.op
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:

@@ -23,7 +23,6 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
-from minitri.base.operators import OPERATORS
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Op, Plan
 
@@ -123,11 +122,8 @@ class Values:
                 return self.position(op.expr, op)
             case ir.Inside():
                 return self.holds(op.conditions, op)
-            case ir.Compute(op="cast"):
-                return numpy_semantics.cast(self.values[op.args[0]], op.dtype)
             case ir.Compute():
-                with np.errstate(all="ignore"):
-                    return OPERATORS[op.op].numpy(*[self.values[a] for a in op.args])
+                return numpy_semantics.apply(op.op, op.dtype, [self.values[a] for a in op.args])
             case ir.Spread():
                 shape = [self.width(n) if n in op.axes else 1 for n in self.names]
                 return np.broadcast_to(self.values[op.x], shape)

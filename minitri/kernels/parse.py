@@ -21,7 +21,7 @@ from minitri.base.types import DType, f64
 from minitri.graph.ir import contiguous
 from minitri.graph.parse import read_conditions, read_input_type
 from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
+from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
 from minitri.text_io.name_resolution import Names, read_dtype, read_identifier, read_list, read_text
 from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole
@@ -190,7 +190,7 @@ def _decision(e: Expr, names: Names) -> Decision:
 class Body(LineReader[Op]):
     """Parses the lines of a kernel or a tile program, in order. `stage` decides which ops and fields are allowed."""
 
-    templates, one_operand = LINES, TABLE["one_operand"]
+    templates, one_operand, precisions = LINES, TABLE["one_operand"], DOT_PRECISIONS
 
     def __init__(self, source: Source, names: Names, axes: Sequence[str], buffers: Buffers, stage: str) -> None:
         super().__init__(source)

@@ -13,7 +13,6 @@ from functools import partial
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.operators import OPERATORS, POSITIONS, reduction, running
 from minitri.base.types import DType, bool_, f32, f64, i32, i64
-from minitri.graph.ir import PRECISIONS
 from minitri.graph.typing_rules import require
 from minitri.kernels import ir
 from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands
@@ -129,7 +128,7 @@ def _verify_dot(op: ir.Dot) -> None:
     require({*op.a.axes, *op.b.axes} - {op.over} <= set(op.axes), f"a product has the axes {op.axes}")
     require(op.over not in op.axes, f"a product keeps {op.over}")
     require(op.acc is None or set(op.acc.axes) == set(op.axes), "the accumulator has other axes")
-    require(op.precision in PRECISIONS, f"precision {op.precision}")
+    require(op.precision in ir.DOT_PRECISIONS, f"precision {op.precision}")
 
 
 def _verify_index(op: Op) -> None:

@@ -20,7 +20,7 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Graph
 from minitri.graph.rewrite import legalise
-from minitri.hardware.chips import Chip, chip_of
+from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.lower_graph import partition
@@ -28,8 +28,10 @@ from minitri.optimize import (
     boundary_peeling,
     collapse_axes,
     collapse_reduced_axes,
+    deferred_checks,
     early_start,
     f16_products,
+    f32_products,
     flatten_loops,
     mask_elision,
     maxima_in_parts,
@@ -77,6 +79,11 @@ def on_gpu(name: str, stage: str, change: Callable[[Graph, Context], Graph], fun
     The interpreter has no tensor cores and runs one program at a time, so its graph stays unchanged.
     """
     return graph_pass(name, stage, lambda g, c: g if c.target.kind == "interpreter" else change(g, c), function, same)
+
+
+def _with_parts(context: Context) -> bool:
+    """Whether tensor cores compute products of f32 arrays that leave their precision to the compiler."""
+    return "f32-products" not in context.without and has_fast_tf32(context.target)
 
 
 def split(name: str, stage: str, function: Callable[[Graph, Chip], Graph]) -> Pass:
@@ -182,7 +189,7 @@ PASSES: tuple[Pass, ...] = (
                lambda g, c: legalise(g)),
     graph_pass("strength-reduction", "graph.strength", lambda g, c: strength_reduction.reduce_strength(g),
                strength_reduction.reduce_strength, same),
-    on_gpu("pack-operands", "graph.packed", lambda g, c: pack_operands.pack(g, c.layouts), pack_operands.pack),
+    on_gpu("pack-operands", "graph.packed", lambda g, c: pack_operands.pack(g, c.layouts, _with_parts(c)), pack_operands.pack),
     on_gpu("collapse-reduced-axes", "graph.collapsed",
            lambda g, c: collapse_reduced_axes.collapse(g, chip_of(c.target), c.layouts), collapse_reduced_axes.collapse),
     split("split-reduction", "graph.reductions", split_reduction.split_reductions),
@@ -193,6 +200,8 @@ PASSES: tuple[Pass, ...] = (
               lambda g, c: partition(g, c.layouts)),
     plan_pass("collapse-axes", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, same),
     plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
+    plan_pass("f32-products", "kernels.products", lambda p, c: f32_products.on_tensor_cores(p, has_fast_tf32(c.target)),
+              f32_products.on_tensor_cores, same),
     plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
     _core("lower", stage="tile.lowered", run=lower),
     each_pass("skip-blocks", "tile.skipped", skip.skip, masked=False),
@@ -209,6 +218,7 @@ PASSES: tuple[Pass, ...] = (
     each_pass("fast-operators", "tile.fast", fast_operators.hasten),
     each_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
     each_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
+    each_pass("deferred-checks", "tile.deferred", deferred_checks.defer),
     tile_pass("early-start", "tile.early", lambda p, c: early_start.start_early(p) if c.target.has_early_starts else p,
               early_start.start_early, same, masked=True),
     *map(_core, ("target", "emit")),

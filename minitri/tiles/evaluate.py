@@ -91,6 +91,9 @@ class _Run(Values):
                 self.run(stmt)
 
     def loop(self, loop: Loop, axes: tuple[str, ...]) -> None:
+        if loop.redo and axes == loop.axes and np.isfinite(self.values[loop.redo]).all():
+            self.values[loop.carries[0][0]] = self.values[loop.redo]
+            return
         if axes:
             blocks = range(*self.bounds(loop, axes[0]), self.axes[axes[0]].block)
             for first in reversed(blocks) if self.program.from_end(loop) else blocks:

@@ -115,16 +115,17 @@ def _loop(nest: Nest, body: _Body) -> Stmt:
                 raise Mistake(line, "a carried value stands before its loop")
     body.values = before
     bounds, hints = body.split_hints(nest.bounds)
-    because = tuple(map(read_text, read_list(bounds.get("because"))))
-    loop = Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(bounds, body), because=because)
+    because = tuple(map(read_text, read_list(bounds.pop("because", None))))
+    redo = body.ref(bounds.pop("redo")) if "redo" in bounds else None
+    loop = Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(bounds, body), because=because, redo=redo)
     return body.hinted(loop, hints)
 
 
 def _loop_bounds(bounds: Mapping[str, Expr], body: Body) -> dict[str, Dim]:
     for name, e in bounds.items():
-        if name not in ("first", "last", "because"):
-            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last` and `because`")
-    return {name: body.names.dim(e) for name, e in bounds.items() if name != "because"}
+        if name not in ("first", "last"):
+            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last`, `because` and `redo`")
+    return {name: body.names.dim(e) for name, e in bounds.items()}
 
 
 def _next(line: Next, body: Body) -> tuple[Carry, Op]:

@@ -21,7 +21,7 @@ minitri/tiles/parse.py parses the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from minitri.graph.text import quoted
@@ -55,7 +55,7 @@ def program_lines(program: Program) -> Iterator[TileLine]:
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
-            yield f"  {_with_hints(f'for {join(stmt.axes)}{_bounds(stmt)}', program.hint(stmt))} {{", stmt
+            yield f"  {_with_hints(f'for {join(stmt.axes)}{_bounds(stmt, names)}', program.hint(stmt))} {{", stmt
             yield from ((f"    {_with_hints(format_op(op, names), program.hint(op))}", op) for op in stmt.body)
             yield from ((f"    next {names[c]} = {names[n]}", n) for c, n in stmt.carries)
             yield "  }", None
@@ -74,8 +74,9 @@ def _with_hints(text: str, hints: Hints) -> str:
     return f"{start}{between}{join(words)}}}"
 
 
-def _bounds(loop: Loop) -> str:
+def _bounds(loop: Loop, names: Mapping[Op, str]) -> str:
     words = [f"{n} = {d}" for n, d in (("first", loop.first), ("last", loop.last)) if d is not None]
+    words += [f"redo = {names[loop.redo]}"] if loop.redo else []
     words += [f"because = [{join(map(quoted, loop.because))}]"] * bool(loop.because)
     return f" {{{join(words)}}}" if words else ""
 

@@ -112,6 +112,9 @@ def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> N
         if carry.dtype != following.dtype or set(carry.axes) != set(following.axes):
             raise BrokenRule("a loop carries on a value of another type", carry.spans)
     require(len({c for c, _ in loop.carries}) == len(loop.carries), "a loop carries on a value twice")
+    if loop.redo and (loop.redo not in known or [(c.dtype, {*c.axes}) for c, _ in loop.carries] != [
+        (loop.redo.dtype, {*loop.redo.axes})]):  # fmt: skip
+        raise BrokenRule("a loop that redoes a value carries on one value of its type", loop.redo.spans)
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:

@@ -130,6 +130,7 @@ rt = Namespace(
     {
         "float_to_int": lambda x, dtype: float_to_int(x, next(n for n, t in _TRITON.items() if t == dtype)),
         "to_bool": lambda x: x != 0,
+        "is_finite": lambda x: np.isfinite(x).all(),
         "to_f32": lambda x: x.astype(np.float32),
         **dict.fromkeys(("to_f16", "byte_to_f16"), lambda x: x.astype(np.float16)),
         **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # nothing runs at the same time

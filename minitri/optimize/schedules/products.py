@@ -73,7 +73,7 @@ class Tile(NamedTuple):
         """Bytes of shared memory: the blocks in flight of all loaded operands, and the blocks computed from them."""
         sides = (self.rows, {d.a: d for d in dots}), (self.columns, {d.b: d for d in dots})  # factors are loaded once
         factors = [(n, f, d) for n, side in sides for f, d in side.items()]
-        return self.depth * sum(n * (self.stages * _read(f, d) + _made(f)) for n, f, d in factors)
+        return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
         """The tile, with fewer stages if it does not fit into `shared` bytes of shared memory."""
@@ -96,9 +96,11 @@ def _rows_of(factor: Op, dot: Dot) -> set[Load]:
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
 
-def _made(factor: Op) -> int:
+def _made(factor: Op, dot: Dot) -> int:
     """The bytes of an element of a computed factor, which is put into shared memory. 0 for a factor that is only
-    loaded."""
+    loaded. A program computes two parts of the second factor if it multiplies parts."""
+    if dot.precision.startswith("tf32x3"):
+        return 2 * factor.dtype.bytes if factor is dot.b else 0
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
@@ -110,7 +112,7 @@ def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
-LARGE = {kind: tuple(zip(_tiles(kind), TABLE[kind]["speeds"])) for kind in ("16", "tf32", "32", "64")}
+LARGE = {kind: tuple(zip(_tiles(kind), TABLE[kind]["speeds"])) for kind in ("16", "tf32", "tf32x3", "32", "64")}
 TRANSPOSED = {t.rows: t for t in _tiles("transposed")}
 ALONE = {(t.rows, t.columns): t for t in _tiles("alone")}  # for programs that have a multiprocessor to themselves
 DEEPER, (SHALLOW,) = ALONE[128, 256], _tiles("shallow")
@@ -195,7 +197,7 @@ def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]],
 
 
 def _kind(dot: Dot) -> str:
-    return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
+    return dot.precision if dot.precision.startswith("tf32") else str(max(16, dot.a.dtype.bits))
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
@@ -243,6 +245,8 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
     ends      bytes of shared memory per element that storing a tile needs
     """
     kind = _kind(dot)
+    if kind == "tf32x3":
+        return TileChoice(tile, True)
     if tile != LARGE[kind][0][0]:
         return TileChoice(_alone(kind, tile, tiles, chip), ends <= 2)
     if kind == "tf32":
