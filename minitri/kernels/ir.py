@@ -32,7 +32,7 @@ from typing import Union
 from minitri.base.diagnostics import Span
 from minitri.base.dims import ZERO, Dim, Symbol, axis
 from minitri.base.types import ArrayType, DType
-from minitri.graph.ir import PRECISIONS, Condition, contiguous
+from minitri.graph.ir import PRECISIONS, Condition, contiguous, postorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,13 +370,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
 
 def needed(root: Op) -> set[Op]:
     """An op and all ops that its value depends on."""
-    stack, seen = [root], set[Op]()
-    while stack:
-        op = stack.pop()
-        if op not in seen:
-            seen.add(op)
-            stack += op_operands(op)
-    return seen
+    return {*postorder([root], op_operands)}
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:

@@ -86,17 +86,13 @@ def _hint(name: str, e: Expr) -> Any:
 def _axis(p: Place, names: Names) -> TileAxis:
     name, extent = read_axis(p, names)
     assert p.block is not None
-    axis = TileAxis(name, extent, p.role, _block_size(p.block))
+    block = p.block.parts[0]
+    if not isinstance(block, int) or not 1 <= block <= MAX_BLOCK:
+        raise Mistake(p.block, f"a block is a number from 1 to {MAX_BLOCK:,}")
+    axis = TileAxis(name, extent, p.role, block)
     if p.lanes is not None and p.lanes.parts[0] != axis.lanes:
         raise Mistake(p.lanes, f"a block of {axis.block} has {axis.lanes} lanes")
     return axis
-
-
-def _block_size(e: Expr) -> int:
-    value = e.parts[0]
-    if not isinstance(value, int) or not 1 <= value <= MAX_BLOCK:
-        raise Mistake(e, f"a block is a number from 1 to {MAX_BLOCK:,}")
-    return value
 
 
 def _loop(nest: Nest, body: _Body) -> Stmt:

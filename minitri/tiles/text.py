@@ -50,7 +50,8 @@ def programs_lines(programs: Programs) -> Iterator[TileLine]:
 def program_lines(program: Program) -> Iterator[TileLine]:
     buffers = join(f"{b.role} {b}" for b in program.buffers)
     yield f"program {program.name}({buffers}) {_options(program)} {{", program
-    yield from ((f"  {a.role} {a.name}: {a.extent} by {a.block}{_lanes(a)}", a) for a in program.axes)
+    for a in program.axes:
+        yield f"  {a.role} {a.name}: {a.extent} by {a.block}" + f" in {a.lanes} lanes" * (a.lanes != a.block), a
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
@@ -92,7 +93,3 @@ def _options(program: Program) -> str:
     options = {name: getattr(program, name) for name in OPTIONS}
     words = [name if value is True else f"{name} {value}" for name, value in options.items() if value != defaults[name]]
     return " ".join([f"warps {program.warps}", *words])
-
-
-def _lanes(axis: TileAxis) -> str:
-    return "" if axis.lanes == axis.block else f" in {axis.lanes} lanes"

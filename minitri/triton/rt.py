@@ -30,23 +30,19 @@ from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_
 @triton.jit
 def maximum(a, b):
     """The larger operand, or NaN if either operand is NaN."""
-    if a.dtype.is_floating():
-        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-    elif a.dtype == tl.int1:
+    if a.dtype == tl.int1:
         return a | b
     else:
-        return tl.maximum(a, b)
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def minimum(a, b):
     """The smaller operand, or NaN if either operand is NaN."""
-    if a.dtype.is_floating():
-        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-    elif a.dtype == tl.int1:
+    if a.dtype == tl.int1:
         return a & b
     else:
-        return tl.minimum(a, b)
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
