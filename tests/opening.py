@@ -21,6 +21,7 @@ from typing import Any
 
 from browser import Browser, browser
 from gallery import gallery
+from serving import running
 
 import minitri as mt
 
@@ -101,10 +102,27 @@ def pictures(tab: Browser) -> None:
     tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "walk.png"))
 
 
+def pictures_of_the_editor(tab: Browser) -> None:
+    softmax = (ROOT / "examples" / "softmax.mt").read_text(encoding="utf-8")
+    with running(first={"text": softmax, "sizes": {"M": 1000, "N": 300}}) as server:
+        server.quick.seconds = server.full.seconds = 120
+        tab.visit(f"{server.address}#panes=triton,sass", 1280, 520)
+        tab.wait("!explorer.document.programs[0].quick", seconds=120)
+        tab.ask("explorer.links.pinned(0, [explorer.programs[0].marks.findIndex(m => m.label.includes('= exp'))])")
+        tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "editor.png"))
+        wrong = softmax.replace("sum(e", "np.sum(e").replace("exp(x", "log(x, 2) + exp(x")
+        tab.ask("explorer.editor.choose({text: arguments[0], sizes: {M: 1000, N: 300}})", wrong)
+        tab.wait("document.querySelectorAll('.problems li').length === 2")
+        tab.point(tab.all(".cm-lintRange-error")[0])
+        tab.wait("document.querySelector('.cm-tooltip .cm-diagnostic')")
+        tab.driver.save_screenshot(str(ROOT / "docs" / "learn" / "problems.png"))
+
+
 def main() -> None:
     if sys.argv[1:] == ["--pictures"]:
         with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab, chdir(ROOT):
-            return pictures(tab)
+            pictures(tab)
+            return pictures_of_the_editor(tab)
     with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab:
         rows = list(measured(tab))
     FIGURES.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")

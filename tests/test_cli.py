@@ -20,7 +20,7 @@ from minitri.cli.main import RUNNABLE, STAGES, main
 from minitri.language import ast
 from minitri.language.front_end import parse_program
 from minitri.trust import check as minitri_check
-from minitri.trust.check import CheckReport, CheckRow
+from minitri.trust.check_report import CheckReport, CheckRow
 
 ROOT = Path(__file__).resolve().parents[1]
 ADD = ("-e", "x + y", "-t", "x=f32[M, N]", "-t", "y=f32[N]")

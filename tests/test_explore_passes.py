@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 
 import pytest
+from stages import SPLITS
 
 import minitri as mt
 from minitri.base.logs import fired, recorded
@@ -73,13 +74,16 @@ def test_rules_of_kernels_and_tiles() -> None:
     assert divided.name == "divide_by_fewer" and divided.cases[0][0].startswith("divide(")
     steps = our_steps(lowered("def f(x: f32[M, N]):\n    return softmax(x)\n", M=64, N=300))
     assert [(r.name, len(r.cases)) for r in step(steps, "mask").rules] == [("where", 1)]
-    assert step(our_steps(lowered("def f(x: f32[1000000]):\n    return sum(x)\n")), "split").rules[0].name == "split"
+    assert (
+        step(our_steps(lowered("def f(x: f32[1000000]):\n    return sum(x)\n")), "split-reduction").rules[0].name
+        == "split_reductions"
+    )
 
 
 def test_a_pass_that_fires_nothing_changes_nothing() -> None:
     for path in sorted((ROOT / "examples").glob("*.mt")):
         for s in our_steps(mt.compile(path).lower().compilation):
-            if s.name in ("simplify", "split", "collapse-axes", "fast-math"):
+            if s.name in ("simplify", *SPLITS, "collapse-axes", "fast-math"):
                 assert s.rules or s.before == s.after or s.name == "fast-math", f"{path.name}: {s.name}"
 
 

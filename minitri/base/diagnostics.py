@@ -85,8 +85,8 @@ class CompileError(Exception):
         return self
 
     def write(self, span: Span, text: str, help: str = "") -> Self:
-        """The same error, with the correction to write `text` at `span`. The help says so, unless `help` does."""
-        return self.correct(Edit(span, text), help=help)
+        """The same error, with the correction to write `text` at `span`. The help says so if there is none."""
+        return self.correct(Edit(span, text), help=help or self.help)
 
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
         """The same error, with these corrections; None stands for none. The help says what to write."""

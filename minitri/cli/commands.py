@@ -159,12 +159,13 @@ def explain(request: Request, measure: bool) -> None:
 
 def explore(
     request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
-    port: int,
+    port: int | None,
 ) -> None:  # fmt: skip
     """Writes the explorer's page of a program, or serves it with an editor.
 
     compare   changes of a second program, which the page shows beside the first
     """
+    request = request.as_shared()
     if serve:
         return _serve(request, port)
     from minitri.explore.document import Shown, document
@@ -208,15 +209,17 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     return replace(request, target=str(here)), profile(program, *program.on_gpu(*inputs.arrays))
 
 
-def _serve(request: Request, port: int) -> None:
+def _serve(request: Request, port: int | None) -> None:
     """Serves the explorer to this machine until it is interrupted."""
-    from minitri.explore.serve import listening
+    from minitri.explore.serve import PORT, listening
 
     try:
         server = listening(port, request.shown())
     except OSError as error:
         raise click.UsageError(str(error)) from None
     click.echo(server.address)
+    if port is None and server.server_port != PORT:
+        console.note(f"port {PORT} is taken: links of earlier runs do not lead here")
     console.note("serving this address to this machine; Ctrl-C ends it")
     with suppress(KeyboardInterrupt):
         server.serve_forever()
@@ -224,16 +227,22 @@ def _serve(request: Request, port: int) -> None:
 
 
 def bench(
-    cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool
-) -> None:
-    """Measures programs, or draws the figures of an earlier run."""
+    cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool,
+    programs: int | None, seed: int, dtype: str, shrink: float, budget: float | None,
+) -> None:  # fmt: skip
+    """Measures programs of the table or random ones, or draws the figures of an earlier run."""
+    from minitri.bench import random_run
     from minitri.bench import run as benchmarks
     from minitri.bench.plot import plot_file
 
     if figures is not None:
-        if plot is None or cases or json or tune or host or ablate:
+        if plot is None or cases or json or tune or host or ablate or programs:
             raise click.UsageError("--from takes --plot and nothing else: it draws figures, and measures none")
         plot_file(figures, plot)
+    elif programs is not None:
+        if cases or plot or tune or host or ablate:
+            raise click.UsageError("--random takes --seed, --dtype, --shrink, --budget and --json, and nothing else")
+        raise SystemExit(random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json)))
     elif benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
         raise SystemExit(1)
 

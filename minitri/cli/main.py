@@ -19,7 +19,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import click
-from click import Argument, Choice, IntRange, Option
+from click import Argument, Choice, FloatRange, IntRange, Option
 
 from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
@@ -131,6 +131,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "port": {"type": IntRange(0, 65535), "metavar": "N"},
     "level": {"type": Choice(("0", "1"))},
     "machine": {"type": Choice(("cpu", "gpu"))},
+    "float dtype": {"type": Choice(("f32", "bf16", "f16"))},
+    "ratio": {"type": FloatRange(0, 100), "metavar": "RATIO", "default": 0.0},
     "readable": {"type": Choice(READABLE), "metavar": "STAGE"},
     "runnable": {"type": Choice(RUNNABLE)},
     "file": {"type": ProgramFile(), "required": False},

@@ -176,11 +176,11 @@ class _Sources:
         """[[source, start, end]] of a span; an empty list if its text is not shown."""
         for number, (source, start, end) in enumerate(self.parts):
             if source == span.source and start <= span.start and span.end <= end:
-                return [[number, _units(source.text[start : span.start]), _units(source.text[start : span.end])]]
+                return [[number, *(utf16_size(source.text[start:at]) for at in (span.start, span.end))]]
         return []
 
 
-def _units(text: str) -> int:
+def utf16_size(text: str) -> int:
     """The length of a text in JavaScript: UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 

@@ -48,11 +48,9 @@ from minitri.tiles.ir import Program
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.schedule import Options
 from minitri.tiles.text import program_lines
-from minitri.trust.sanitizer import AccessError, Record, Watch
+from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
-
-Writes = Mapping[str, Record]
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
@@ -88,9 +86,9 @@ class _Player:
         program = self.programs[number]
         lines = list(program_lines(program))
         line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
-        before = deepcopy(memory), _copies(watch.records)
+        before = deepcopy((memory, watch.writers, watch.runs))
         grid = [list(map(int, place)) for place in places(program, self.sizes)]
-        runs = watch.play(program, line, grid, MAX_CELLS // len(self.programs))
+        runs = watch.play(program, memory, line, grid, MAX_CELLS // len(self.programs))
         kept = [{"place": place, **run} for place, run in zip(grid, runs) if run is not None]
         return {
             "name": program.name, "lines": [text for text, _ in lines], "programs": kept, "count": len(runs),
@@ -102,8 +100,9 @@ class _Player:
         }  # fmt: skip
 
     def _dropped(
-        self, number: int, memory: Mapping[str, Memory], writes: Writes, line: Mapping[int, int], grid: Sequence[Any]
-    ) -> dict[int, list[Any]]:
+        self, number: int, memory: Mapping[str, Memory], writers: dict[str, Any], runs: list[Any],
+        line: Mapping[int, int], grid: Sequence[Any],
+    ) -> dict[int, list[Any]]:  # fmt: skip
         """By the line of each masked access: its steps in each program without the mask."""
         program = self.programs[number]
         found: dict[int, list[Any]] = {}
@@ -111,14 +110,12 @@ class _Player:
             if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
                 bare = exchange(program, op, replace(op, mask=Mask(())))
                 changed = [*self.programs[:number], bare, *self.programs[number + 1 :]]
-                watch = _Recorder(self.plan, changed, deepcopy(memory), self.sizes)
-                watch.records = _copies(writes)
-                found[line[id(op)]] = watch.play(bare, {id(list(bare.ops())[k]): line[id(op)]}, grid, MAX_CELLS)
+                copies = deepcopy(memory)
+                watch = _Recorder(self.plan, changed, copies, self.sizes)
+                watch.writers, watch.runs = deepcopy(writers), [*runs]
+                own = {id(list(bare.ops())[k]): line[id(op)]}
+                found[line[id(op)]] = watch.play(bare, copies, own, grid, MAX_CELLS)
         return found
-
-
-def _copies(writes: Writes) -> dict[str, Record]:
-    return {n: replace(r, writer=r.writer.copy(), starts=[*r.starts], places=[*r.places]) for n, r in writes.items()}
 
 
 class _Recorder(Watch):
@@ -130,8 +127,9 @@ class _Recorder(Watch):
     line_of_access: int | None = None
 
     def play(
-        self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int
-    ) -> list[dict[str, Any] | None]:
+        self, program: Program, memory: Mapping[str, Memory], line: Mapping[int, int], grid: Sequence[Sequence[int]],
+        cells: int,
+    ) -> list[dict[str, Any] | None]:  # fmt: skip
         """Runs a program at places of the grid. Returns the steps of each run, until they have `cells` elements.
 
         line   the line of each op whose steps are recorded, by its id
@@ -140,7 +138,7 @@ class _Recorder(Watch):
         for place in grid:
             self.steps, self.line, error = [], line, ""
             try:
-                run(program, tuple(place), self.memory, self.sizes, True, self)
+                run(program, tuple(place), memory, self.sizes, True, self)
             except AccessError as found:
                 error = found.problem
                 self.refused()

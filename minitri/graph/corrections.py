@@ -6,8 +6,8 @@
 
 In: an error, the node of the syntax tree that caused it, and the values of the node's operands. Out: the same error, with
 an edit of the source and a help that shows it. The one idea: the code that finds a mistake knows values, and the syntax
-tree knows the text. Only after an error are both compared, so correct programs pay nothing. Each rule returns an `Edit`,
-or None if it has nothing better to say than the error itself.
+tree knows the text. Only after an error are both compared, so correct programs pay nothing. rewriting.toml has the rules
+that need no values. Each function here returns an `Edit`, or None if it has nothing better to say than the error itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, Edit
-from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.operators import ALIASES, COMBINE, OPERATORS
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, bool_, from_numpy
-from minitri.graph.names import called_name
+from minitri.base.types import DTYPES, from_numpy
+from minitri.graph.names import called_name, written_arguments
 from minitri.graph.typing_rules import Array
 from minitri.language import ast
 from minitri.language.foreign import names as foreign
-from minitri.language.foreign.rewriting import is_operand, rewritten_call
+from minitri.language.rewriting import corrected_expression, is_operand, rewritten_call
 
 Values = Mapping[int, Any]
 Rule = Callable[[CompileError, Any, Values], Edit | None]
@@ -32,13 +32,16 @@ Rule = Callable[[CompileError, Any, Values], Edit | None]
 
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
     """The error with a correction, if a rule has one. An error that has its own stays as it is."""
-    for rule in () if error.edits else RULES.get((error.code, type(node)), ()):
-        if (edit := rule(error, node, values)) is not None:
-            reason = error.help.split("; ")[0]
-            kept = f"{reason}; " if reason and not re.search("write|use|`", reason) else ""
-            written = " ".join(_changed(node, edit).split())
-            return error.correct(edit, help=f"{kept}write `{written}`" if len(written) < 100 else error.help)
-    return error
+    if error.edits:
+        return error
+    found = (rule(error, node, values) for rule in RULES.get((error.code, type(node)), ()))
+    edit = corrected_expression(error, node.span) or next(filter(None, found), None)
+    if edit is None:
+        return error
+    reason = error.help.split("; ")[0]
+    kept = f"{reason}; " if reason and not re.search("write|use|`", reason) else ""
+    written = " ".join(_changed(node, edit).split())
+    return error.correct(edit, help=f"{kept}write `{written}`" if len(written) < 100 else error.help)
 
 
 def result_type(
@@ -48,7 +51,7 @@ def result_type(
     value = function.body[-1].value if isinstance(function.body[-1], ast.Return) else None
     value = value.elements[k] if isinstance(value, ast.Tuple) else value
     if array.dtype.name != declared.dtype and value is not None:
-        return error.write(value.span, f"astype({value.span.text}, {declared.dtype})")
+        return error.correct(Edit(value.span, f"astype({value.span.text}, {declared.dtype})"))
     return error.write(declared.span, str(array), f"declare `-> {array}`")
 
 
@@ -71,39 +74,12 @@ def _beside(node: ast.Expr) -> str:
 # ---- operators -----------------------------------------------------------------------------------
 
 
-def _power(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    return _operator(node, "**") if node.op == "^" and "bitwise_xor" in error.message else None
-
-
-def _logic(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    name = {"&": "logical_and", "|": "logical_or"}.get(node.op)
-    return _here(node, f"{name}({node.left.span.text}, {node.right.span.text})") if name else None
-
-
-def _of_booleans(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    return _operator(node, "^") if node.op == "-" and error.message.endswith("bool") else None
-
-
-def _operator(node: ast.Binary, op: str) -> Edit:
-    source, start = node.span.source, node.left.span.end
-    at = source.text.index(node.op, start, node.right.span.start)
-    return Edit(Span(source, at, at + len(node.op)), op)
-
-
-def _sign(error: CompileError, node: ast.Unary, values: Values) -> Edit | None:
-    if node.op == "-":
-        return _here(node, f"~{_beside(node.operand)}")
-    return _here(node, f"logical_not({node.operand.span.text})") if node.op == "~" else None
-
-
 def _new_axis(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
     """`x + b` of [M, N] and [M] → `x + b[:, None]`; of [M] and [N] → `x[:, None] + b`."""
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if not isinstance(left, Array) or not isinstance(right, Array):
         return None
-    small, large, operand = (
-        (left, right, node.left) if len(left.shape) <= len(right.shape) else (right, left, node.right)
-    )
+    small, large, operand = (left, right, node.left) if left.rank <= right.rank else (right, left, node.right)
     missing = len(large.shape) - len(small.shape)
     fits = small.shape == large.shape[: len(small.shape)] if missing else len(small.shape) == 1
     index = ", ".join([":"] * len(small.shape) + ["None"] * max(missing, 1))
@@ -113,14 +89,12 @@ def _new_axis(error: CompileError, node: ast.Binary, values: Values) -> Edit | N
 def _transposed(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
     """The product with the one transpose that makes it fit."""
     left, right = values.get(id(node.left)), values.get(id(node.right))
-    if node.op != "@":
+    if node.op != "@" or not isinstance(left, Array) or not isinstance(right, Array):
         return None
-    if not isinstance(left, Array) or not isinstance(right, Array) or not left.shape or not right.shape:
-        return _operator(node, "*")
-    if len(right.shape) >= 2 and right.shape[-1] == left.shape[-1]:
+    if right.rank >= 2 and right.shape[-1] == left.shape[-1]:
         plain = re.sub(r"\.m?T$", "", node.right.span.text)
         return _here(node.right, plain if plain != node.right.span.text else f"{_beside(node.right)}.mT")
-    if len(left.shape) >= 2 and left.shape[-2] == right.shape[-min(2, len(right.shape))]:
+    if left.rank >= 2 and left.shape[-2] == right.shape[-min(2, right.rank)]:
         return _here(node.left, f"{_beside(node.left)}.mT")
     return None
 
@@ -143,64 +117,45 @@ def _infinity(error: CompileError, node: ast.Node, values: Values) -> Edit | Non
     return _here(numbers[0], "inf") if numbers else None
 
 
-def _where(error: CompileError, node: ast.Conditional, values: Values) -> Edit | None:
-    parts = (node.test.span.text, node.body.span.text, node.orelse.span.text)
-    return _here(node, f"where({', '.join(parts)})")
-
-
 # ---- calls -----------------------------------------------------------------------------------------
 
 
 def _as_elsewhere(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
-    """`log(x, 2)` → `log2(x)`: numpy, torch or Python's math takes these arguments."""
-    args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
+    """`std(x, ddof=1)` as numpy, torch or Python's math have it: they take these arguments."""
     if not re.search(r" takes (at most )?\d| takes its |has no argument|needs its argument", error.message):
         return None
-    if node.function == "log" and args[1:] in (["2"], ["10"]) and not keywords:
-        return _here(node, f"log{args[1]}({args[0]})")
+    args, keywords = written_arguments(node)
     answer = foreign.called(node.function, len(args), list(keywords))
-    if answer is None or not answer.row.arguments or not answer.row.takes(len(args), list(keywords)):
-        return None
-    written = rewritten_call(answer.row, args, keywords)
+    written = rewritten_call(answer.row, args, keywords) if answer and answer.row.arguments else ""
     return _here(node, written) if written else None
 
 
-REDUCTIONS = {
-    "maximum": "max",
-    "minimum": "min",
-    "add": "sum",
-    "multiply": "prod",
-    "logical_and": "all",
-    "logical_or": "any",
-}
-
-
 def _arity(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
-    """An operator with too many operands, with named ones, or with one instead of two."""
+    """An operator with too many operands, with named ones, or with one instead of two: `maximum(x)` → `max(x)`."""
     row = OPERATORS.get(ALIASES.get(node.function, node.function))
-    if row is None or error.code != "MT0102":
+    if row is None:
         return None
     texts = [a.span.text for a in node.args] + [v.span.text for k, v in node.keywords if k not in ("out", "dtype")]
     if len(texts) < row.arity:
-        name = REDUCTIONS.get(row.name) if len(texts) == 1 else None
-        return Edit(called_name(node), name) if name else None
+        name = next((name for name, operator in COMBINE.items() if operator == row.name), None)
+        return Edit(called_name(node), name) if name and len(texts) == 1 else None
     return _here(node, f"{node.function}({', '.join(texts[: row.arity])})")
 
 
 def _keyword(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     """A keyword that the function does not have: its nearest name, or nothing."""
     found = re.search(r"(?:has no argument|got) `(\w+)`", error.message)
-    if found is None:
+    value = next((v for k, v in node.keywords if found and k == found[1]), None)
+    if found is None or value is None:
         return None
-    for name, value in node.keywords:
-        if name == found[1]:
-            source = node.span.source
-            start = source.text.rindex(name, 0, value.span.start)
-            guess = re.match(r"did you mean `(\w+)`", error.help)
-            if guess:
-                return Edit(Span(source, start, start + len(name)), guess[1])
-            return Edit(Span(source, source.text.rindex(",", 0, start), value.span.end), "")
-    return None
+    source = node.span.source
+    start = source.text.rindex(found[1], 0, value.span.start)
+    if guess := re.match(r"did you mean `(\w+)`", error.help):
+        return Edit(Span(source, start, start + len(found[1])), guess[1])
+    name = called_name(node)
+    kept = [a.span.text for a in node.args if a.span.start > name.start]  # not the x of x.f()
+    kept += [f"{k}={v.span.text}" for k, v in node.keywords if k != found[1]]
+    return Edit(Span(source, name.end, node.span.end), f"({', '.join(kept)})")
 
 
 def _option(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
@@ -271,15 +226,7 @@ def _dtype(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     return None
 
 
-# ---- subscripts and attributes -------------------------------------------------------------------------
-
-
-def _mask(error: CompileError, node: ast.Subscript, values: Values) -> Edit | None:
-    """`x[x > 0]` → `where(x > 0, x, 0)`."""
-    index = values.get(id(node.indices[0])) if len(node.indices) == 1 else None
-    if not isinstance(index, Array) or index.dtype != bool_:
-        return None
-    return _here(node, f"where({node.indices[0].span.text}, {node.value.span.text}, 0)")
+# ---- subscripts ----------------------------------------------------------------------------------------
 
 
 def _last(error: CompileError, node: ast.Subscript, values: Values) -> Edit | None:
@@ -288,29 +235,20 @@ def _last(error: CompileError, node: ast.Subscript, values: Values) -> Edit | No
     if "out of range" in error.message:
         found = [i for i in node.indices if isinstance(values.get(id(i)), int) and i.span.text in error.message]
         return _here(found[0], "-1") if found else None
-    if isinstance(x, Array) and "indices for" in error.message and len(node.indices) > len(x.shape) > 0:
-        start = node.indices[len(x.shape) - 1].span.end
+    if isinstance(x, Array) and "indices for" in error.message and len(node.indices) > x.rank > 0:
+        start = node.indices[x.rank - 1].span.end
         return Edit(Span(node.span.source, start, node.indices[-1].span.end), "")
     return None
-
-
-def _untransposed(error: CompileError, node: ast.Attribute, values: Values) -> Edit | None:
-    """`x.mT` of one axis → `x`."""
-    return _here(node, node.value.span.text) if node.name == "mT" else None
 
 
 RULES: dict[tuple[str, type[ast.Node]], tuple[Rule, ...]] = {
     ("MT0102", ast.Call): (_extreme, _as_elsewhere, _keyword, _option, _arity, _surplus, _tuple),
     ("MT0106", ast.Call): (_whole_number,),
-    ("MT0106", ast.Conditional): (_where,),
     ("MT0201", ast.Binary): (_new_axis,),
-    ("MT0202", ast.Binary): (_power, _logic, _of_booleans),
     ("MT0202", ast.Call): (_dtype,),
-    ("MT0202", ast.Unary): (_sign,),
     ("MT0203", ast.Binary): (_transposed,),
-    ("MT0204", ast.Attribute): (_untransposed,),
     ("MT0204", ast.Call): (_extreme, _axis),
-    ("MT0206", ast.Subscript): (_mask, _whole_number, _last),
+    ("MT0206", ast.Subscript): (_whole_number, _last),
     ("MT0208", ast.Binary): (_infinity, _wider),
 }
 """The rules by the code of the error and the kind of its node."""

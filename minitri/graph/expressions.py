@@ -26,7 +26,6 @@ from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
 from minitri.graph.argument_binding import as_int, plain, static
 from minitri.graph.functions import views
-from minitri.graph.indexing import SliceValue
 from minitri.graph.literals import Power, names_in
 from minitri.graph.names import ATTRIBUTES, unknown_attribute
 from minitri.graph.typing_rules import Array, Typer, Value, describe
@@ -64,7 +63,8 @@ def _bits(op: str, x: int, y: int) -> int:
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     """The value of `x op y`, where neither operand is an array: numbers, dimensions, or tuples with `+`."""
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
-        return bounded(x + y)
+        check_length(x + y)
+        return x + y
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
         if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
             y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
@@ -132,7 +132,7 @@ def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...
 def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
     """The value of `x[items]`, where x is a tuple or an array."""
     if isinstance(x, tuple):
-        if len(items) == 1 and isinstance(items[0], SliceValue):
+        if len(items) == 1 and isinstance(items[0], slice):
             s = items[0]
             bounds = [b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)]
             return static(lambda: x[slice(*bounds)])
@@ -162,7 +162,7 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
         case "shape":
             return tuple(map(plain, array.shape))
         case "ndim":
-            return len(array.shape)
+            return array.rank
         case "size":
             return plain(dims.product(array.shape))
         case "dtype":
@@ -215,8 +215,8 @@ def _fact(info: Info, name: str) -> Value:
     return info.facts[name]
 
 
-def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Returns the tuple unchanged. Raises CompileError MT0401 if it has too many items, counting nested ones.
+def check_length(value: tuple[Value, ...]) -> None:
+    """Raises CompileError MT0401 if a tuple has too many items, counting nested ones.
 
     Without this check, a program that repeats `s = (s, s)` would double the number of items each time.
     """
@@ -228,7 +228,6 @@ def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
         if count > most:
             raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
         stack.extend(item if isinstance(item, tuple) else ())
-    return value
 
 
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:

@@ -14,50 +14,31 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from minitri.base.diagnostics import CompileError, listed, printable, suggest
-from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES
-from minitri.graph.typing_rules import Scope, Value
 from minitri.language import ast
 from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.names import LONGEST
-from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
 from minitri.language.python_rewriting import update
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+from minitri.language.rewriting import is_operand, rewritten_call, substituted
+from minitri.language.signatures import function_names
 
-_VALUES: dict[str, Value] = {**CONSTANTS, **DTYPES, "newaxis": None}
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
-
-
-def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root: ast.Expr) -> Value:
-    """The value of a name that the program does not define: a constant, a dtype or `newaxis`.
-
-    Raises CompileError MT0101 for a function or an unknown name. `root` is the whole expression, for the message.
-    """
-    name = node.id
-    if name in _VALUES:
-        return _VALUES[name]
-    if name in functions or name in function_names():
-        raise CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
-    raise unknown_name(node, root, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()])
-
-
-def function_names() -> list[str]:
-    """The names of all functions of the language, with aliases."""
-    return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]
 
 
 # ---- names that nothing has -------------------------------------------------------------------
 
 
-def unknown_name(node: ast.Name, root: ast.Expr, own: Iterable[str], known: Iterable[str]) -> CompileError:
-    """The error for an unknown name that is not called.
+def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions: Collection[str]) -> CompileError:
+    """The error for a name without a value: a function, or an unknown name.
 
-    `own` are the names of the program, and `known` those of the language.
+    `scope` and `functions` are the names of the program, and `root` is the whole expression.
     """
     name = node.id
-    own = list(own)
+    if name in functions or name in function_names():
+        return CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+    own, known = [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()]
     error = CompileError("MT0101", f"there is no `{name}` here", node.span)
     if name in foreign.PREFIXES:
         path = _Path(node, root)
@@ -81,7 +62,7 @@ def unknown_function(
     name, own = call.function, list(own)
     method = bool(call.args) and call.args[0].span.start == call.span.start
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
-    args, keywords = [a.span.text for a in call.args], {k: v.span.text for k, v in call.keywords}
+    args, keywords = written_arguments(call)
     if name in DTYPES:
         text = f"astype({args[0]}, {name})" if len(args) == 1 else ""
         return error.write(call.span, text) if text else _helped(error, f"write `astype(x, {name})`")
@@ -147,6 +128,11 @@ def called_name(call: ast.Call) -> Span:
     if call.args and call.args[0].span.start == start:
         start = source.text.index(call.function, call.args[0].span.end)
     return Span(source, start, start + len(call.function))
+
+
+def written_arguments(call: ast.Call) -> tuple[list[str], dict[str, str]]:
+    """The source text of the arguments: by position and by name."""
+    return [a.span.text for a in call.args], {name: value.span.text for name, value in call.keywords}
 
 
 def _last_name(span: Span, name: str) -> Span:

@@ -46,6 +46,10 @@ class Array:
     def shape(self) -> Shape:
         return self.node.shape
 
+    @property
+    def rank(self) -> int:
+        return len(self.node.shape)
+
     def __str__(self) -> str:
         return str(ArrayType(self.dtype, self.shape))
 
@@ -309,6 +313,12 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
     require(a.shape[-1] == b.shape[-2], f"contract of {a.type} with {b.type}")
     require(a.dtype == b.dtype and a.dtype.is_float, "contract of unlike dtypes")
     return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
+
+
+def ensure(holds: bool, code: str, message: str, help: str = "") -> None:
+    """Raises a CompileError with this code, message and help unless `holds`."""
+    if not holds:
+        raise CompileError(code, message, help=help)
 
 
 def require(holds: bool, rule: str) -> None:

@@ -6,34 +6,23 @@
     [2 * a for a in x]         2 * x
 
 In: a place in a source that the parser refused. Out: the place to replace and its new text, or None. The one idea: the
-parser stops at the first wrong token, so there is no tree of the language yet. Python's own parser reads the line, or
-the expression around the token. Left out: loops, and other statements of several lines than `if`.
+parser stops at the first wrong token, so there is no tree of the language yet. These functions find the line, or the
+expression around the token; rewriting.py reads and rewrites it. Left out: loops, and other statements of several lines
+than `if`.
 """
 
 from __future__ import annotations
 
 import ast as python
 import re
-import warnings
 from collections.abc import Iterator
-from functools import reduce
-from textwrap import dedent
+from textwrap import dedent, indent
 
 from minitri.base.diagnostics import Edit
 from minitri.base.spans import Source, Span
+from minitri.language.rewriting import LONGEST, is_operand, parsed, rewritten, rules, substituted
 
-LONGEST = 400  # characters that are handed to Python's parser
-_OPERATORS = {
-    python.Add: "+", python.Sub: "-", python.Mult: "*", python.Div: "/", python.FloorDiv: "//", python.Mod: "%",
-    python.Pow: "**", python.MatMult: "@", python.BitAnd: "&", python.BitOr: "|", python.BitXor: "^",
-    python.LShift: "<<", python.RShift: ">>",
-}  # fmt: skip
 _STOP = re.compile(r"\breturn\b|(?<![=<>!])=(?!=)|[,\n#]")
-_FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Attribute, python.Tuple, python.List)
-_WITHOUT_EFFECT = (python.Import, python.ImportFrom, python.Global, python.Nonlocal, python.Assert, python.Delete)
-
-
-# ---- statements ----------------------------------------------------------------------------------
 
 
 def statement(place: Span) -> Edit | None:
@@ -42,14 +31,21 @@ def statement(place: Span) -> Edit | None:
     start = source.text.rfind("\n", 0, place.start) + 1
     lines = source.text[start : place.end + LONGEST].split("\n")
     block = "\n".join([lines[0], *_branches(lines)])
-    indent = block[: len(block) - len(block.lstrip())]
+    margin = block[: len(block) - len(block.lstrip())]
     text = dedent(block).strip()
-    tree = _parsed(text, "exec")
-    if not isinstance(tree, python.Module) or len(tree.body) != 1:
-        return None
-    in_module = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) is not None
-    made = _statement(tree.body[0], text, indent, in_module)
-    return None if made is None else Edit(_stripped(source, start, start + len(block)), made)
+    match parsed(text):
+        case None:
+            return None
+        case python.Import() | python.ImportFrom() | python.Global() | python.Nonlocal() | python.Assert():
+            made = ""
+        case python.Delete() | python.Call(func=python.Name(id="print")):
+            made = ""
+        case node:
+            made = rewritten(node, text, rules("statements"))
+    if made and re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) is None:
+        made = made.partition(" = ")[2]  # an expression has no assignments
+    here = _stripped(source, start, start + len(block))
+    return None if made is None else Edit(here, indent(made, margin).lstrip())
 
 
 def _branches(lines: list[str]) -> Iterator[str]:
@@ -63,76 +59,19 @@ def _branches(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def _statement(node: python.stmt, line: str, indent: str, in_module: bool) -> str | None:
-    def text(part: python.expr) -> str:
-        return python.get_source_segment(line, part) or ""
-
-    match node:
-        case python.AugAssign(target=python.Name(id=name), op=op, value=value):
-            total = f"{name} {_OPERATORS[type(op)]} {_operand(value, line)}"
-            return f"{name} = {total}" if in_module else total
-        case python.AugAssign(target=python.Subscript() as target, op=op, value=value):
-            x = text(target.value)
-            made = _where(x, target.slice, f"{x} {_OPERATORS[type(op)]} {_operand(value, line)}", line)
-            return made and f"{x} = {made}"
-        case python.Assign(targets=[python.Subscript() as target], value=value):
-            made = _where(text(target.value), target.slice, text(value), line)
-            return made and f"{text(target.value)} = {made}"
-        case python.Assign(targets=[*first, last], value=value) if first:
-            lines = [f"{text(last)} = {text(value)}", *(f"{text(target)} = {text(last)}" for target in first)]
-            return f"\n{indent}".join(lines)
-        case python.AnnAssign(target=target, value=python.expr() as value):
-            return f"{text(target)} = {text(value)}"
-        case python.If(
-            test=test, body=[python.Return(value=python.expr() as a)], orelse=[python.Return(value=python.expr() as b)]
-        ):
-            return f"return where({_logic(test, line)}, {text(a)}, {text(b)})"
-        case python.If(test=test, body=[python.Assign(targets=[python.Name(id=name)], value=a)], orelse=orelse):
-            match orelse:
-                case [python.Assign(targets=[python.Name(id=other)], value=b)] if other == name:
-                    return f"{name} = where({_logic(test, line)}, {text(a)}, {text(b)})"
-                case []:
-                    return f"{name} = where({_logic(test, line)}, {text(a)}, {name})"
-            return None
-        case python.Expr(value=python.Call(func=python.Name(id="print"))):
-            return ""
-        case _:
-            return "" if isinstance(node, _WITHOUT_EFFECT) else None
-
-
-def _where(x: str, index: python.expr, value: str, line: str) -> str | None:
-    """What x is after `x[mask] = value` or `x[3] = value`."""
-    mask = python.get_source_segment(line, index)
-    match index:
-        case python.Compare() | python.BinOp(op=python.BitAnd() | python.BitOr()):
-            return f"where({mask}, {value}, {x})"
-        case python.Constant(value=int(place)) if place >= 0:
-            return f"where(arange({x}.shape[0]) == {place}, {value}, {x})"
-    return None
-
-
-def _operand(node: python.expr, line: str) -> str:
-    text = python.get_source_segment(line, node) or ""
-    return text if isinstance(node, _FIRM) else f"({text})"
-
-
-# ---- expressions ---------------------------------------------------------------------------------
-
-
 def expression(place: Span, python_words: tuple[tuple[str, str], ...] = ()) -> Edit | None:
     """The expression around the place, without `and`, `or`, `not`, `is` and `in`.
 
     `python_words` are what other languages write for them, and these: ("&&", " and ").
     """
-    source = place.source
-    start, end = _around(source.text, place.start, -1), _around(source.text, place.end, +1)
-    here = _stripped(source, start, end)
+    here = _stripped(
+        place.source, _around(place.source.text, place.start, -1), _around(place.source.text, place.end, +1)
+    )
     text = here.text
     for other, word in python_words:
         text = text.replace(other, word)
     text = text.strip()
-    tree = _parsed(text, "eval")
-    made = _expression(tree.body, text) if isinstance(tree, python.Expression) else None
+    made = rewritten(parsed(text), text, rules("expressions"))
     return Edit(here, made) if made else None
 
 
@@ -141,15 +80,12 @@ def comprehension(place: Span) -> Edit | None:
     source = place.source
     here = _stripped(source, _around(source.text, place.start, -1), _around(source.text, place.end, +1))
     text = f"({here.text})"
-    tree = _parsed(text, "eval")
-    match tree:
-        case python.Expression(
-            body=python.GeneratorExp(
-                elt=element, generators=[python.comprehension(target=python.Name(id=name), iter=over, ifs=[])]
-            )
+    match parsed(text):
+        case python.GeneratorExp(
+            elt=each, generators=[python.comprehension(target=python.Name(id=name), iter=over, ifs=[])]
         ):
-            each = python.get_source_segment(text, element) or ""
-            made = re.sub(rf"\b{name}\b", lambda _: _operand(over, text), each)
+            each, over = (python.get_source_segment(text, part) or "" for part in (each, over))
+            made = substituted(each, {name: over})
         case _:
             return None
     start, end = here.start - 1, here.end + 1
@@ -157,59 +93,16 @@ def comprehension(place: Span) -> Edit | None:
         return Edit(here, made)
     before = re.search(r"(^|[(,=]|\breturn)\s*$", source.text[:start])
     alone = before is not None and source.text[end:].lstrip(" ")[:1] in ("", "\n", ")", ",")
-    return Edit(Span(source, start, end), made if alone or isinstance(element, _FIRM) else f"({made})")
+    return Edit(Span(source, start, end), made if alone or is_operand(made) else f"({made})")
 
 
 def update(place: Span) -> Edit | None:
     """jax's `x.at[x < 0].set(0)` → `where(x < 0, 0, x)`. `place` is `x.at`."""
     text = place.source.text[place.start : place.start + LONGEST]
     ends = (match.end() for match in re.compile(r"\)").finditer(text, len(place.text)))
-    tree, end = next(((t, e) for e in ends if (t := _parsed(text[:e], "eval")) is not None), (None, 0))
-    match tree:
-        case python.Expression(
-            body=python.Call(
-                func=python.Attribute(
-                    attr="set" | "add" | "multiply" as name,
-                    value=python.Subscript(value=python.Attribute(value=array, attr="at"), slice=index),
-                ),
-                args=[value],
-            )
-        ):
-            x = python.get_source_segment(text, array) or ""
-            written = python.get_source_segment(text, value) or ""
-            sign = {"add": "+", "multiply": "*"}.get(name)
-            made = _where(x, index, f"{x} {sign} {_operand(value, text)}" if sign else written, text)
-            return Edit(Span(place.source, place.start, place.start + end), made) if made else None
-    return None
-
-
-def _logic(node: python.expr, text: str) -> str:
-    """An expression of Python in the language."""
-    return _expression(node, text) or python.get_source_segment(text, node) or ""
-
-
-def _expression(node: python.expr, text: str) -> str | None:
-    def part(child: python.expr) -> str:
-        return _logic(child, text)
-
-    match node:
-        case python.BoolOp(op=op, values=values):
-            name = "logical_and" if isinstance(op, python.And) else "logical_or"
-            return reduce(lambda a, b: f"{name}({a}, {b})", map(part, values))
-        case python.UnaryOp(op=python.Not(), operand=operand):
-            return f"logical_not({part(operand)})"
-        case python.Compare(left=left, ops=[python.Is()], comparators=[right]):
-            return f"{part(left)} == {part(right)}"
-        case python.Compare(left=left, ops=[python.IsNot()], comparators=[right]):
-            return f"{part(left)} != {part(right)}"
-        case python.Compare(left=left, ops=[python.In()], comparators=[right]):
-            return f"any({part(right)} == {part(left)})"
-        case python.Compare(left=left, ops=[first, second], comparators=[middle, right]):
-            parts = part(left), part(middle), part(right)
-            sign = {python.Lt: "<", python.LtE: "<=", python.Gt: ">", python.GtE: ">=", python.Eq: "=="}
-            if type(first) in sign and type(second) in sign:
-                return f"({parts[0]} {sign[type(first)]} {parts[1]}) & ({parts[1]} {sign[type(second)]} {parts[2]})"
-    return None
+    tree, end = next(((t, e) for e in ends if (t := parsed(text[:e])) is not None), (None, 0))
+    made = rewritten(tree, text, rules("updates"))
+    return Edit(Span(place.source, place.start, place.start + end), made) if made else None
 
 
 def _around(text: str, at: int, step: int) -> int:
@@ -229,14 +122,3 @@ def _around(text: str, at: int, step: int) -> int:
 def _stripped(source: Source, start: int, end: int) -> Span:
     text = source.text[start:end]
     return Span(source, start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip()))
-
-
-def _parsed(text: str, mode: str) -> python.AST | None:
-    """Python's tree of a short text; None if it is no Python. Nothing is executed."""
-    if len(text) > LONGEST:
-        return None
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            return python.parse(text, mode=mode)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

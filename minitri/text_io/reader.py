@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,9 +45,8 @@ def read(source: Source, start: str) -> Any:
     try:
         return _lark().parse(source.text, start=start)
     except UnexpectedToken as error:
-        at = error.token.start_pos if error.token.type != "$END" else len(source.text.rstrip())
-        end = at + len(str(error.token)) if error.token.type != "$END" else at
-        raise _misplaced(Text(at, end), str(error.token), error.expected) from None
+        at = len(source.text.rstrip()) if error.token.type == "$END" else error.token.start_pos
+        raise _misplaced(Text(at, at + len(error.token)), str(error.token), error.expected) from None
     except UnexpectedCharacters as error:
         at = error.pos_in_stream
         raise _misplaced(Text(at, at + 1), source.text[at], set(error.allowed or ())) from None
@@ -72,20 +72,13 @@ def _check_text(source: Source) -> None:
         raise Mistake(Text(*bad.span()), message, code="MT0501")
 
 
-_WORDS = {
-    "NAME": "a name", "NUMBER": "a number", "VALUE": "a value such as `%0`", "_NL": "the end of the line",
-    "STRING": "a text in double quotes", "KIND": "`input`, `output`, `temporary`, `scalar`", "_OVER": "`over`",
-    "ROLE": "`grid`, `whole`, `loop`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "LPAR": "`(`",
-    "RPAR": "`)`", "COLON": "`:`", "EQUAL": "`=`", "COMMA": "`,`", "_BY": "`by`", "$END": "the end", "_PLAN": "`plan`",
-    "_GRAPH": "`graph`", "_KERNEL": "`kernel`", "_PROGRAM": "`program`", "_RETURN": "`return`", "_STORE": "`store`",
-    "RELATION": "a comparison", "_FOR": "`for`", "_NEXT": "`next`", "_ELSE": "`else`", "_LANES": "`lanes`",
-}  # fmt: skip
+TOKENS = tomllib.loads(Path(__file__).with_name("tokens.toml").read_text(encoding="utf-8"))
 
 
 def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
     shown = word.strip()[:40]
     message = f"`{shown}` cannot stand here" if shown else f"the {'line' if word else 'text'} ends too early"
-    known = [_WORDS[e] for e in sorted(expected) if e in _WORDS]
+    known = [TOKENS[e] for e in sorted(expected) if e in TOKENS]
     help = f"here stands {', '.join(known[:6])}" if 0 < len(known) <= 6 else ""
     return Mistake(place, message, help, "MT0501")
 

@@ -29,7 +29,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Literal
 
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import DType, bool_, f32
@@ -68,8 +67,6 @@ class _Magnitudes:
 
     def of(self, node: Node) -> Node | None:
         match node:
-            case ir.Input() | ir.Const() | ir.Index():
-                return None
             case Apply(op="cast"):
                 return self.cast(node)
             case Apply():
@@ -89,21 +86,18 @@ class _Magnitudes:
                 pairs += [(self.size[a], self.absolute(b))] if a in self.size else []
                 pairs += [(self.absolute(a), self.size[b])] if b in self.size else []
                 return self.total(node, *(self.contract(node, *pair) for pair in pairs))
-            case _:
-                return None
+        return None
 
     def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
         """The size of a reduction or scan. `fold(name, x)` builds the reduction `name` of x along the same axes."""
-        kind = reduction(node.op).kind
-        match kind:
+        match reduction(node.op).kind:
             case "sum":
-                return fold("sum", self.added(kind, node.x))
+                return fold("sum", self.of_term(node.x))
             case "product":
-                return self.op("multiply", node, self.absolute(node), fold("sum", self.added(kind, node.x)))
+                return self.op("multiply", node, self.absolute(node), fold("sum", self.of_factor(node.x)))
             case "extreme":
                 return fold("max", self.size[node.x]) if node.x in self.size else None
-            case "logical" | "bits" | "position":
-                raise AssertionError(f"{node.op} gives no floats")
+        raise AssertionError(f"{node.op} gives no floats")
 
     def cast(self, node: Apply) -> Node | None:
         """The size of a cast. A cast to more bits adds nothing; a cast to fewer bits adds its rounding error."""
@@ -151,12 +145,13 @@ class _Magnitudes:
             found.append(self.scaled(node, far, 1 / (STEP * UNITS[dtype.name])))
         return found
 
-    def added(self, kind: Literal["sum", "product"], x: Node) -> Node:
-        """The size of each term of a sum. For the terms of a product, the size relative to the term."""
-        size = self.absolute(x)
-        if kind == "sum":
-            return self.total(x, size, *([self.size[x]] if x in self.size else []))
-        one = self.number(1.0, x, size.dtype)
+    def of_term(self, x: Node) -> Node:
+        """The size of each term of a sum."""
+        return self.total(x, self.absolute(x), *([self.size[x]] if x in self.size else []))
+
+    def of_factor(self, x: Node) -> Node:
+        """The size of each factor of a product, relative to the factor."""
+        size, one = self.absolute(x), self.number(1.0, x, x.dtype.compute if x.dtype.is_float else f32)
         return self.op("add", x, one, self.op("divide", x, self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -61,18 +61,29 @@ class Foreign:
         """`average(x, axis)`, `.real`, `newaxis`"""
         return f"{self.name}({self.arguments})" if self.arguments else self.name
 
+    def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
+        """The code for each parameter of a call with these arguments. None if the row is for other calls."""
+        values: dict[str, str] = {}
+        rest, named, by_position = list(args), dict(keywords), True
+        for parameter in filter(None, self.arguments.split(", ")):
+            name, _, default = re.sub(": [^=]*", "", parameter).partition("=")
+            if name == "*":
+                by_position = False
+            elif name.startswith("*"):
+                text = ", ".join([*rest, *(f"{k}={v}" for k, v in named.items())])
+                values[name[1:]] = f"({text})" if len(rest) > 1 and name not in self.instead else text
+                rest, named = [], {}
+            elif rest and by_position:
+                values[name] = rest.pop(0)
+            elif name in named or default:
+                values[name] = named.pop(name, default)
+            else:
+                return None
+        return None if rest or named else values
+
     def takes(self, count: int, keywords: Sequence[str]) -> bool:
         """Whether the row is for a call with `count` positional arguments and these keywords."""
-        if not self.arguments:
-            return True
-        positional, _, named = self.arguments.partition("*, ")
-        parameters = [p for p in re.split(r", ", positional.rstrip(", ")) if p]
-        if any(p.startswith("*") for p in parameters):
-            return True
-        names = [re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p]
-        given = {*names[: min(count, len(parameters))], *keywords}
-        required = {re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p and "=" not in p}
-        return count <= len(parameters) and given <= set(names) and required <= given
+        return not self.arguments or self.bound([""] * count, dict.fromkeys(keywords, "")) is not None
 
 
 @cache
