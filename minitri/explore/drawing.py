@@ -102,18 +102,17 @@ class _Picture:
         label = " ".join(text.replace(",", " ").split())
         detail = f"[{', '.join(map(str, node.index))}]" if isinstance(node, View) else ""
         kind = "input" if isinstance(node, Input) else type(node).__name__.lower()
-        return {
-            "label": _short(f"{label} {detail}".strip()), "type": _short(str(node.type)), "kind": kind,
-            "marks": list(self.marks(node)), "output": node in self.graph.outputs,
-        }  # fmt: skip
+        shown = _short(f"{label} {detail}".strip()), _short(str(node.type))
+        return box(*shown, kind, self.marks(node), node in self.graph.outputs)
 
     def _group(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int]) -> dict[str, Any]:
         members = [n for n, t in folded.items() if t == title]
         marks = dict.fromkeys(m for n in members for m in self.marks(n))
-        return {
-            "label": title, "type": f"{len(members)} nodes", "kind": "group", "marks": list(marks),
-            "opens": opens.get(title, 0), "output": False,
-        }  # fmt: skip
+        return {**box(title, f"{len(members)} nodes", "group", marks), "opens": opens.get(title, 0)}
+
+
+def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
+    return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
 
 
 def _of_library(span: Span) -> bool:
