@@ -94,8 +94,7 @@ class _Picture:
         """One view. `folded`: the group of each node that has no box of its own; `opens`: the view that unfolds a group."""
         quotient = self._quotient(folded)
         boxes = {n: self._group(n, folded, opens) if isinstance(n, str) else self._box(n) for n in quotient}
-        drawing = layout({n: _size(box) for n, box in boxes.items()}, quotient.edges)
-        return _as_data(title, boxes, drawing)
+        return drawing(title, boxes, dict.fromkeys(quotient.edges, []), 30.0)
 
     def _box(self, node: Node) -> dict[str, Any]:
         names = {o: self.literals.get(o, "") for o in operands(node)}
@@ -103,18 +102,17 @@ class _Picture:
         label = " ".join(text.replace(",", " ").split())
         detail = f"[{', '.join(map(str, node.index))}]" if isinstance(node, View) else ""
         kind = "input" if isinstance(node, Input) else type(node).__name__.lower()
-        return {
-            "label": _short(f"{label} {detail}".strip()), "type": _short(str(node.type)), "kind": kind,
-            "marks": list(self.marks(node)), "output": node in self.graph.outputs,
-        }  # fmt: skip
+        shown = _short(f"{label} {detail}".strip()), _short(str(node.type))
+        return box(*shown, kind, self.marks(node), node in self.graph.outputs)
 
     def _group(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int]) -> dict[str, Any]:
         members = [n for n, t in folded.items() if t == title]
         marks = dict.fromkeys(m for n in members for m in self.marks(n))
-        return {
-            "label": title, "type": f"{len(members)} nodes", "kind": "group", "marks": list(marks),
-            "opens": opens.get(title, 0), "output": False,
-        }  # fmt: skip
+        return {**box(title, f"{len(members)} nodes", "group", marks), "opens": opens.get(title, 0)}
+
+
+def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
+    return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
 
 
 def _of_library(span: Span) -> bool:
@@ -145,21 +143,15 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
     return max(44.0, longest * LETTER + PADDING), HEIGHT
 
 
-def plain(title: str, boxes: Mapping[Any, dict[str, Any]], edges: Mapping[tuple[Any, Any], str]) -> dict[str, Any]:
-    """A drawing of given boxes, with a label on each edge."""
-    drawing = layout({n: _size(box) for n, box in boxes.items()}, edges, gap=44.0)
-    data = _as_data(title, boxes, drawing)
-    for edge, (a, b, _) in zip(data["edges"], drawing.edges):
-        edge.append(edges[a, b])
-    return data
-
-
-def _as_data(title: str, boxes: Mapping[Any, dict[str, Any]], drawing: Drawing) -> dict[str, Any]:
+def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
+    """A drawing of boxes as plain data. `edges`: with the labels of each; `gap`: between layers, in pixels."""
+    made = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}
+    lines = [(a, b, [[round(x), round(y)] for x, y in line]) for a, b, line in made.edges]
     return {
-        "title": title, "width": round(drawing.width), "height": round(drawing.height),
-        "boxes": [{**box, "at": list(map(round, drawing.boxes[n]))} for n, box in boxes.items()],
-        "edges": [[number[a], number[b], [[round(x), round(y)] for x, y in line]] for a, b, line in drawing.edges],
+        "title": title, "width": round(made.width), "height": round(made.height),
+        "boxes": [{**box, "at": list(map(round, made.boxes[n]))} for n, box in boxes.items()],
+        "edges": [[number[a], number[b], line, *edges[a, b]] for a, b, line in lines],
     }  # fmt: skip
 
 
@@ -192,7 +184,7 @@ class Drawing:
 
 
 def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0) -> Drawing:
-    """Places the boxes of an acyclic graph. `sizes`: (width, height) of each node; `gap`: between layers. In pixels."""
+    """Places the boxes of an acyclic graph. `sizes`: (width, height) of each node, in pixels."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
     graph.add_edges_from(edges)
