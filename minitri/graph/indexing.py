@@ -20,7 +20,7 @@ from minitri.base.symbolic_minmax import at_most_one, largest, smallest
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
 from minitri.graph.argument_binding import as_int, as_offset, plain
-from minitri.graph.typing_rules import Array, Typer, Value, describe, view
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
 
 Item = Any  # Value | slice | Ellipsis
 
@@ -46,8 +46,9 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
             index.append(position)
             shape.append(length)
         elif advanced:
-            known = None if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
-            picks.append((len(shape), known or wrapped(t, item, extent)))
+            is_array = isinstance(item, Array)
+            pick = wrapped(t, item, extent) if is_array else t.array(_position(t, item, extent, axis - 1))
+            picks.append((len(shape), pick))
             index.append(ir.axis(len(shape)))
             shape.append(extent)
         else:
@@ -63,41 +64,35 @@ def _scalar_of(item: Item) -> Item:
     """
     if isinstance(item, Dim) and item.constant is not None:
         return item.constant
-    if isinstance(item, Array) and item.dtype == bool_:
+    if isinstance(item, Array):
         help = "the size of x[mask] depends on data; write where(mask, x, 0)"
-        raise CompileError("MT0206", "a boolean array cannot be an index", help=help)
-    if isinstance(item, Array) and not item.dtype.is_integer:
-        raise CompileError("MT0206", f"an index must be an integer, not {item.dtype}")
-    if isinstance(item, (bool, float, str, tuple)):
-        raise CompileError("MT0206", f"an index must be an integer, a slice or an array, not {describe(item)}")
+        ensure(item.dtype != bool_, "MT0206", "a boolean array cannot be an index", help)
+        ensure(item.dtype.is_integer, "MT0206", f"an index must be an integer, not {item.dtype}")
+    fits = not isinstance(item, (bool, float, str, tuple))
+    ensure(fits, "MT0206", f"an index must be an integer, a slice or an array, not {describe(item)}")
     return item
 
 
 def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
     """The items with `...`, or missing items at the end, replaced by full slices."""
     used = sum(1 for i in items if i is not None and i is not Ellipsis)
-    if used > x.rank:
-        raise CompileError("MT0206", f"{used} indices for {x}, which has {x.rank} axes")
-    dots = [k for k, i in enumerate(items) if i is Ellipsis]
-    if len(dots) > 1:
-        raise CompileError("MT0206", "an index can hold only one ...")
-    at = dots[0] if dots else len(items)
+    ensure(used <= x.rank, "MT0206", f"{used} indices for {x}, which has {x.rank} axes")
+    ensure(items.count(Ellipsis) <= 1, "MT0206", "an index can hold only one ...")
+    at = items.index(Ellipsis) if Ellipsis in items else len(items)
     everything = [slice(None)] * (x.rank - used)
     return items[:at] + everything + items[at + 1 :]
 
 
-def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
+def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
     """The index expression for one integer index. A negative index counts from the end.
 
     A symbolic index must have the same sign for all sizes: `-N` counts from the end, `N - 4` from the start.
     """
-    if not isinstance(item, (int, Dim)):
-        raise CompileError("MT0206", f"an index must be an integer, not {describe(item)}")
+    ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
     backwards = _backwards(t, k)
     message = f"index {item} is out of range for axis {axis} of size {extent}"
-    if k.constant is not None and abs(k.constant) > MAX_ELEMENTS:
-        raise CompileError("MT0206", message)
+    ensure(abs(k.constant or 0) <= MAX_ELEMENTS, "MT0206", message)
     t.require(extent, ">=", -k if backwards else k + 1, "MT0206", message)
     return extent + k if backwards else k
 
@@ -116,8 +111,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     """The length of the slice start:stop:step, and its index expression over axis `axis` of the result."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
-    if step == 0:
-        raise CompileError("MT0206", "the step of a slice must not be 0")
+    ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
     distance = stop - start if step > 0 else start - stop
     length = tidy(largest((distance + (abs(step) - 1)) // abs(step), 0))
@@ -131,20 +125,14 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 
     Its form is min(…, 1), so that broadcasting recognises it (`at_most_one`).
     """
-    length = _short_length(item, extent)
-    plain = None if length is None else tidy(length)
-    return plain if plain is not None and at_most_one(plain) else length
-
-
-def _short_length(item: slice, extent: Dim) -> Dim | None:
-    """The length of a slice of at most one element, which may not be in canonical form. None for another slice."""
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
         return smallest(extent, 1)
     if first.constant is None or not isinstance(item.stop, (int, Dim)) or item.stop != first + 1 or first == -1:
         return None
     missing = first if first.constant >= 0 else -first - 1
-    return smallest(largest(extent - missing, 0), 1)
+    length = smallest(largest(extent - missing, 0), 1)
+    return tidy(length) if at_most_one(tidy(length)) else length
 
 
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
@@ -192,10 +180,9 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
     """
     positions = [p for p, _ in picks]
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
-    at = positions[0] if adjacent else 0
+    first = positions[0] if adjacent else 0
     kept = [k for k in range(x.rank) if k not in positions]
-    before = [k for k in kept if k < positions[0]] if at else []
-    after = [k for k in kept if k not in before]
+    before, after = [k for k in kept if k < first], [k for k in kept if k >= first]
     shape = tuple([x.shape[k] for k in before] + list(common) + [x.shape[k] for k in after])
     place = {k: j for j, k in enumerate(before)}
     place |= {k: len(before) + len(common) + j for j, k in enumerate(after)}

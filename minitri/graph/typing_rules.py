@@ -85,10 +85,9 @@ class Typer:
     # ---- conversions -----------------------------------------------------------------
 
     def constant(self, value: int | float | bool, dtype: DType) -> Node:
-        if dtype.is_integer and isinstance(value, (int, float)):
+        if dtype.is_integer:
             low, high = dtype.limits
-            if value != value or not low <= value <= high:
-                raise CompileError("MT0208", f"{value} does not fit {dtype}", help=f"{dtype} holds {low} to {high}")
+            ensure(low <= value <= high, "MT0208", f"{value} does not fit {dtype}", f"{dtype} holds {low} to {high}")
         if dtype.is_float and math.inf > abs(value) >= dtype.compute.overflow:
             help = "write `inf` if you mean it, or compute in f64: `astype(x, f64)`"
             raise CompileError("MT0208", f"{value:.3g} is past the largest {dtype.compute}", help=help)
@@ -240,10 +239,8 @@ class Typer:
             listed = " and ".join(map(literals.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            if other not in full:  # 1 is repeated, 0 meets 0
-                self.require(result * (1 - other), "==", dims.ZERO, "MT0201", message, help=help)
-            else:
-                self.require(other, "==", result, "MT0201", message, help=help)
+            sides = (other, result) if other in full else (result * (1 - other), dims.ZERO)  # 1 is repeated, 0 meets 0
+            self.require(sides[0], "==", sides[1], "MT0201", message, help=help)
         return result
 
     def broadcast(self, node: Node, shape: Shape) -> Node:
@@ -265,9 +262,8 @@ class Typer:
         Raises CompileError MT0102 for a wrong number of operands, MT0202 for a dtype that the operator does not take.
         """
         row = OPERATORS[name]
-        if len(values) != row.arity:
-            plural = "" if row.arity == 1 else "s"
-            raise CompileError("MT0102", f"{name} takes {row.arity} argument{plural}, not {len(values)}")
+        arity = f"{row.arity} argument{'s' * (row.arity != 1)}"
+        ensure(len(values) == row.arity, "MT0102", f"{name} takes {arity}, not {len(values)}")
         dtype, weak = self._operand_dtype(row, values)
         if dtype.kind not in row.accepts:
             taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
