@@ -74,22 +74,22 @@ class Unary(Node):
 
 
 class Binary(Node):
-    op: str  # + - * / // % ** @ & | ^ << >>
     left: Expr
+    op: str  # + - * / // % ** @ & | ^ << >>
     right: Expr
 
 
 class Compare(Node):
-    op: str  # == != < <= > >=
     left: Expr
+    op: str  # == != < <= > >=
     right: Expr
 
 
 class Conditional(Node):
     """`body if test else orelse`; the test must be known at compile time."""
 
-    test: Expr
     body: Expr
+    test: Expr
     orelse: Expr
 
 

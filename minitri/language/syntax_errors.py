@@ -66,7 +66,7 @@ def _other_language(error: ParseError, span: Span) -> ParseError:
     source = span.source
     match span.text:
         case ";":
-            line = source.line(source.line_column(span.start)[0])
+            line = span.first_line
             indent = line[: len(line) - len(line.lstrip())]
             rest = source.text[span.end :]
             end = span.end + len(rest) - len(rest.lstrip(" "))
@@ -144,7 +144,7 @@ def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
 
 def unmatched(opening: Word, word: Word) -> ParseError:
     """The error for a closing bracket of the wrong kind."""
-    line, wanted = opening.span.source.line_column(opening.span.start)[0], CLOSES[opening.text]
+    line, wanted = opening.span.line_column[0], CLOSES[opening.text]
     error = mistake("wrong_bracket", word.span, closing=word.text, opening=opening.text, line=line, wanted=wanted)
     return error.write(word.span, wanted)
 
@@ -206,8 +206,7 @@ def _top_level(word: Word, before: Word, expected: set[str]) -> ParseError | Non
     if "DEF" not in expected:
         return None
     if word.type == "AT":
-        line = word.span.source.line(word.span.source.line_column(word.span.start)[0])
-        whole = replace(word.span, end=word.span.start + len(line.strip()))
+        whole = replace(word.span, end=word.span.start + len(word.span.first_line.strip()))
         return mistake("decorator", word.span).write(whole, "")
     return mistake("top_level", word.span)
 

@@ -54,6 +54,13 @@ def covering(parts: Sequence[ast.Node | None]) -> Span:
     return there[0].span.to(there[-1].span)
 
 
+NODES = {
+    "effect": Effect, "conditional": ast.Conditional, "comparison": ast.Compare, "binary": ast.Binary, "unary": ast.Unary,
+    "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name,
+}  # fmt: skip
+"""The rules whose parts are the fields of a node."""
+
+
 class Callbacks:
     """A builder as lark calls it: with the parts of a rule in one list."""
 
@@ -61,12 +68,14 @@ class Callbacks:
         self.builder = builder
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
+        if node := NODES.get(rule):
+            return lambda parts: node(covering(parts), *(p.text if isinstance(p, Word) else p for p in parts))
         method = getattr(self.builder, rule)
         return lambda parts: method(*parts)
 
 
 class Builder:
-    """A method for each rule of the grammar. It takes the parts of the rule. A part that is absent is None."""
+    """A method for each other rule of the grammar. It takes the parts of the rule. A part that is absent is None."""
 
     def __init__(self, parse: Reader) -> None:
         self.parse = parse  # for annotations inside strings
@@ -107,30 +116,10 @@ class Builder:
             raise mistake("empty_return", word.span)
         return ast.Return(word.span.to(value.span), checked_value(value))
 
-    def effect(self, value: ast.Expr) -> Effect:
-        return Effect(value.span, value)
-
-    # Operators
-
-    def conditional(self, body: ast.Expr, test: ast.Expr, orelse: ast.Expr) -> ast.Conditional:
-        return ast.Conditional(body.span.to(orelse.span), test, body, orelse)
-
-    def comparison(self, left: ast.Expr, op: Word, right: ast.Expr) -> ast.Compare:
-        return ast.Compare(left.span.to(right.span), op.text, left, right)
+    # Operators and primaries
 
     def chain(self, *parts: Any) -> ast.Compare:
         raise chained_comparison(parts, covering(parts))
-
-    def binary(self, left: ast.Expr, op: Word, right: ast.Expr) -> ast.Binary:
-        return ast.Binary(left.span.to(right.span), op.text, left, right)
-
-    def unary(self, op: Word, operand: ast.Expr) -> ast.Unary:
-        return ast.Unary(op.span.to(operand.span), op.text, operand)
-
-    # Primaries
-
-    def attribute(self, value: ast.Expr, name: Word) -> ast.Attribute:
-        return ast.Attribute(value.span.to(name.span), value, name.text)
 
     def call(self, function: ast.Expr, arguments: Sequence[Any] | None, close: Word) -> ast.Call:
         check_arguments(arguments or [])
@@ -141,9 +130,6 @@ class Builder:
 
     def arguments(self, *parts: Any) -> Sequence[Any]:
         return parts
-
-    def keyword(self, name: Word, value: ast.Expr) -> Keyword:
-        return Keyword(name.span.to(value.span), name.text, value)
 
     def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
@@ -163,9 +149,6 @@ class Builder:
         return ast.Slice(covering(parts), *parts[::2])
 
     # Atoms
-
-    def name(self, word: Word) -> ast.Name:
-        return ast.Name(word.span, word.text)
 
     def number(self, word: Word) -> ast.Number:
         return ast.Number(word.span, read_number(word))
@@ -302,8 +285,7 @@ def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> Pars
     error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
         case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:
-            column = span.source.line_column(span.start)[1]
-            text = f"\n{' ' * (column - 1)}return {result}"
+            text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
             error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
     return error
 
