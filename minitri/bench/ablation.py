@@ -32,6 +32,7 @@ from minitri.cli.terminal import progress
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 
+WORTH = 1.03  # an optimisation pays if a case without it takes this many times as much
 WHOLE = ""  # the version that leaves nothing out
 
 
