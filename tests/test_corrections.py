@@ -35,15 +35,13 @@ def test_every_row_of_the_repairs_corrects_a_mistake() -> None:
         """The program with line k as the row writes it."""
         lines = program.split("\n")
         for match in reversed(list(pattern.finditer(lines[k]))):
-            texts = {name: text or "0" for name, text in match.groupdict().items()}
+            texts = {name: "0" if text is None else text for name, text in match.groupdict().items()}
             texts |= {f"{name}_lower": text.lower() for name, text in texts.items()}
             lines[k] = lines[k][: match.start("at")] + row["write"].format(**texts) + lines[k][match.end("at") :]
         return "\n".join(lines)
 
     for pattern, row in syntax_repairs._rows():
-        assert any(
-            repaired(m.program, k) == m.becomes for m in MISTAKES for k in range(m.program.count("\n") + 1)
-        ), row
+        assert any(repaired(m.program, k) == m.becomes for m in MISTAKES for k in range(m.program.count("\n") + 1)), row
 
 
 def test_there_are_enough_mistakes_and_idioms() -> None:
@@ -131,7 +129,11 @@ def test_an_update_of_jax_computes_what_an_assignment_does(index: str) -> None:
         ("def f(x: f32[N]):\n    x[0] = 1\n    return x", "x[0", "x = where(arange(x.shape[0]) == 0, 1, x)"),
         ("def f(x):\n    x[0, :] = 1\n    return x", "x[0", "x = where((arange(x.shape[0]) == 0)[:, None], 1, x)"),
         ("def f(x):\n    x[0, :] = y\n    return x", "x[0", None),
-        ("def f(x):\n    for i in range(3):\n        x += i\n    return x", "for", "x = x + 0\n    x = x + 1\n    x = x + 2"),
+        (
+            "def f(x):\n    for i in range(3):\n        x += i\n    return x",
+            "for",
+            "x = x + 0\n    x = x + 1\n    x = x + 2",
+        ),
         ("def f(x):\n    for i in range(9):\n        x += i\n    return x", "for", None),
         ("def f(x):\n    for i in range(2):\n        x[i] = 0\n    return x", "for", None),
         ("def f(x):\n    with a:\n        x = y\n        z = x\n    return z", "with", "x = y\n    z = x"),

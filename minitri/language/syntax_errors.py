@@ -35,12 +35,11 @@ _OPERATORS = {
 _LINE_ENDS = {"_NEWLINE", "$END"}
 _LOGIC = {"and", "or", "not", "is", "in"}
 _DOUBLED = (("&&", " and "), ("||", " or "))
-_NOT = (("!=", "\0"), ("!", " not "), ("\0", "!="))
 
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    """What syntax_errors.toml says: `keywords`, `characters`, `lookalikes`, `comparisons`."""
+    """What syntax_errors.toml says: `keywords` and `characters`."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -50,26 +49,10 @@ def bad_character(span: Span) -> ParseError:
     tables = _tables()
     if character in tables["characters"]:
         code, message, help = tables["characters"][character]
-        return _other_language(ParseError(code, message, span, help=help), span)
+        return ParseError(code, message, span, help=help)
     help = "names are made of the letters A-Z and a-z, digits and `_`"
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
-
-
-def _other_language(error: ParseError, span: Span) -> ParseError:
-    """`!x`, `c ? a : b` and `a; b` of other languages."""
-    source, start = span.source, span.start
-    if span.text == ";":
-        line = source.line(source.line_column(start)[0])
-        indent = line[: len(line) - len(line.lstrip())]
-        rest = source.text[span.end :]
-        end = span.end + len(rest) - len(rest.lstrip(" "))
-        return error.correct(Edit(Span(source, start, end), f"\n{indent}"), help=error.help)
-    if span.text == "!":
-        return error.correct(expression(span, _NOT))
-    if span.text == "$":
-        return error.write(span, "", error.help)
-    return error
 
 
 def bad_word(word: Word, before: Word | None, expected: set[str]) -> ParseError:
@@ -185,8 +168,7 @@ def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | N
     if "_INDENT" in expected:
         if word.type in ("$END", "DEF"):
             return ParseError("MT0001", "this function has no body", before.span if before else word.span)
-        error = ParseError("MT0001", "the body of a function is indented", word.span)
-        return error.write(_before(word), "    ", "indent by four spaces")
+        return ParseError("MT0001", "the body of a function is indented", word.span, help="indent by four spaces")
     if "COLON" in expected and word.type in ("_NEWLINE", "RETURN"):
         error = ParseError("MT0001", "a `:` is missing here", word.span, help="write `def f(x):`")
         return error.write(_after(before), ":", "write `:` at the end of the `def`") if before else error
