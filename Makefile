@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test full check gpu mutation bench docs gallery clean reliability
+.PHONY: demo test full check gpu mutation bench docs gallery editor clean reliability
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,10 @@ bench:
 
 gallery: $(READY)
 	$(BIN)/python tests/gallery.py examples build/gallery -D D=64
+
+# The bundle of the explorer's editor is checked in; this makes it again.
+editor:
+	cd tests/codemirror && npm ci && npm run build
 
 docs: $(READY)
 	$(BIN)/python tests/documents.py

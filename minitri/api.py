@@ -21,7 +21,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.tracebacks import hides_frames
-from minitri.graph.names import function_names, unknown_function, unknown_name
+from minitri.graph.names import unknown_function, unknown_name
 from minitri.language import ast
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.front_end import (
@@ -32,6 +32,7 @@ from minitri.language.front_end import (
     shared_names,
     untyped_parameters,
 )
+from minitri.language.signatures import function_names
 from minitri.program import Program
 from minitri.program_from_function import FunctionProgram, defined
 from minitri.tiles.schedule import Options
@@ -90,7 +91,7 @@ def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Mo
     root, known = module.functions[0].body[0].value, function_names()
     for node in ast.postorder(root):
         if isinstance(node, ast.Name) and node.id in PREFIXES:
-            raise unknown_name(node, root, [], known)
+            raise unknown_name(node, root, [], ())
         if isinstance(node, ast.Call) and node.function not in known:
             raise unknown_function(node, [], known, root).at(node.span)
     return module

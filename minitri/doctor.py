@@ -20,7 +20,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -74,24 +74,22 @@ def doctor(as_json: bool = False) -> None:
         show_json({"ok": ok, "rows": [asdict(r) for r in rows]})
     else:
         for row in rows:
-            _show(row)
+            colour = "green" if row.state == "ok" else "red" if row.essential else "yellow"
+            echo(f"{click.style(row.state.ljust(8), fg=colour)}{row.name:<14}{row.detail}".rstrip())
+            if row.fix:
+                echo(f"{'':<22}fix: {row.fix}")
     if not ok:
         raise SystemExit(1)
 
 
 def examine() -> list[Row]:
     """All rows, in the order in which to apply their fixes. The child processes run side by side."""
-    with ThreadPoolExecutor(3) as pool:
-        torch, interpreter, ahead = pool.map(probe, LOOKED_FOR["children"].values())
-    runs = [torch_build(torch), gpu(torch), interpreter_works(interpreter), ahead_of_time_works(ahead), cache()]
-    return [python(), minitri(), *map(package, PACKAGES), *runs]
-
-
-def _show(row: Row) -> None:
-    colour = "green" if row.state == "ok" else "red" if row.essential else "yellow"
-    echo(f"{click.style(row.state.ljust(8), fg=colour)}{row.name:<14}{row.detail}".rstrip())
-    if row.fix:
-        echo(f"{'':<22}fix: {row.fix}")
+    trials = LOOKED_FOR["trials"]
+    with ThreadPoolExecutor(len(trials)) as pool:
+        found = dict(zip(trials, pool.map(probe, (row["script"] for row in trials.values()))))
+    seen = gpu(found["torch build"])
+    torch, *others = (trial(name, found[name]) for name in trials)
+    return [python(), minitri(), *map(package, PACKAGES), torch, seen, *others, cache()]
 
 
 # ---- versions --------------------------------------------------------------------------------
@@ -146,7 +144,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def probe(script: str) -> dict[str, Any]:
-    """Runs a script of doctor.toml in a child process, with the minitri of this process, and returns what it found.
+    """Runs a script in a child process, with the minitri of this process, and returns what it found.
 
     If the script fails or takes longer than `TIME_LIMIT`: {"problem": the last line of its error}.
     """
@@ -166,22 +164,21 @@ def probe(script: str) -> dict[str, Any]:
         return {"problem": type(error).__name__}
 
 
-def torch_build(torch: dict[str, Any]) -> Row:
-    name = "torch build"
-    if "problem" in torch:
-        return Row(name, "missing", torch["problem"], "pip install torch (numpy arrays work without it)")
-    if torch["build"]:
-        return Row(name, "ok", torch["build"])
-    return Row(name, "missing", "CPU only", "for a GPU, pick a CUDA or ROCm build at pytorch.org/get-started")
+def trial(name: str, found: Mapping[str, Any]) -> Row:
+    """The row of a child process of doctor.toml."""
+    known = LOOKED_FOR["trials"][name]
+    if "problem" in found:
+        return Row(name, "broken" if version(known["needs"]) else "missing", found["problem"], known["fix"])
+    return Row(name, found["state"], found["detail"], found.get("fix", ""))
 
 
-def gpu(torch: dict[str, Any]) -> Row:
+def gpu(torch: Mapping[str, Any]) -> Row:
     """The row of the GPU. `nvidia-smi` comes first, since it sees a GPU that a torch for CPUs does not see."""
-    smi, seen = _nvidia_smi(), torch.get("gpu")
+    smi, seen = _nvidia_smi(), torch.get("sees")
     if smi and not seen and "problem" not in torch:
         return Row("GPU", "broken", f"{smi}; torch does not see it", "install a CUDA build of torch")
     if smi or seen:
-        return Row("GPU", "ok", smi or torch["gpu"])
+        return Row("GPU", "ok", smi or torch["sees"])
     fix = "none needed to compile or to run on the CPU; to launch, install a GPU and its driver"
     return Row("GPU", "missing", "no GPU or no driver", fix)
 
@@ -189,34 +186,13 @@ def gpu(torch: dict[str, Any]) -> Row:
 def _nvidia_smi() -> str:
     query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
     try:
-        done = subprocess.run(query, check=True, capture_output=True, text=True, timeout=20)
+        shown = subprocess.run(query, check=True, capture_output=True, text=True, timeout=20).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
-    lines = done.stdout.strip().splitlines()
-    parts = [part.strip() for part in lines[0].split(",")] if lines else []
-    if len(parts) != 3:
-        return ""
-    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-    return f"{parts[0]}, driver {parts[1]}, compute capability {parts[2]}{more}"
-
-
-def interpreter_works(run: dict[str, Any]) -> Row:
-    name, fix = "interpreter", 'pip install "triton>=3.6" and torch'
-    if "problem" in run:
-        return Row(name, "broken" if version("triton") else "missing", run["problem"], fix)
-    if not run["right"]:
-        return Row(name, "broken", "a sum of 7 numbers came out wrong", f"{fix}, or report it")
-    return Row(name, "ok", "a generated kernel ran on the CPU")
-
-
-def ahead_of_time_works(run: dict[str, Any]) -> Row:
-    name, problem = "compiler", run.get("problem", "")
-    if "ptx" not in run:
-        return Row(name, "broken" if version("triton") else "missing", problem, 'pip install "triton>=3.6"')
-    if "sass" not in run:
-        fix = "install the CUDA toolkit, or a triton wheel that brings ptxas and nvdisasm"
-        return Row(name, "missing", f"PTX yes, SASS no: {problem}", fix)
-    return Row(name, "ok", "PTX and SASS for cuda:90, without a GPU")
+    found = re.match(r"([^,]+), *([^,]+), *([^,\n]+)", shown)  # the first GPU
+    others = len(shown.splitlines()) - 1
+    more = f" (and {others} more)" if others else ""
+    return f"{found[1]}, driver {found[2]}, compute capability {found[3]}{more}" if found else ""
 
 
 def cache() -> Row:

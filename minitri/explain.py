@@ -30,7 +30,7 @@ from minitri.hardware.targets import ALIGNMENT, INTERPRETER, Target
 from minitri.hardware.vector_width import ALONE, Width, widths
 from minitri.kernels.ir import Buffer, Decision, Load, Plan, Store
 from minitri.kernels.lower_graph import label
-from minitri.kernels.memory_traffic import traffic
+from minitri.kernels.memory_traffic import Traffic, traffic
 from minitri.optimize.pass_table import schedule_of
 from minitri.pipeline import Compilation, Context
 from minitri.tiles.ir import Loop, Program
@@ -49,35 +49,27 @@ def explain(
     programs = compiled.value("tile.target")
     plan = programs.plan
     context = compiled.context
-    sizes = ", ".join(f"{n} = {v}" for n, v in context.sizes.items())
-    given = sizes_given(context, plan, any(p.wide for p in programs))
-    title = f"{context.entry} for {context.target}{f', {sizes}' if sizes else ''}"
+    title = ", ".join([f"{context.entry} for {context.target}", *(f"{n} = {v}" for n, v in context.sizes.items())])
     rules = {k.name: schedule_of(k, context).rule for k in plan.kernels} if context.start is None else {}
-    moved = _moved(plan, context.sizes)
-    reads = {p.name: arrays_given(p, context.target, odd) for p in programs if context.target != INTERPRETER}
-    kernels = [_kernel(p, plan, rules.get(p.name, ""), moved.get(p.name, ""), reads.get(p.name, "")) for p in programs]
     roof = roofline(compiled, measured)
-    rows = [str(roof)] if roof is not None else []
-    ledger = [*_parts(compiled), *_ledger(plan.ledger)]
-    head = filter(None, (title, given, schedules))
-    return "\n".join([*head, "", *("\n".join(lines) + "\n" for lines in kernels), *rows, *ledger])
-
-
-def _moved(plan: Plan, sizes: Mapping[str, int]) -> dict[str, str]:
-    """For each kernel, a phrase with the bytes that it must read and write. Empty unless all sizes are known."""
-    shapes = [b.shape for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
-    if any(s.name not in sizes for shape in shapes for e in shape for s in e.symbols()):
-        return {}
-    return {t.kernel: f", reads {byte_size(t.read)}, writes {byte_size(t.written)}" for t in traffic(plan, sizes)}
+    moved = {t.kernel: t for t in traffic(plan, context.sizes)} if roof is not None else {}
+    lines = [title, sizes_given(context, plan, any(p.wide for p in programs)), *[schedules] * bool(schedules), ""]
+    for program in programs:
+        arrays = "" if context.target == INTERPRETER else arrays_given(program, context.target, odd)
+        lines += _kernel(program, plan, rules.get(program.name, ""), moved.get(program.name), arrays)
+        lines.append("")
+    roofs = [] if roof is None else [str(roof)]
+    return "\n".join([*lines, *roofs, *_parts(compiled), *_ledger(plan.ledger)])
 
 
 # ---- kernels -------------------------------------------------------------------------------
 
 
-def _kernel(program: Program, plan: Plan, rule: str, moved: str, arrays: str) -> Iterator[str]:
+def _kernel(program: Program, plan: Plan, rule: str, moved: Traffic | None, arrays: str) -> Iterator[str]:
     axes = ", ".join(f"{a.role} {a.name}: {a.extent} by {a.block}" for a in program.axes) or "one program"
     held = f" of {program.registers} registers a thread" if program.registers else ""
-    yield f"kernel {program.name}: {axes}; {program.warps} warps{held}{moved}"
+    moves = f", reads {byte_size(moved.read)}, writes {byte_size(moved.written)}" if moved else ""
+    yield f"kernel {program.name}: {axes}; {program.warps} warps{held}{moves}"
     if rule:
         yield f"  schedule: {rule}"
     if arrays:

@@ -145,13 +145,9 @@ class PassRecord:
 
 def lowered(plan: Plan, context: Context) -> Programs:
     """The tile programs of a plan: one for each kernel, with the simple schedule."""
-    check_axes(context.options, plan, lambda: [_for_any_sizes(context)])
+    of_any_sizes = replace(context, sizes={}, layouts={}, options=Options())
+    check_axes(context.options, plan, lambda: [Compilation(of_any_sizes).value("kernels")])
     return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
-
-
-def _for_any_sizes(context: Context) -> Plan:
-    """The plan of the same program without known sizes, layouts and options."""
-    return Compilation(replace(context, sizes={}, layouts={}, options=Options())).value("kernels")
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
@@ -172,11 +168,6 @@ def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) ->
         check_lanes(program)
         programs.append(replace(program, wide=wide))
     return Programs(plan, tuple(programs))
-
-
-def masked(programs: Programs, context: Context) -> Programs:
-    """The programs with a mask for every access that may be out of bounds."""
-    return programs.map(mask.mask)
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
@@ -217,7 +208,7 @@ CORE: tuple[Pass, ...] = (
     graph_pass("legalise", "graph.simplified", lambda g, c: rewrite.legalise(g), rewrite.legalise),
     plan_pass("partition", "kernels", lambda g, c: lower_graph.partition(g, c.layouts), lower_graph.partition),
     tile_pass("lower", "tile", lowered, lower.lower),
-    tile_pass("mask", "tile.masked", masked, mask.mask, masked=True),
+    tile_pass("mask", "tile.masked", lambda p, c: p.map(mask.mask), mask.mask, masked=True),
     tile_pass("target", "tile.target", targeted, targeted, masked=True),
     Pass("emit", "triton", emitted, emit.emit, text=lambda ks: "".join(k.source for k in ks)),
 )  # fmt: skip

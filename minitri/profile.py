@@ -106,20 +106,19 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     Raises what a call of the program raises.
     """
     run, call = program.prepare(*arrays, **named)
-    device = "cpu" if run.interpreted or call.model is None else call.model.device
-    kernels = _kernels(run, call, device, repeats, warmup)
-    total = measure(lambda: program(*arrays, **named), device, repeats, warmup)
+    kernels = _kernels(run, call, repeats, warmup)
+    total = measure(lambda: program(*arrays, **named), call.device, repeats, warmup)
     seconds = {k.name: k.seconds for k in kernels}
-    measured = Measured(seconds, target_of(device), call.sizes, {s.kernel.name: s.kernel for s in run.steps})
-    return Profile(program.name, device, kernels, total, measured)
+    measured = Measured(seconds, target_of(call.device), call.sizes, {s.kernel.name: s.kernel for s in run.steps})
+    return Profile(program.name, call.device, kernels, total, measured)
 
 
-def _kernels(run: Executable, call: Call, device: str, repeats: int, warmup: int) -> tuple[KernelTime, ...]:
+def _kernels(run: Executable, call: Call, repeats: int, warmup: int) -> tuple[KernelTime, ...]:
     """Times kernels in the order of a call, so that each one finds the temporaries that it reads."""
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
     with on_device(call.model):
         launches = run.launches(call, run.memory(call))
-        return tuple(_row(x, measure(x, device, repeats, max(1, warmup)), moved) for x in launches)
+        return tuple(_row(x, measure(x, call.device, repeats, max(1, warmup)), moved) for x in launches)
 
 
 def _row(launch: Launch, timing: Timing, moved: Mapping[str, int]) -> KernelTime:

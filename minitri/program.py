@@ -19,6 +19,7 @@ from minitri.base.diagnostics import CompileError, listed
 from minitri.base.lru_cache import Recent
 from minitri.base.resource_limits import using
 from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
+from minitri.graph.argument_binding import sizes_of
 from minitri.graph.requirements import warn_of_requirements
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
@@ -26,49 +27,45 @@ from minitri.language.front_end import is_module
 from minitri.language.linking import Read
 from minitri.notebook.cards import program_card, stages_card
 from minitri.notebook.html import StageText
-from minitri.pipeline import Compilation, PassRecord
-from minitri.program_compilation import ProgramStages, checked, for_arrays, names, unaligned
+from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
+from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
 from minitri.runtime.arguments import returned
-from minitri.runtime.binding import Call, check_conditions, constant, dimension_names, given_sizes, takes_float
+from minitri.runtime.binding import Call, check_conditions, constant, given_sizes, takes_float
 from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.launch import Executable, Started, enough, require_graph
-from minitri.runtime.program_protocol import check_effort
 from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
-from minitri.runtime.variants import MAX_VARIANTS, Variants, known_options
+from minitri.runtime.variants import Variants, known_options
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check import CheckReport, check
+from minitri.trust.check import check
+from minitri.trust.check_report import CheckReport
 
 if TYPE_CHECKING:
     from minitri.explore.page import Page
 
-RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton", "gpu")
+RUNNABLE = (*OUR_STAGES, "gpu")
 MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 
 @hides_frames_of_methods
-class Program(ProgramStages):
+class Program(BaseProgram):
     """A function of the language. Each kind of call compiles it for the dtypes, sizes and device of the arguments.
 
     without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out every one
     options   how kernels are scheduled: blocks by axis, warps, stages and others (`Options`)
     effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
-    choices   options that were measured, or read from the disk, by the key of runtime/measured_schedules.py
     """
 
-    against: Program | None = None  # the program whose results are right, if that is not this one
     watched: Sequence[Read] = ()  # values outside the program that it was compiled with
 
     def __init__(
         self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),
         options: Options = Options(), effort: str = "none",
     ) -> None:  # fmt: skip
-        super().__init__(module, entry, without, options)
-        self.effort = check_effort(effort)
+        super().__init__(module, entry, without, options, effort)
         self._names = [p.name for p in self.function.params]
         self._variants, self._replays = Variants(), ReplayCache(_floats(self.function))
         self._stages: Recent[Any, Compilation] = Recent(MAX_STAGES)
-        self.choices: Recent[str, Options] = Recent(MAX_VARIANTS)
         self._check_signature()
 
     def _check_signature(self) -> None:
@@ -195,21 +192,17 @@ class Program(ProgramStages):
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
             raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
-        call = self._bound(args, keywords)
-        check_conditions(self.conditions(call.instance), call.sizes)
+        call = self._checked(args, keywords)
         with enough():
             results = self.evaluate(stage, call)
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
-        if stage not in ("triton", "gpu"):
-            self._fits_memory(call)
-        if stage == "ast":
-            return run_stage.reference(self.module, self.name, call)
         if stage in ("triton", "gpu"):
             moved = on_cpu(call) if stage == "triton" else on_gpu(call)
             return tuple(v.numpy() for v in self._started(moved).outputs)
+        self._fits_memory(call)
         call = on_cpu(call)
         return run_stage.results(self._kept(call, stage), stage, call)
 
@@ -227,10 +220,14 @@ class Program(ProgramStages):
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass."""
-        call = self._bound(args, keywords)
-        check_conditions(self.conditions(call.instance), call.sizes)
+        call = self._checked(args, keywords)
         with enough():
             return check(self, call)
+
+    def _checked(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
+        call = self._bound(args, keywords)
+        check_conditions(self.conditions(call.instance), call.sizes)
+        return call
 
     # ---- stages as texts and pages ---------------------------------------------------
 
@@ -253,22 +250,20 @@ class Program(ProgramStages):
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
         """The call that the arguments of `lower` describe. It has no arrays if the arguments are sizes."""
-        named = set(given).difference(*dimension_names(self.function))
+        named = set(given).difference(sizes_of(self.function, {}))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
             return self._bound(args, given)
-        self._require_types()
+        if untyped := [p for p in self.function.params if p.annotation is None and p.default is None]:
+            raise self._without_types(untyped)
         return given_sizes(self.function, given)
 
-    def _require_types(self) -> None:
-        """CompileError MT0106 if only arrays can say what some parameter is."""
-        untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
-        if not untyped:
-            return
+    def _without_types(self, untyped: Sequence[ast.Param]) -> CompileError:
+        """The error if only arrays can say what some parameters are."""
         names = [p.name for p in untyped]
         types = ", ".join(f'{n}: "f32[N]"' if is_module(self.module.source.text) else f'{n}="f32[N]"' for n in names)
         message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"
         help = f"give types, as in {types}, or arrays: `lower({', '.join(names)})`"
-        raise CompileError("MT0106", message, untyped[0].span, help=help)
+        return CompileError("MT0106", message, untyped[0].span, help=help)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
         """A page of text: how each kernel runs, why its accesses are right, what was fused and why.
@@ -308,14 +303,9 @@ class Program(ProgramStages):
         return graph_figure(self.lower(*args, **sizes).compilation)
 
     def explore(
-        self,
-        /,
-        *args: Any,
-        compare: Mapping[str, Any] | None = None,
-        measured: Mapping[str, float] | None = None,
-        panes: Sequence[str] = (),
-        **sizes: Any,
-    ) -> Page:
+        self, /, *args: Any, compare: Mapping[str, Any] | None = None, measured: Mapping[str, float] | None = None,
+        panes: Sequence[str] = (), **sizes: Any,
+    ) -> Page:  # fmt: skip
         """The explorer: a page with every stage side by side. `.save("page.html")` writes it. Arguments as of `lower`.
 
         compare    shows a second program, with these arguments of `lower` changed: {"target": "cuda:80"}

@@ -3,7 +3,8 @@
 In: a module and its entry. Out: the `Context` of a call, and its `Compilation`. The graph has symbolic sizes, so all sizes
 and targets share it.
 
-Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py).
+Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
+run, measure and check programs may not import program.py, which uses them. They know its class as `BaseProgram`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitri.base.diagnostics import CompileError, listed, printable, suggest
 from minitri.base.lru_cache import Recent
@@ -24,27 +25,45 @@ from minitri.language import ast
 from minitri.pipeline import Compilation, Context, Start
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions
+from minitri.runtime.launch import Executable
+from minitri.runtime.replay import Bound
 from minitri.tiles.schedule import Options
 
+MAX_CHOICES = 64  # measured options kept for one program
 MAX_GRAPHS = 64  # kept for one program: one for each rank, and for each value of an int or a bool
 
 
-class ProgramStages:
-    """One function of a module, and what it compiles to.
+class BaseProgram:
+    """One function of a module, and what it compiles to. program.py says what the settings mean.
 
-    without   optimisations that are left out; "all" stands for every one
-    options   how kernels are scheduled
     limits    the limits that were in force when the program was made
     start     the stage at which the program begins, if that is not the syntax tree
+    against   the program whose results are right, if that is not this one
+    choices   options that were measured, or read from the disk, by the key of runtime/measured_schedules.py
     """
 
     start: Start | None = None
+    against: BaseProgram | None = None
 
-    def __init__(self, module: ast.Module, entry: str | None, without: Sequence[str], options: Options) -> None:
+    if TYPE_CHECKING:  # methods of `Program`
+
+        def __call__(self, /, *args: Any, **keywords: Any) -> Any: ...
+        def bind(self, /, *args: Any, **keywords: Any) -> Bound: ...
+        def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]: ...
+        def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]: ...
+        def configured(
+            self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
+        ) -> BaseProgram: ...
+
+    def __init__(
+        self, module: ast.Module, entry: str | None, without: Sequence[str], options: Options, effort: str
+    ) -> None:
         self.module = module
         self.function = _entry(module, entry)
         self.name = self.function.name
-        self.without, self.options, self.limits = names(without), checked(options), current()
+        self.without, self.options, self.effort = names(without), checked(options), check_effort(effort)
+        self.limits = current()
+        self.choices: Recent[str, Options] = Recent(MAX_CHOICES)
         self._graphs: Recent[Any, Compilation] = Recent(MAX_GRAPHS)
         self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_GRAPHS)
 
@@ -128,6 +147,9 @@ def _conditions(graph: Graph) -> tuple[Condition, ...]:
 # ---- settings --------------------------------------------------------------------------
 
 
+EFFORTS = ("none", "quick", "full")  # how many schedules a program measures
+
+
 def _entry(module: ast.Module, entry: str | None) -> ast.Function:
     if entry is None:
         return module.functions[-1]
@@ -149,6 +171,14 @@ def checked(options: Options) -> Options:
         help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
         raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
     return options
+
+
+def check_effort(effort: str) -> str:
+    """The effort itself. CompileError MT0404 if no effort has this name."""
+    if effort not in EFFORTS:
+        help = f"write one of {', '.join(EFFORTS)}"
+        raise CompileError("MT0404", f"effort cannot be {str(effort)[:40]!r}", help=help)
+    return effort
 
 
 def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ import numpy as np
 
 from minitri.api import read_source
 from minitri.base.diagnostics import BrokenRule, CompileError, suggest
-from minitri.base.dims import ZERO
+from minitri.base.dims import ZERO, Dim
 from minitri.base.spans import Source, Span
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.graph.argument_binding import Instance
@@ -42,6 +43,7 @@ from minitri.language import ast
 from minitri.language.parser import parse_type
 from minitri.pipeline import CORE, Compilation, Context, Start
 from minitri.program import Lowered, Program
+from minitri.program_compilation import BaseProgram
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
@@ -50,17 +52,13 @@ from minitri.tiles.ir import Programs
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check import CheckReport
+from minitri.trust.check_report import CheckReport
 from minitri.trust.sanitizer import AccessError
 
-READERS: dict[str, Callable[[str, str], Any]] = {
-    "graph": parse_graph,
-    "graph.simplified": parse_graph,
-    "kernels": parse_plan,
-    "tile": lambda text, name: parse_programs(text, False, name),
-    "tile.masked": lambda text, name: parse_programs(text, True, name),
-    "tile.target": lambda text, name: parse_programs(text, True, name),
-}
+READERS: dict[str, Callable[..., Any]] = {
+    "graph": parse_graph, "graph.simplified": parse_graph, "kernels": parse_plan,
+    **{stage: partial(parse_programs, masked=stage != "tile") for stage in ("tile", "tile.masked", "tile.target")},
+}  # fmt: skip
 
 
 @hides_frames
@@ -89,7 +87,7 @@ def load(
     if stage not in READERS:
         help = suggest(str(stage), READERS) or f"these are: {', '.join(READERS)}"
         raise CompileError("MT0402", f"`{str(stage)[:40]}` is no stage that can be read", help=help)
-    start = Start(stage, _verified(stage, READERS[stage](text, name)))
+    start = Start(stage, _verified(stage, READERS[stage](text, name=name)))
     return Loaded(start, Source(name, text), without, options, against)
 
 
@@ -137,7 +135,7 @@ class Loaded(Program):
 
     def __init__(
         self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options(),
-        against: Program | None = None,
+        against: BaseProgram | None = None,
     ) -> None:  # fmt: skip
         self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
         super().__init__(_module(start.value, source), without=without, options=options)
@@ -212,7 +210,7 @@ class Loaded(Program):
     def _ready(self, call: Call) -> Call:
         """The checked call. On a CPU the numpy evaluator runs first, since the interpreter checks no access."""
         call = super()._ready(call)
-        if call.model is None or call.model.device == "cpu":
+        if call.device == "cpu":
             with _watched("tile.target"):
                 run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call
@@ -264,9 +262,7 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     """The largest value of any index or position in a kernel."""
     elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
-    ranges = {
-        a.symbol: (ZERO, a.extent.substitute({s: sizes[s.name] for s in a.extent.symbols()}) - 1) for a in kernel.axes
-    }
+    ranges = {a.symbol: (ZERO, Dim.of(a.extent.evaluate(sizes)) - 1) for a in kernel.axes}
     positions = [reach(op.expr, ranges, sizes) for op in kernel.body if isinstance(op, Position)]
     return max([*elements, *positions], default=0)
 

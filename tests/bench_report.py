@@ -2,7 +2,7 @@
 
     python tests/bench_report.py docs/log/benchmarks.json
 
-In: the file of a complete or an interrupted run. Out: the tables that the run printed.
+In: the file of a complete or an interrupted run, also one of random programs. Out: the tables that the run printed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from minitri.bench.distribution import distribution
 from minitri.bench.host import Table
 from minitri.bench.report import Peer, Row, report
 
@@ -29,9 +30,12 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit("one file is wanted, which `minitri bench --json` has written")
     found = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    rows = [from_dict(c) for c in found["cases"]]
+    if "random" in found:
+        return print(distribution(rows, [from_dict(c) for c in found["shrunk"]], found))
     if "copy_bytes_per_second" not in found:
         raise SystemExit("these figures are not of a GPU")
-    print(report([from_dict(c) for c in found["cases"]], found))
+    print(report(rows, found))
     if "host" in found:
         print("", *(Table(**t) for t in found["host"]), sep="\n")
 

@@ -51,6 +51,14 @@ class Browser:
         self.wait("document.body.dataset.ready === 'yes'")
         return time.perf_counter() - start
 
+    def visit(self, address: str, width: int = 1280, height: int = 800, dark: bool = False) -> None:
+        """Shows a page that a server of this machine serves."""
+        self.size(width, height, dark)
+        self.driver.get("about:blank")  # an address that differs only after its # would not be loaded again
+        self.driver.get_log("browser")
+        self.driver.get(address)
+        self.wait("document.body.dataset.ready === 'yes'", seconds=120)
+
     def size(self, width: int, height: int, dark: bool = False) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -80,20 +80,20 @@ REWRITES: dict[str, Rewrite] = {
         "optimize.pack_operands.DEPTH": 1, "optimize.pack_operands.REUSE": 2, "optimize.pack_operands.REUSE_OF_ASYNC": 3, "optimize.pack_operands.REUSE_OF_COMPUTED": 2,
         "optimize.pack_operands.REUSE_OF_CONVERTED": 2, "optimize.pack_operands.WORTH": 1, "optimize.pack_operands.WORTH_COMPUTED": 1,
     }, exact=False),
-    "collapse-reduced-axes": Rewrite("graph.simplified", ("several", "several", "unary"), {
+    "collapse-reduced-axes": Rewrite("graph.collapsed", ("several", "several", "unary"), {
         "optimize.split_reduction.SHORTEST": 8, "optimize.split_reduction.SHORTEST_COLUMN": 8, "optimize.split_reduction.SHORTEST_PART": 2, "optimize.split_reduction.LEAST": 2,
     }, exact=False),
-    "split-reduction": Rewrite("graph.simplified", ("reduce", "masked_reduction", "normalise", "unary"), {
+    "split-reduction": Rewrite("graph.reductions", ("reduce", "masked_reduction", "normalise", "unary"), {
         "optimize.split_reduction.SHORTEST": 8, "optimize.split_reduction.SHORTEST_COLUMN": 8, "optimize.split_reduction.SHORTEST_PART": 2, "optimize.split_reduction.LEAST": 2,
     }, exact=False),
     "split-scan": Rewrite("graph.simplified", ("scan", "scan", "unary", "reduce"), {
         "optimize.split_scan.SHORTEST": 4, "optimize.split_scan.PART": 2,
     }, exact=False),
-    "split-k": Rewrite("graph.simplified", PRODUCTS, {
+    "split-k": Rewrite("graph.products", PRODUCTS, {
         "optimize.split_k.SHORTEST": 8, "optimize.split_k.SHORTEST_STREAM": 8, "optimize.split_k.PART": 4,
         "optimize.mixed_input_products.PART": 4, "optimize.mixed_input_products.UNIT": 2,
     }, exact=False),
-    "split-kv": Rewrite("graph.simplified", ("heads", "heads", "unary"), {
+    "split-kv": Rewrite("graph.loops", ("heads", "heads", "unary"), {
         "optimize.split_kv.SHORTEST": 8, "optimize.split_kv.PART": 4, "optimize.split_kv.STEP": 2,
     }, exact=False),
     "fusion": Rewrite("kernels.fused", ANY),

@@ -13,15 +13,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
-from contextlib import chdir, redirect_stderr
+from contextlib import ExitStack, chdir, redirect_stderr
 from html import escape
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from browser import Browser, browser
+from serving import running
 
 import minitri as mt
 
@@ -35,6 +35,8 @@ SHOWN = {
     ],
 }  # fmt: skip
 """The sections that show something, each by a picture."""
+SERVERS = ExitStack()
+"""What the editor is served by."""
 
 
 # ---- the explorer ------------------------------------------------------------------------------
@@ -69,14 +71,27 @@ def compare(tab: Browser) -> None:
 
 
 def editor(tab: Browser) -> None:
-    from minitri.explore.serve import Server
+    _served(tab)
+    _pin(tab, "= exp")
 
-    with Server(0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        tab.size(1280, 600)
-        tab.driver.get(server.address)
-        tab.wait("document.body.dataset.ready === 'yes' && document.querySelectorAll('.box').length > 0")
-        server.shutdown()
+
+def problems(tab: Browser) -> None:
+    """Two mistakes, and what the first one is."""
+    wrong = _served(tab).replace("sum(e", "np.sum(e").replace("exp(x", "log(x, 2) + exp(x")
+    tab.ask("explorer.editor.choose({text: arguments[0], sizes: {M: 1000, N: 300}})", wrong)
+    tab.wait("document.querySelectorAll('.problems li').length === 2")
+    tab.point(tab.all(".cm-lintRange-error")[0])
+    tab.wait("document.querySelector('.cm-tooltip .cm-diagnostic')")
+
+
+def _served(tab: Browser) -> str:
+    """Opens the editor with a softmax, all its stages compiled. The server answers until the script ends."""
+    softmax = (ROOT / "examples" / "softmax.mt").read_text(encoding="utf-8")
+    server = SERVERS.enter_context(running(first={"text": softmax, "sizes": {"M": 1000, "N": 300}}))
+    server.quick.seconds = server.full.seconds = 120
+    tab.visit(f"{server.address}#panes=triton,sass", 1280, 520)
+    tab.wait("!explorer.document.programs[0].quick", seconds=120)
+    return softmax
 
 
 def _softmax() -> Any:
@@ -160,13 +175,13 @@ def _page(tab: Browser, body: str, width: int) -> None:
 
 PICTURES: dict[str, Callable[[Browser], None]] = {
     make.__name__: make
-    for make in (walk, explorer, passes, ledger, player, compare, editor, terminal, notebook, figures)
+    for make in (walk, explorer, passes, ledger, player, compare, editor, problems, terminal, notebook, figures)
 }
 
 
 def main() -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
-    with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab, chdir(ROOT):
+    with tempfile.TemporaryDirectory() as directory, browser(Path(directory)) as tab, chdir(ROOT), SERVERS:
         for name in sys.argv[1:] or PICTURES:
             with redirect_stderr(StringIO()):
                 PICTURES[name](tab)

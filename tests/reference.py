@@ -8,7 +8,7 @@ In: the operator table, the signatures, the library, the table of minitri/langua
 Markdown. The one idea: what a reader looks up is what the compiler looks up; a new row of a table is a new line of the
 reference. The prose of the three pages is in operators.md.jinja, names.md.jinja and errors.md.jinja.
 
-Left out: a definition of each structured function. functions.toml has one line for each; what is
+Left out: a definition of each structured function. minitri/explore/completions.toml has one line for each. What is
 exact is minitri/language/reference_functions.py and reference_views.py, which are numpy.
 """
 
@@ -19,7 +19,6 @@ import inspect
 import re
 import sys
 import textwrap
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -29,22 +28,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_tables import code, markdown_table
 
 from minitri.base.diagnostics import CODES, render
-from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
+from minitri.base.operators import ALIASES, OPERATORS, Operator
 from minitri.base.types import DTYPES, promote
 from minitri.errors.pages import PAGES, Example, joined, python_names
+from minitri.explore.completions import MEANINGS, written
 from minitri.language.foreign.names import LIBRARIES, Foreign, table
-from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, describe, library_functions
+from minitri.language.signatures import FUNCTION_ALIASES, KEYWORD_ALIASES, SIGNATURES, described, library_functions
 from minitri.optimize import pass_table
 
 KINDS = {"b": "bool", "i": "signed", "u": "unsigned", "f": "float"}
 OPERANDS = {"same": "", "float": "as floats", "bool": "as bool", "where": "bool, then any"}
 
-MEANING = {
-    **{name: row.doc for name, row in REDUCTIONS.items()},
-    **{f"cumulative_{name}": REDUCTIONS[name].scan_doc for name in SCANS},
-    **tomllib.loads(Path(__file__).with_name("functions.toml").read_text(encoding="utf-8")),
-}
-"""What each function with structure does, in one line."""
 GROUPS = {
     "MT00": "Text", "MT01": "Names and calls", "MT02": "Types and shapes", "MT03": "Calling a program",
     "MT04": "Limits, targets and options", "MT05": "Stages read from text",
@@ -87,13 +81,7 @@ def operators() -> str:
 def _operator(row: Operator) -> list[str]:
     takes = "anything" if row.accepts == "biuf" else ", ".join(KINDS[k] for k in row.accepts)
     result = "bool" if row.result == "bool" else ""
-    return [code(row.name), code(_written(row)), takes, OPERANDS[row.operands], result, row.doc]
-
-
-def _written(row: Operator) -> str:
-    if not row.symbol:
-        return f"{row.name}({', '.join('xyz'[: row.arity])})"
-    return f"{row.symbol}x" if row.arity == 1 else f"x {row.symbol} y"
+    return [code(row.name), code(written(row)), takes, OPERANDS[row.operands], result, row.doc]
 
 
 def computed() -> str:
@@ -115,7 +103,8 @@ def _spellings(row: Operator) -> str:
 
 
 def functions() -> str:
-    return markdown_table(("function", "meaning"), ((describe(name), MEANING[name]) for name in SIGNATURES))
+    rows = ((described(name, signature), MEANINGS[name]) for name, signature in SIGNATURES.items())
+    return markdown_table(("function", "meaning"), rows)
 
 
 def definitions() -> str:

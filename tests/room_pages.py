@@ -159,9 +159,10 @@ def worth(room: Room) -> str:
         return "not measured"
     if cells[0].note:
         return f"needed: {cells[0].case}"
-    kinds = {"time": cells[0].time, "memory": cells[0].memory, "first result": cells[0].first}
-    most = max(kinds, key=lambda kind: kinds[kind])
-    return f"{kinds[most]:.2f} of {most}: {cells[0].case}"
+    kinds = {"time": "time", "memory": "memory", "first": "first result"}  # time first: the others vary more
+    most = {kind: max(cells, key=lambda cell: getattr(cell, kind)) for kind in kinds}
+    kind = next((k for k, cell in most.items() if getattr(cell, k) >= ablation.WORTH), "time")
+    return f"{getattr(most[kind], kind):.2f} of {kinds[kind]}: {most[kind].case}"
 
 
 if __name__ == "__main__":

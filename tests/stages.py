@@ -47,6 +47,7 @@ class Everywhere(dict[str, int]):
         return 8 if name in "ijr" else 2
 
 
+SPLITS = ("collapse-reduced-axes", "split-reduction", "split-kv", "split-k", "split-scan")  # passes that add kernels
 SMALL = Options(blocks=Everywhere())
 VARIANTS: dict[str, dict[str, Any]] = {"small": {"options": SMALL}, "bare": {"without": ("all",)}}
 GUARD = 64  # elements before and after each output: keeps its alignment

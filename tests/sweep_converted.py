@@ -14,9 +14,9 @@ from unittest import mock
 
 import minitri as mt
 from minitri.bench.case import Input, program, torch
-from minitri.bench.cases import dequantised
 from minitri.bench.clock import Cuda, Pace, alternating_times
 from minitri.bench.comparison import forget, rotated, tensor
+from minitri.bench.torch_twin import torch_twin
 from minitri.hardware.chips import H200
 from minitri.optimize import mixed_input_products
 
@@ -48,7 +48,7 @@ def main() -> None:
             weights = Input("i8", (depth, columns), below=127, signed=True)
             given = Input("f16", (m, depth)), weights, Input("f16", (columns,), positive=True)
             sets = rotated([tensor(i, "cuda") for i in given])[:6]
-            compiled = torch.compile(dequantised, dynamic=False)
+            compiled = torch.compile(torch_twin(program("dequantised")), dynamic=False)
             peers = {"compile": [partial(compiled, *s) for s in sets]}
             own = mixed_input_products.choose(H200, 1, m, columns, depth)
             for choice in {own, *choices(m, depth, columns)}:

@@ -13,20 +13,24 @@ from collections.abc import Iterator
 from functools import partial
 
 from minitri.bench import cases as table
-from minitri.bench.case import Case, Input
+from minitri.bench.case import Case
 from minitri.bench.report import PEERS
 
 BELOW = 0.95
+NAMES = (
+    "add", "gelu", "softmax", "layernorm", "rmsnorm", "row sum", "column sum", "total sum", "transpose", "cumsum",
+    "cross-entropy", "argmax", "log_softmax",
+)  # fmt: skip
+LENGTHS = (777, 4090, 4100, 32768, 131072)
+ELEMENTS = {"f32": 1 << 26, "bf16": 1 << 27}
 
 
 def cases() -> Iterator[Case]:
-    for n in table.LENGTHS:
-        for t, elements in table.ELEMENTS.items():
-            shape = elements // n, n
-            yield from table.of_rows(t, shape)
-            yield table.cross_entropy_of(t, shape)
-            yield table.case("argmax", "argmax_of_rows", Input(t, shape))
-            yield table.case("log_softmax", "log_softmax_of_rows", Input(t, shape))
+    for n in LENGTHS:
+        sizes = [f"{dtype} {elements // n}x{n}" for dtype, elements in ELEMENTS.items()]
+        for row in table.TABLE["benchmark"]:
+            if row["name"] in NAMES:
+                yield from table.cases_of(**{**row, "cases": sizes})
 
 
 def main() -> None:

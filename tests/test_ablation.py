@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import room_pages
@@ -13,14 +13,14 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.bench import ablation, comparison, run
 from minitri.bench.ablation import Ablation, Cell, measure, versions_of
-from minitri.bench.ablation_cases import INTERPRETED, NAMES, cases_of, extra_cases
 from minitri.bench.case import Case, Input
+from minitri.bench.cases import INTERPRETED, TABLE, ablated, cases
 from minitri.bench.clock import Calls, Pace
+from minitri.bench.comparison import error_of, tensor, within
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 
-DTYPES = {"f32": "float32", "bf16": "bfloat16"}
 TEXT = """
 def softmax_of_columns(x: f32[M, N]) -> f32[M, N]:
     return softmax(x, axis=0)
@@ -54,7 +54,7 @@ def test_a_cell_is_a_ratio_to_the_whole_program() -> None:
 def test_versions_are_those_whose_code_differs() -> None:
     x = torch.ones(24, 40)
     versions = versions_of(SOFTMAX, OPTIONAL, [x])
-    texts = [v.program.lower(x, target="interpreter")["triton"] for v in versions.values()]
+    texts = [v.lower(x, target="interpreter")["triton"] for v in versions.values()]
     assert next(iter(versions)) == "" and len(texts) > 1 and texts[0] not in texts[1:]
 
 
@@ -65,7 +65,7 @@ def test_a_version_that_is_wrong_or_fails_is_a_note(monkeypatch: pytest.MonkeyPa
     def fails(self: Program, *args: object) -> None:
         raise CompileError("MT0401", "too much")
 
-    monkeypatch.setattr(Program, "__call__", fails)
+    monkeypatch.setattr(Program, "bind", fails)
     cells = measure(SOFTMAX, ["fusion"], clock, "cpu")
     assert [c.note for c in cells] == ["error[MT0401]: too much"] and cells[0].best == float("inf")
 
@@ -84,23 +84,25 @@ def test_the_table_names_the_case_on_which_an_optimisation_matters_most() -> Non
 
 
 def test_there_are_enough_cases_and_names_choose_among_them() -> None:
-    assert len(cases_of([])) >= 16 and {c.name for c in extra_cases()} <= {c.name for c in cases_of([])}
-    assert [c.name for c in cases_of(["band sum"])] == ["band sum f32 8192x8192"]
-    for name in NAMES:
-        assert cases_of([name]), name
+    assert len(ablated([])) >= 16 and {c.name for c in cases("ablation")} <= {c.name for c in ablated([])}
+    assert [c.name for c in ablated(["band sum"])] == ["band sum f32 8192x8192"]
+    for name in TABLE["ablated"]["names"]:
+        assert ablated([name]), name
 
 
 def test_a_version_for_the_interpreter_has_times_of_the_host() -> None:
-    (interpreted,) = (c for c in extra_cases() if c.kind == INTERPRETED)
+    (interpreted,) = (c for c in cases("ablation") if c.kind == INTERPRETED)
     cells = measure(interpreted, ["interpreter-schedules", "tensor-descriptors"], ablation.wall_times, "cpu")
     assert [(c.without, c.note) for c in cells] == [("interpreter-schedules", "")] and cells[0].time > 2
 
 
-@pytest.mark.parametrize("case", extra_cases(), ids=lambda c: c.name)
+@pytest.mark.parametrize("case", cases("ablation"), ids=lambda c: c.name)
 def test_torch_computes_the_same_as_an_extra_case(case: Case) -> None:
-    arrays = [torch.randn(*(min(n, 70) for n in i.shape)).to(getattr(torch, DTYPES[i.dtype])) for i in case.inputs]
-    bound = 1e-4 if case.inputs[0].dtype == "f32" else 3e-2
-    torch.testing.assert_close(mt.compile(case.program)(*arrays), case.eager(*arrays), rtol=bound, atol=bound)
+    """In f64, as the ablation uses it."""
+    torch.manual_seed(0)
+    arrays = [tensor(replace(i, shape=tuple(min(n, 70) for n in i.shape)), "cpu") for i in case.inputs]
+    reference = case.eager(*[a.double() if a.is_floating_point() else a for a in arrays])
+    assert error_of(mt.compile(case.program)(*arrays), [reference]) <= within(case)
 
 
 def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ import torch
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.bench import cases as table
-from minitri.bench import comparison, run
+from minitri.bench import comparison, run, torch_twin
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Cuda, Pace, Run
@@ -66,11 +66,19 @@ def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:
     assert all(c.peers and c.library for c in cases() if c.kind in ("attention", "decode"))
 
 
-def test_pairs_that_see_each_other() -> None:
-    for mask in ("causal", "window"):
-        for length in (7, 600):
+@pytest.mark.parametrize("mask", ["causal", "window"])
+def test_operations_count_pairs_that_see_each_other(mask: str) -> None:
+    for case in (*cases(), *cases("ablation")):
+        if mask in case.name:
+            batch, heads, length, d = case.inputs[0].shape
             place = torch.arange(length)
-            assert table._pairs(mask, length) == int(table._seen(mask, place[:, None] - place).sum())
+            assert case.flops == 4 * batch * heads * d * int(table._seen(mask, place[:, None] - place).sum())
+
+
+def test_cases_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_twin, "torch", None)
+    (case,) = table.cases_of("add", "add", ["f32 3x4"])
+    assert (case.name, case.inputs) == ("add f32 3x4", (Input("f32", (3, 4)),) * 2)
 
 
 def test_weights_are_of_either_sign() -> None:
@@ -179,11 +187,12 @@ def test_masks_are_held_against_attention_without_one(mask: str) -> None:
     name = f"attention {mask} bf16 4x16x4096x128"
     clock = Clock(minitri=2.0, full=1.0, eager=3.0, library=4.0, cudnn=4.0, flash=4.0, flex=4.0, compile=5.0)
     row = compare(case_called(name), "cpu", clock, copied)
-    assert clock.calls["full"] == 2 and row.beside["full"] == Peer(1.0, None) and "full" not in row.peers
+    beside = row.beside["full"]
+    assert clock.calls["full"] == 2 and (beside.seconds, beside.error) == (1.0, None) and "full" not in row.peers
     assert row.ok and row.ratio("eager", "compile") == 1.5
     text = report([row], FACTS)
     assert f"{name}: 0.50 times as fast as our own full" in text and "WRONG" not in text
-    assert as_dict(row)["beside"] == {"full": {"seconds": 1.0, "error": None, "note": ""}}
+    assert as_dict(row)["beside"] == {"full": {"seconds": 1.0, "error": None, "first": beside.first, "note": ""}}
 
 
 def test_a_program_beside_that_fails_is_a_line_of_the_report() -> None:

@@ -30,7 +30,8 @@ from minitri.runtime.binding import bind
 from minitri.runtime.interpreter import BAND, Guarded
 from minitri.tiles.ir import Loop, Program, Programs
 from minitri.trust import shrink_arguments
-from minitri.trust.check import USUAL, CheckReport
+from minitri.trust.check import USUAL
+from minitri.trust.check_report import CheckReport
 from minitri.trust.sanitizer import AccessError
 
 pytest.importorskip("triton")
@@ -166,7 +167,7 @@ PLANTED: dict[str, Planted] = {
     "rules of the IR are broken": Planted("collapse-axes", broken, note="broke a rule"),
     "merged wrongly": Planted("collapse-axes", ops(least)),
     "split for the GPU alone": Planted(
-        "split", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
+        "split-reduction", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
     ),
     "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(least))),
     "one tile too many": Planted("lower", larger, note="out of bounds"),
@@ -252,7 +253,7 @@ def test_the_smallest_call_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_report_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     text = str(wrong_report(monkeypatch))
     for part in (
-        "lower                tile.lowered",
+        "lower                  tile.lowered",
         "WRONG",
         "sizes     M = 1, N = 2",
         "x         float32[1, 2] [[0",

@@ -11,6 +11,7 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import Target
 from minitri.triton import artifacts, compile
+from minitri.triton.compile import compile_options
 from minitri.triton.emit import EmittedKernel
 
 pytest.importorskip("triton")
@@ -42,7 +43,7 @@ def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: 
     source, kernel, to = given("softmax(x, axis=-1)", target, x="bf16[64, 1000]")
     assert on_disk(source, kernel, to) is None
     ours = compile.compiled(source, kernel, to)
-    theirs = triton.compile(source, target=to.of_triton, options=to.compile_options(kernel))
+    theirs = triton.compile(source, target=to.of_triton, options=compile_options(kernel, to))
     assert ours.asm[binary] == theirs.asm[binary] and set(ours.asm) >= {"ttir", "ttgir", "llir"}
     mine, their = ours.metadata._asdict(), theirs.metadata._asdict()
     assert mine | {"hash": ""} == {k: v for k, v in their.items() if k in mine} | {"hash": ""}

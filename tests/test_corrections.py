@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def test_a_mistake_has_a_code_a_caret_and_a_help_that_compiles(mistake: Mistake)
 
 
 def test_every_row_of_the_repairs_corrects_a_mistake() -> None:
-    def repaired(program: str, k: int) -> str:
+    def repaired(program: str, k: int, pattern: re.Pattern[str], row: dict[str, str]) -> str:
         """The program with line k as the row writes it."""
         lines = program.split("\n")
         for match in reversed(list(pattern.finditer(lines[k]))):
@@ -41,7 +42,11 @@ def test_every_row_of_the_repairs_corrects_a_mistake() -> None:
         return "\n".join(lines)
 
     for pattern, row in syntax_repairs._rows():
-        assert any(repaired(m.program, k) == m.becomes for m in MISTAKES for k in range(m.program.count("\n") + 1)), row
+        assert any(
+            repaired(m.program, k, pattern, row) == m.becomes
+            for m in MISTAKES
+            for k in range(m.program.count("\n") + 1)
+        ), row
 
 
 def test_there_are_enough_mistakes_and_idioms() -> None:

@@ -24,7 +24,10 @@ import minitri as mt
 from minitri.base.diagnostics import CODES
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DTYPES
-from minitri.language.signatures import SIGNATURES
+from minitri.explore.completions import MEANINGS, TABLE, completions
+from minitri.graph.names import ATTRIBUTES, function_names
+from minitri.language.constant_arithmetic import CONSTANTS
+from minitri.language.signatures import SIGNATURES, library_functions
 from minitri.tiles.text import program_lines
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -113,8 +116,11 @@ def test_the_readme_shows_every_part_of_the_package() -> None:
     assert {name for name in there - shown if name.endswith("/")} == set()
 
 
-def test_every_function_has_a_meaning() -> None:
-    assert set(reference.MEANING) == set(SIGNATURES)
+def test_every_name_has_a_meaning() -> None:
+    names = {"function": {*SIGNATURES, *library_functions()}, "type": {*DTYPES}, "constant": {*CONSTANTS, "newaxis"}}
+    names |= {"attribute": {*ATTRIBUTES}, "keyword": {*TABLE["keyword"]}}
+    assert {kind: {*rows, *(MEANINGS if kind == "function" else ())} for kind, rows in TABLE.items()} == names
+    assert {row["name"] for row in completions() if row["kind"] == "function"} == set(function_names())
 
 
 def test_every_operator_and_code_is_listed() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,8 @@ def mentioned() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"MT\d{4}", node.value):
                 yield name, node.value
+    messages = (ROOT / "minitri" / "language" / "syntax_errors.toml").read_text(encoding="utf-8")
+    yield from (("language/syntax_errors.toml", code) for code in re.findall(r'\["(MT\d{4})"', messages))
 
 
 def test_every_code_that_is_raised_exists() -> None:
@@ -181,6 +184,13 @@ def test_every_code_that_is_raised_exists() -> None:
 
 def test_every_code_is_raised() -> None:
     assert {code for _, code in mentioned()} == set(CODES)
+
+
+def test_every_message_of_the_front_end_has_a_place_that_raises_it() -> None:
+    files = (ROOT / "minitri" / "language").glob("*.py")
+    raised = set(re.findall(r'"(\w+)"', "".join(file.read_text(encoding="utf-8") for file in files)))
+    table = tomllib.loads((ROOT / "minitri" / "language" / "syntax_errors.toml").read_text(encoding="utf-8"))
+    assert table["mistakes"].keys() - {"misplaced_def", "misplaced_return"} <= raised
 
 
 KINDS = {

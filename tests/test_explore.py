@@ -13,7 +13,6 @@ from contextlib import chdir
 from functools import cache
 from html import unescape
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from minitri.explore.passes import our_passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
 from minitri.explore.provenance import Trace
-from minitri.explore.serve import listening
 from minitri.profile import profile
 
 ROOT = Path(__file__).parent.parent
@@ -433,9 +431,9 @@ def test_passes_show_what_changed(tab: Browser) -> None:
     tab.find(".rule summary").click()
     assert " → " in tab.find(".rule .case").text
     names = tab.texts(".passlist [role=option] span")
-    assert "lower" in names and "split" not in names  # it has changed nothing
+    assert "lower" in names and "split-scan" not in names  # it has changed nothing
     tab.find(".passlist .quiet").click()
-    assert "split" in tab.texts(".passlist [role=option] span")
+    assert "split-scan" in tab.texts(".passlist [role=option] span")
     next(b for b in tab.all(".passlist button") if b.text.startswith("mask")).click()
     assert any("inside" in line for line in tab.texts(".row.new"))
     tab.picture("passes")
@@ -552,38 +550,6 @@ def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
         assert tab.all(".is-source .piece.held")
     finally:
         tab.driver.switch_to.default_content()
-
-
-def test_the_editor_shows_stages_or_the_diagnostic(tab: Browser) -> None:
-    with listening(first={"text": Path("examples/softmax.mt").read_text()}) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        tab.size(1280, 800)
-        tab.errors()
-        tab.driver.get(server.address)
-        tab.wait("document.body.dataset.ready === 'yes'")
-        text = tab.find(".editor textarea")
-        text.clear()
-        text.send_keys("def f(x: f32[M, N]) -> f32[M]:\nreturn sum(cosh(x), axis=1)")  # Enter indents
-        tab.wait("document.title.startsWith('f ') && document.querySelector('.is-triton').textContent.includes('cosh')")
-        text.send_keys(" + z")
-        tab.wait("!document.querySelector('.diagnostic').hidden")
-        assert "error[MT" in tab.find(".diagnostic").text and "^" in tab.find(".diagnostic").text
-        assert tab.all("main.stale")
-        tab.picture("editor")
-        text.send_keys(*["\ue003"] * 4)  # back
-        tab.wait("document.querySelector('.diagnostic').hidden && !document.querySelector('main.stale')")
-        tab.wait("location.hash.includes('program=')")
-        link = tab.driver.current_url
-        tab.driver.get("about:blank")
-        tab.driver.get(link)  # which holds the program
-        tab.wait("document.body.dataset.ready === 'yes' && document.title.startsWith('f ')")
-        assert "cosh" in tab.find(".editor textarea").get_attribute("value")
-        tab.wait(
-            "document.querySelector('.editor [role=status]').textContent.endsWith(' ms')", seconds=60
-        )  # machine code too
-        assert not tab.errors()
-        tab.driver.get("about:blank")
-        server.shutdown()
 
 
 def test_two_programs_side_by_side(tab: Browser) -> None:

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 
 import pytest
+from stages import SPLITS
 
 import minitri as mt
 from minitri.base.logs import fired, recorded
@@ -39,7 +40,7 @@ def test_steps_are_the_passes_and_their_texts_join() -> None:
     assert all(a.after == b.before for a, b in zip(steps, steps[1:]))
     assert steps[-1].after in compiled["triton"].replace("\n\n@triton.jit\n", "")
     for s in steps:
-        assert line_of(s.defined).startswith("def "), s.defined
+        assert line_of(s.where).startswith("def "), s.where
 
 
 def test_rules_that_fired_and_for_what() -> None:
@@ -49,12 +50,18 @@ def test_rules_that_fired_and_for_what() -> None:
     rules = {r.name: r for r in step(steps, "simplify").rules}
     assert {"compose_views", "identity_view", "identity_operand"} <= set(rules)
     (square,) = step(steps, "strength-reduction").rules
-    assert line_of(square.defined) == "def power_of_constant(i: Interner, node: Node) -> Node | None:"
-    assert square.doc == inspect.getdoc(strength_reduction.power_of_constant)
+    assert line_of(square.where) == "def power_of_constant(i: Interner, node: Node) -> Node | None:"
+    assert square.about == inspect.getdoc(strength_reduction.power_of_constant)
     assert square.cases == (("power(x, view(2.0)): f32[M, N]", "square(x): f32[M, N]"),)
-    graph = compiled.value("graph")
-    powers = {s.node for n in graph.nodes() if getattr(n, "op", "") == "power" for s in graph.spans[n]}
-    assert square.nodes == powers
+
+
+def test_a_rule_that_fired_knows_its_place_in_the_source() -> None:
+    compiled = lowered("def f(x: f32[M, N]):\n    return x.mT ** 2\n")
+    row = next(p for p in compiled.steps if p.name == "strength-reduction")
+    with recorded() as firings:
+        row.made(compiled.value("graph.specialised"), compiled.context)
+    (square,) = [f for f in firings if f.rule is strength_reduction.power_of_constant]
+    assert [s.text for s in square.spans] == ["x.mT ** 2"]
 
 
 def test_rules_of_kernels_and_tiles() -> None:
@@ -67,14 +74,17 @@ def test_rules_of_kernels_and_tiles() -> None:
     assert divided.name == "divide_by_fewer" and divided.cases[0][0].startswith("divide(")
     steps = our_steps(lowered("def f(x: f32[M, N]):\n    return softmax(x)\n", M=64, N=300))
     assert [(r.name, len(r.cases)) for r in step(steps, "mask").rules] == [("where", 1)]
-    assert step(our_steps(lowered("def f(x: f32[1000000]):\n    return sum(x)\n")), "split").rules[0].name == "split"
+    assert (
+        step(our_steps(lowered("def f(x: f32[1000000]):\n    return sum(x)\n")), "split-reduction").rules[0].name
+        == "split_reductions"
+    )
 
 
 def test_a_pass_that_fires_nothing_changes_nothing() -> None:
     for path in sorted((ROOT / "examples").glob("*.mt")):
         for s in our_steps(mt.compile(path).lower().compilation):
-            if s.name in ("simplify", "split", "collapse-axes", "fast-math"):
-                assert s.rules or not s.changed or s.name == "fast-math", f"{path.name}: {s.name}"
+            if s.name in ("simplify", *SPLITS, "collapse-axes", "fast-math"):
+                assert s.rules or s.before == s.after or s.name == "fast-math", f"{path.name}: {s.name}"
 
 
 def test_nobody_listens() -> None:
@@ -97,8 +107,14 @@ def test_passes_of_triton() -> None:
     stages = {s.stage: s.after for s in steps}
     assert stages == {stage: plain(low[stage].partition("\n")[2]) for stage in ("ttir", "ttgir")}
     product = step(steps, "tritongpu-accelerate-matmul")
-    assert product.changed and "tt.dot" in product.before and "warp_group_dot" in product.after
+    assert "tt.dot" in product.before and "warp_group_dot" in product.after
     assert "loc(" not in product.before
+
+
+def test_passes_of_triton_know_what_is_known_of_sizes() -> None:
+    low = mt.compile("softmax(x)", x="f32[M, N]").lower()
+    last = triton_steps(MachineCode(low.compilation))[-1].after
+    assert last == plain(low["ttgir"].partition("\n")[2]) and "%s1: i32 {tt.divisibility = 16 : i32}" in last
 
 
 def test_passes_of_triton_have_a_time_limit() -> None:

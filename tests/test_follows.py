@@ -10,6 +10,7 @@ import torch
 import minitri as mt
 from minitri.explore.provenance import Trace
 from minitri.hardware.targets import CUDA_ARCHS, TARGETS, Target
+from minitri.triton.compile import compile_options
 
 XW = {"x": "f16[M, K]", "w": "i8[K, N]"}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how many kernels there are
@@ -67,7 +68,7 @@ def test_what_counts_as_memory() -> None:
 
 def test_triton_is_told() -> None:
     kernels = lowered("what follows it").compilation.value("triton")
-    told = [Target.parse("cuda:90").compile_options(k)["launch_pdl"] for k in kernels]
+    told = [compile_options(k, Target.parse("cuda:90"))["launch_pdl"] for k in kernels]
     assert told == [False, True, True]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import fields, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,12 @@ from minitri.hardware import chips
 from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, multiprocessor, peak, shared_bytes
 from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
 from minitri.kernels.ir import Kernel
-from minitri.optimize import mixed_input_products, program_order, split_reduction
+from minitri.optimize import mixed_input_products, program_order
 from minitri.optimize.schedules import products
+from minitri.optimize.split_k import split_products
+from minitri.optimize.split_kv import split_loops
+from minitri.optimize.split_reduction import split_reductions
+from minitri.optimize.split_scan import split_scans
 from minitri.runtime import timing
 from minitri.runtime.schedule_search import propose
 
@@ -115,6 +120,7 @@ def _parts(target: str, text: str = "sum(x, axis=1)", x: str = "f32[4, 4194304]"
     return split.parts
 
 
+SPLITTING = (split_reductions, split_loops, split_products, split_scans)
 CUT = [  # text, types; what is computed in parts
     ("sum(x, axis=1)", {"x": "f32[4, 4194304]"}),
     ("sum(x, axis=0)", {"x": "f32[4194304, 64]"}),
@@ -128,7 +134,7 @@ CUT = [  # text, types; what is computed in parts
 @pytest.mark.parametrize(("text", "types"), CUT)
 def test_half_of_a_chip_is_filled_by_fewer_parts(text: str, types: dict[str, str]) -> None:
     graph = mt.compile(text, **types).lower(target="cuda:90").compilation.value("graph.packed")
-    whole, half = (split_reduction.split(graph, chip).splits for chip in (H200, HALF))
+    whole, half = (reduce(lambda g, split: split(g, chip), SPLITTING, graph).splits for chip in (H200, HALF))
     assert whole and sum(s.parts for s in half) < sum(s.parts for s in whole)
 
 

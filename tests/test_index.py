@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stages import SPLITS
 
 import minitri as mt
 from minitri.base import numpy_semantics
@@ -30,7 +31,7 @@ TYPES = {
 
 
 def graph(text: str, sizes: dict[str, int] | None = None, **types: str) -> Graph:
-    low = mt.compile(text, **(types or TYPES)).lower(**(SIZES if sizes is None else sizes), without=("split",))
+    low = mt.compile(text, **(types or TYPES)).lower(**(SIZES if sizes is None else sizes), without=SPLITS)
     return low.compilation.value("graph.simplified")
 
 

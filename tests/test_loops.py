@@ -8,6 +8,7 @@ results stay what they were is held by tests/test_online.py.
 from __future__ import annotations
 
 import pytest
+from stages import SPLITS
 
 import minitri as mt
 from minitri.graph.text import format_number
@@ -29,7 +30,7 @@ KNOWN = {"exp((x - max(x)))": "e"}
 
 
 def followed(text: str) -> Plan:
-    low = mt.compile(HEAD.format(text)).lower(**SIZES, without=("split",))
+    low = mt.compile(HEAD.format(text)).lower(**SIZES, without=SPLITS)
     return low.compilation.value("kernels.online")
 
 
@@ -171,14 +172,14 @@ def test_a_maximum_and_a_sum_are_too_many() -> None:
 )
 def test_a_mean_is_over_the_size_that_is_summed(by: str, rule: str) -> None:
     f = mt.compile(f"sum((x - sum(x, axis=1, keepdims=True) / {by}) ** 2, axis=1)", x="f32[M, N]")
-    ledger = f.lower(without=("split",)).compilation.value("kernels.online").ledger
+    ledger = f.lower(without=SPLITS).compilation.value("kernels.online").ledger
     assert [rule in d.rule for d in ledger if "loop" in d.rule] == [True]
 
 
 @pytest.mark.parametrize("power, one", [(2, True), (1, False), (3, False)])
 def test_a_power_that_was_not_simplified_may_be_a_square(power: int, one: bool) -> None:
     f = mt.compile(f"sum((x - mean(x, axis=1, keepdims=True)) ** {power}, axis=1)", x="f32[M, N]")
-    plan = f.lower(without=("split", "simplify")).compilation.value("kernels.online")
+    plan = f.lower(without=(*SPLITS, "simplify")).compilation.value("kernels.online")
     assert any("one loop with the sum" in d.rule for d in plan.ledger) == one
 
 

@@ -16,7 +16,7 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.notebook.html import LONGEST, StageText, card
 from minitri.profile import profile
-from minitri.trust.check import CheckReport, CheckRow
+from minitri.trust.check_report import CheckReport, CheckRow
 
 ROOT = Path(__file__).parent.parent
 HOSTILE = "<script>alert('&')</script> \u202e $x$ {{ 7 * 7 }}"

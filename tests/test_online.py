@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stages import SMALL
+from stages import SMALL, SPLITS
 
 import minitri as mt
 from minitri.hardware.predicted_work import tile_work
@@ -64,7 +64,7 @@ SPECIAL = np.array([-np.inf, -np.inf, np.inf, np.nan, -3e38, 3e38, 0.0, -1000, 1
 
 def plan(text: str, without: tuple[str, ...] = ()) -> Plan:
     f = mt.compile(text, x="f32[M, N]", y="f32[M, N]")
-    return f.lower(M=4096, N=100_000, without=("split", *without)).compilation.value("kernels")
+    return f.lower(M=4096, N=100_000, without=(*SPLITS, *without)).compilation.value("kernels")
 
 
 def rescaled(p: Plan) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from program_coverage import CONSTRUCTS, coverage
 from program_coverage import shown as table_of
+from stages import SPLITS
 
 from minitri.runtime.binding import bind
 from minitri.testing import RandomProgram, random_program
@@ -48,7 +49,7 @@ def test_every_stage_agrees(seed: int) -> None:
 def test_passes_can_be_left_out(seed: int) -> None:
     example = random_program(10_000 + seed)
     call = bind(example.compile().function, example.arguments(seed), {})
-    for without in (("fusion",), ("simplify",), ("collapse-axes", "split")):
+    for without in (("fusion",), ("simplify",), ("collapse-axes", *SPLITS)):
         report = check(example.compile(without=without), call, ("interpreter", "cuda"))
         assert report.ok, f"without {without}: {shown(example)}\n{report}"
 

@@ -56,6 +56,57 @@ def test_it_listens_to_this_machine_alone(server: Server) -> None:
         assert other.token != server.token
 
 
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
+    """The usual port, which is a free one here, and an empty cache folder."""
+    monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "cache"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(serve, "PORT", port)
+    return port
+
+
+def test_the_address_stays_the_same(usual: int, tmp_path: Path) -> None:
+    with running(port=None) as one:
+        address = one.address
+        assert one.server_port == usual and send(one, method="GET", path=f"/{one.token}/")[0] == 200
+    with running(port=None) as two:
+        assert two.address == address
+    (kept,) = (path for path in (tmp_path / "cache").glob("*.json") if one.token in path.read_text())
+    assert kept.stat().st_mode & 0o777 == 0o600 and kept.parent.stat().st_mode & 0o777 == 0o700
+    with running() as other:  # any free port: for this run only
+        assert other.token not in "".join(path.read_text() for path in kept.parent.glob("*.json"))
+
+
+def test_a_token_that_is_damaged_is_made_again(usual: int, tmp_path: Path) -> None:
+    for wrong in ("", "../../x", "a" * 31, "ä" * 32, ["a" * 32], None, 3):
+        serve.disk_cache.put("explorer token", usual, wrong)
+        with running(port=None) as server:
+            assert re.fullmatch(r"[\w-]{32}", server.token, re.ASCII)
+
+
+def test_a_port_that_is_taken(usual: int) -> None:
+    with running(port=None) as one, running(port=None) as two:
+        assert two.server_port != usual and two.token != one.token
+        with pytest.raises(OSError, match=f"cannot listen on port {usual}"):
+            serve.listening(usual)
+
+
+def test_the_command_says_that_the_port_is_taken(usual: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    from minitri.cli.main import main
+
+    monkeypatch.setattr(Server, "serve_forever", lambda self: None)
+    free = CliRunner().invoke(main, ["explore", "--serve"]).output
+    with socket.create_server(("127.0.0.1", usual)):
+        taken = CliRunner().invoke(main, ["explore", "--serve"]).output
+        refused_ = CliRunner().invoke(main, ["explore", "--serve", "--port", str(usual)])
+    assert f"http://127.0.0.1:{usual}/" in free and "taken" not in free
+    assert "http://127.0.0.1:" in taken and f"port {usual} is taken" in taken and f":{usual}/" not in taken
+    assert refused_.exit_code == 2 and f"cannot listen on port {usual}" in refused_.output
+
+
 def test_the_page_has_an_editor_and_a_policy(server: Server) -> None:
     status, page, headers = send(server, method="GET")
     assert status == 200 and isinstance(page, str) and 'id="data"' in page
@@ -136,7 +187,7 @@ def test_requests_are_json_of_a_known_and_small_size(server: Server) -> None:
     {"text": "x", "target": 3}, {"text": "x", "target": "cuda:1"}, {"text": "x", "entry": 3},
 ])  # fmt: skip
 def test_wrong_requests_are_diagnostics(request_: dict[str, Any]) -> None:
-    assert set(answer(request_)) == {"error"}
+    assert set(answer(request_)) - {"named"} == {"error"}
 
 
 def test_a_text_is_never_the_name_of_a_file() -> None:
@@ -165,6 +216,28 @@ def test_our_stages_or_a_diagnostic_with_its_place(server: Server) -> None:
     error = asked(server, {"text": text})["error"]
     assert (error["code"], error["line"], error["column"]) == ("MT0101", 2, 16)
     assert text[error["start"] : error["end"]] == "yy" and "^^" in error["text"] and NAME in error["text"]
+
+
+def test_all_errors_with_their_corrections() -> None:
+    text = "# \U0001f600\ndef f(x: f32[N]):\n    return log(x, 2) + softmax(x, axis=5) + yy\n"
+    found = answer({"text": text, "sizes": {"N": 5, "gone": 3}})
+    first, second, third = found["error"], *found["error"]["others"]
+
+    def at(place: dict[str, Any]) -> str:
+        return text.encode("utf-16-le")[2 * place["start"] : 2 * place["end"]].decode("utf-16-le")
+
+    assert [at(e) for e in (first, second, third)] == ["log(x, 2)", "softmax(x, axis=5)", "yy"]
+    assert [(at(e), e["text"]) for e in (*first["edits"], *second["edits"])] == [("log(x, 2)", "log2(x)"), ("5", "-1")]
+    assert found["named"] == {"N": "size"}
+
+
+def test_the_names_that_may_have_a_size() -> None:
+    text = (
+        "def g(a):\n    return a\n\ndef f(x: f32[M, *B], y: f32[M + 1], k: int, s: float):\n    return g(x) * k * s\n"
+    )
+    assert answer({"text": text})["named"] == {"M": "size", "B": "axes", "k": "int"}
+    found = answer({"text": text, "sizes": {"M": 4, "k": 2, "s": 1, "A": 9}})
+    assert found["named"]["s"] == "int" and found["programs"][0]["sizes"]["M"] == 4 and found["notes"] == []
 
 
 def test_all_stages(server: Server) -> None:
@@ -318,7 +391,7 @@ def test_the_newest_of_those_who_wait_is_served(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_memory_has_a_limit() -> None:
-    code = ("import resource, minitri.explore.compile_worker as a; a._document = lambda r: bytearray(8 << 30); "
+    code = ("import resource, minitri.explore.compile_worker as a; a._document = lambda *_: bytearray(8 << 30); "
             "resource.setrlimit(resource.RLIMIT_DATA, (a.MEMORY, a.MEMORY)); print(a.answer({'text': 'x'})['error']['message'])")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "more memory" in done.stdout, done.stderr

@@ -2,6 +2,7 @@
 
     python tests/triton_texts.py write build/before          before a change that should leave the text alone
     python tests/triton_texts.py compare build/before        after it: prints a diff for each text that changed
+    python tests/triton_texts.py compare build/before --without strength-reduction
 
 The programs are every case of the benchmarks, every example, and the random programs of
 tests/data/random_programs.json. No array is allocated: the compiler asks for shapes and strides only.
@@ -13,9 +14,10 @@ import argparse
 import difflib
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +58,17 @@ def programs() -> Iterator[Listed]:
         yield Listed(f"random {k}", row["text"], (), tuple(row["sizes"].items()))
 
 
-def text_of(listed: Listed, target: str) -> str:
+def text_of(listed: Listed, target: str, without: Sequence[str] = ()) -> str:
     """The Triton source with its launch plan; the error where the program is refused."""
     try:
-        return lowered(listed, target)["triton"]
+        return lowered(listed, target, without)["triton"]
     except CompileError as error:
         return f"refused: {error.code} {error.message}\n"
 
 
-def lowered(listed: Listed, target: str) -> Lowered:
+def lowered(listed: Listed, target: str, without: Sequence[str] = ()) -> Lowered:
     arrays = [_unread(*a) for a in listed.arrays]
-    return mt.compile(listed.text).lower(*arrays, target=target, **dict(listed.sizes))
+    return mt.compile(listed.text).lower(*arrays, target=target, without=without, **dict(listed.sizes))
 
 
 def _unread(dtype: str, shape: tuple[int, ...]) -> Any:
@@ -76,14 +78,14 @@ def _unread(dtype: str, shape: tuple[int, ...]) -> Any:
     return np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
 
 
-def _all_targets(listed: Listed) -> dict[str, str]:
-    return {f"{listed.name} | {target}": text_of(listed, target) for target in TARGETS}
+def _all_targets(listed: Listed, without: Sequence[str]) -> dict[str, str]:
+    return {f"{listed.name} | {target}": text_of(listed, target, without) for target in TARGETS}
 
 
-def texts() -> dict[str, str]:
+def texts(without: Sequence[str] = ()) -> dict[str, str]:
     found: dict[str, str] = {}
     with ProcessPoolExecutor(2) as pool:
-        for some in pool.map(_all_targets, programs(), chunksize=8):
+        for some in pool.map(partial(_all_targets, without=without), programs(), chunksize=8):
             found |= some
     return found
 
@@ -93,8 +95,9 @@ def main() -> None:
     parser.add_argument("command", choices=("write", "compare"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--show", type=int, default=5, help="how many differences to print whole")
+    parser.add_argument("--without", type=lambda names: names.split(","), default=(), help="rooms to leave out")
     options = parser.parse_args()
-    now, path = texts(), options.file.with_suffix(".json.gz")
+    now, path = texts(options.without), options.file.with_suffix(".json.gz")
     if options.command == "write":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(json.dumps(now).encode()))

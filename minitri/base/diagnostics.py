@@ -85,8 +85,8 @@ class CompileError(Exception):
         return self
 
     def write(self, span: Span, text: str, help: str = "") -> Self:
-        """The same error, with the correction to write `text` at `span`. The help says so, unless `help` does."""
-        return self.correct(Edit(span, text), help=help)
+        """The same error, with the correction to write `text` at `span`. The help says so if there is none."""
+        return self.correct(Edit(span, text), help=help or self.help)
 
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
         """The same error, with these corrections; None stands for none. The help says what to write."""
@@ -182,7 +182,7 @@ def summary(error: CompileError) -> str:
 
 
 def _place(error: CompileError) -> str:
-    return "{}:{}: ".format(*error.span.source.line_column(error.span.start)) if error.span else ""
+    return "{}:{}: ".format(*error.span.line_column) if error.span else ""
 
 
 def corrected(error: CompileError) -> str:
@@ -208,8 +208,8 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
     """The place of a span, its first source line cut to `columns` characters, and carets: three lines of text."""
-    line, column = span.source.line_column(span.start)
-    text = span.source.line(line).expandtabs(1)
+    line, column = span.line_column
+    text = span.first_line.expandtabs(1)
     width = max(1, min(span.end - span.start, len(text) - column + 1))
     text, column = _window(text, column, columns)
     gutter = str(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import ml_dtypes
 
@@ -16,7 +17,7 @@ KINDS = {
 """For each kind that `isdtype` knows, the letters of `DType.kind` that belong to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Info:
     """The result of `finfo(f32)` or `iinfo(i8)`. `facts` maps names such as "eps" to values."""
 
@@ -27,6 +28,7 @@ class Info:
         return self.name
 
 
+@cache
 def finfo(dtype: DType) -> Info:
     """The facts bits, eps, max, min, smallest_normal and dtype of a float.
 
@@ -39,6 +41,7 @@ def finfo(dtype: DType) -> Info:
     return Info(f"finfo({dtype})", {"bits": dtype.bits, **facts, "dtype": dtype})
 
 
+@cache
 def iinfo(dtype: DType) -> Info:
     """The facts bits, max, min and dtype of an integer. Raises CompileError MT0202 for another dtype."""
     if not dtype.is_integer:

@@ -17,6 +17,7 @@ import numpy as np
 from minitri.base.dims import Dim, Symbol
 from minitri.base.numpy_operators import float_to_int, round_to_tf32
 from minitri.base.operators import OPERATORS, Reduction, fill_value, neutral, reduction, running
+from minitri.base.tf32_parts import SPLIT_SCALE, tf32_parts
 from minitri.base.types import DType, f64, from_numpy
 
 
@@ -38,11 +39,15 @@ def cast(x: Any, dtype: DType) -> Any:
         return x.astype(dtype.numpy)
 
 
-def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
-    """The numpy array that an elementwise operator or "cast" makes of (dtype, value) pairs. `dtype` is the result's."""
-    arrays = [np.asarray(value, of.numpy) for of, value in operands]
+def apply(op: str, dtype: DType, arrays: Sequence[Any]) -> Any:
+    """The result of an elementwise operator, or of "cast". `dtype` is the result's."""
     with np.errstate(all="ignore"):
-        return np.asarray(cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays))
+        return cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays)
+
+
+def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
+    """The same for (dtype, value) pairs, as a numpy array."""
+    return np.asarray(apply(op, dtype, [np.asarray(value, of.numpy) for of, value in operands]))
 
 
 def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
@@ -81,22 +86,20 @@ def scan(op: str, x: Any, axis: int) -> Any:
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     """The matrix product of [*B, M, K] and [*B, K, N], accumulated in `dtype`.
 
-    `precision` says how f32 factors are rounded: "ieee" not at all, "tf32" to TF32. Any other value means three
-    products of TF32 parts.
+    `precision` says how f32 factors are multiplied (minitri/kernels/ir.py): "tf32" rounds them to TF32, and "tf32x3"
+    multiplies their TF32 parts. If such a sum is not finite, "tf32x3" multiplies the factors themselves.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):
-        if precision == "ieee" or dtype.name != "f32":
+        if precision in ("ieee", "f32") or dtype.name != "f32":
             return np.matmul(a, b)
-        high_a, high_b = round_to_tf32(a), round_to_tf32(b)
         if precision == "tf32":
-            return np.matmul(high_a, high_b)
-        low_a, low_b = round_to_tf32(_rest(a, high_a)), round_to_tf32(_rest(b, high_b))
-        return np.matmul(low_a, high_b) + np.matmul(high_a, low_b) + np.matmul(high_a, high_b)
-
-
-def _rest(x: Any, rounded: Any) -> Any:
-    return np.where(np.isfinite(x), x - rounded, 0)
+            return np.matmul(round_to_tf32(a), round_to_tf32(b))
+        (high_a, low_a), (high_b, low_b) = tf32_parts(a), tf32_parts(b)
+        sums = np.matmul(high_a, low_b) + np.matmul(low_a, high_b) + np.matmul(high_a, high_b)
+        sums = sums * np.float32(1 / SPLIT_SCALE**2)
+        unchecked = precision == "tf32x3_unchecked" or np.isfinite(sums).all()
+        return sums if unchecked else np.where(np.isfinite(sums), sums, np.matmul(a, b))
 
 
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:

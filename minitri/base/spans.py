@@ -5,7 +5,10 @@ Span(Source("<expression>", "relu(x)"), 5, 6).text      x
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +20,17 @@ class Source:
 
     def line_column(self, offset: int) -> tuple[int, int]:
         """The line and column of a character offset, both counted from 1."""
-        before = self.text[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        starts = _line_starts(self.text)
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        lines = self.text.split("\n")
-        return lines[number - 1].rstrip("\r") if number <= len(lines) else ""
+        return self.text.split("\n")[number - 1].rstrip("\r")
+
+
+@lru_cache(maxsize=16)
+def _line_starts(text: str) -> list[int]:
+    return [0, *accumulate(len(line) + 1 for line in text.split("\n"))][:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,15 @@ class Span:
         """The smallest span that covers this span and another one of the same source."""
         return Span(self.source, min(self.start, other.start), max(self.end, other.end))
 
+    @property
+    def line_column(self) -> tuple[int, int]:
+        """The line and column of the first character, both counted from 1."""
+        return self.source.line_column(self.start)
+
+    @property
+    def first_line(self) -> str:
+        """The whole line of the source on which the span begins."""
+        return self.source.line(self.line_column[0])
+
     def __str__(self) -> str:
-        line, column = self.source.line_column(self.start)
-        return f"{self.source.name}:{line}:{column}"
+        return "{}:{}:{}".format(self.source.name, *self.line_column)

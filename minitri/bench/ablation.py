@@ -12,29 +12,27 @@ is compared with the reference in f64. Versions whose generated code is the same
 
 from __future__ import annotations
 
-import os
 import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.bench import host
-from minitri.bench.ablation_cases import INTERPRETED
 from minitri.bench.case import Case, torch
+from minitri.bench.cases import INTERPRETED
 from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
-from minitri.bench.comparison import COMPUTING, MOVING, as_tuple, error_of, forget, rotated, tensor, within
+from minitri.bench.comparison import as_tuple, forget, make_ready, rotated, tensor, time_together, within
 from minitri.bench.plot import heat_map
-from minitri.bench.report import write_json
+from minitri.bench.report import Row, write_json
 from minitri.cli.terminal import progress
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
 
+WORTH = 1.03  # an optimisation pays if a case without it takes this many times as much
 WHOLE = ""  # the version that leaves nothing out
 
 
@@ -79,25 +77,8 @@ class Cell:
 
 
 @dataclass(slots=True)
-class _Version:
-    """A case with one optimisation left out.
-
-    calls    one call for each set of inputs
-    memory   bytes that a call allocates
-    first    seconds of the first call, which compiles
-    note     what went wrong, or ""
-    """
-
-    program: Program
-    calls: Calls = ()
-    memory: int = 0
-    first: float = 0.0
-    note: str = ""
-
-
-@dataclass(slots=True)
 class Ablation:
-    """The cells of as_tuple cases, and the names of all optimisations that were left out in turn."""
+    """The cells of several cases, and the names of all optimisations that were left out in turn."""
 
     device: str
     optimisations: Sequence[str]
@@ -132,68 +113,40 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
     """The cells of one case. `clock` times all versions together, so that they alternate."""
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
-    sets = rotated(arrays)
-    versions = versions_of(case, optimisations, arrays)
-    with _empty_caches():
-        for version in versions.values():
-            _make_ready(version, sets, partial(error_of, reference=reference), within(case))
-    times = clock({n: v.calls for n, v in versions.items() if v.calls}, COMPUTING if case.flops else MOVING)
-    return [_cell(case, name, versions, times) for name in versions if name != WHOLE]
+    row, sets, versions = (
+        Row(case.name, within(case), flops=case.flops),
+        rotated(arrays),
+        versions_of(case, optimisations, arrays),
+    )
+    with host.empty_caches():
+        ready = make_ready({n: partial(starmap, v.bind, sets) for n, v in versions.items()}, row.peers, reference)
+        memory = {n: host.peak(partial(versions[n], *arrays)) for n in ready}
+    forget()
+    time_together(row, ready, clock, None)
+    return [_cell(row, name, memory) for name in versions if name != WHOLE]
 
 
 def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
     """The median time of nine calls of each version, in seconds, by the host's clock."""
-    return {name: statistics.median(_wall_time(calls[0]) for _ in range(9)) for name, calls in peers.items()}
+    return {n: statistics.median(host.first_result(calls[0])[1] for _ in range(9)) for n, calls in peers.items()}
 
 
-def _wall_time(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, _Version]:
+def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:
     """The case as it is, and without each optimisation that changes its generated code."""
     whole = mt.compile(case.program)
-    versions = {WHOLE: _Version(whole)}
-    target = {} if arrays[0].is_cuda else {"target": "interpreter"}  # what a call with these arrays runs on
-    text = whole.lower(*arrays, **target)["triton"]
-    for name in optimisations:
-        program = whole.configured(without=[name])
-        if program.lower(*arrays, **target)["triton"] != text:
-            versions[name] = _Version(program)
-    return versions
+    target = "cuda:90" if arrays[0].is_cuda else "interpreter"  # what a call with these arrays runs on
+    text = whole.lower(*arrays, target=target)["triton"]
+    versions = {name: whole.configured(without=[name]) for name in optimisations}
+    changed = {n: v for n, v in versions.items() if v.lower(*arrays, target=target)["triton"] != text}
+    return {WHOLE: whole, **changed}
 
 
-def _make_ready(version: _Version, sets: Sequence[Any], error: Callable[[Any], float], within: float) -> None:
-    """Compiles a version and runs it once. If it fails, the error becomes its note, and the benchmark goes on."""
-    try:
-        start = time.perf_counter()
-        result = version.program(*sets[0])
-        torch.cuda.synchronize()
-        version.first = time.perf_counter() - start
-        if error(result) > within:
-            version.note = f"error {error(result):.1e} instead of {within:.0e}"
-        version.memory = host.peak(lambda: version.program(*sets[0]))
-        version.calls = [version.program.bind(*arrays) for arrays in sets]
-    except Exception as failure:
-        version.note = str(failure).strip().partition("\n")[0][:100] or type(failure).__name__
-
-
-def _cell(case: Case, name: str, versions: Mapping[str, _Version], times: Mapping[str, float | Exception]) -> Cell:
-    whole, version = versions[WHOLE], versions[name]
-    seconds, most = times.get(name), times.get(WHOLE)
-    if version.note or not isinstance(seconds, float) or not isinstance(most, float):
-        return Cell(case.name, name, note=version.note or str(seconds)[:100])
-    return Cell(case.name, name, seconds / most, version.memory / max(whole.memory, 1), version.first / whole.first)
-
-
-@contextmanager
-def _empty_caches() -> Iterator[None]:
-    """Makes Triton compile every kernel again: inside the `with` block, its cache is a new, empty folder."""
-    from triton import knobs
-
-    with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():  # restores the environment variables at the end
-        os.environ["TRITON_CACHE_DIR"] = folder
-        yield
-    forget()
+def _cell(row: Row, name: str, memory: Mapping[str, int]) -> Cell:
+    whole, version = row.peers[WHOLE], row.peers[name]
+    note = version.note or whole.note
+    if not note and (version.error or 0.0) > row.within:
+        note = f"error {version.error:.1e} instead of {row.within:.0e}"
+    if note or not (version.seconds and whole.seconds and version.first and whole.first):
+        return Cell(row.name, name, note=note)
+    time, first = version.seconds / whole.seconds, version.first / whole.first
+    return Cell(row.name, name, time, memory[name] / max(memory[WHOLE], 1), first)

@@ -29,6 +29,9 @@ class Input:
     below      0: random floats; else random integers from 0 to below - 1
     signed     the integers start from -below
     positive   the floats are uniform from 0 to 1, else normally distributed
+    layout     "transposed": the last two axes in memory are exchanged; "every other": the last axis has the stride 2;
+               "wide rows": the array is a part of one with longer rows
+    scale      standard deviation of the floats
     """
 
     dtype: str
@@ -36,6 +39,8 @@ class Input:
     below: int = 0
     positive: bool = False
     signed: bool = False
+    layout: str = ""
+    scale: float = 1.0
 
     @property
     def least(self) -> int:

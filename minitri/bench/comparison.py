@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -34,21 +34,27 @@ from minitri.hardware.roofline import roofline
 from minitri.runtime.schedule_search import first_line
 from minitri.runtime.timing import measure
 
-WITHIN = {"f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}  # the largest error of a right answer, by dtype
+WITHIN = {
+    "i8": 0.0,
+    "f32": 1e-5,
+    "tf32": 2e-3,
+    "f16": 2e-3,
+    "bf16": 1e-2,
+}  # the largest error of a right answer, by dtype
 # A product needs a longer warm-up, until the chip reaches its power limit.
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)
 ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 caches; the most sets
 COPY_BYTES = 2 << 30  # that a copy reads; it writes as many
 
 Arrays = Sequence[Any]
-Maker = Callable[[], Calls]  # makes the calls of an implementation, which may raise
+Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one after another; may raise
 
 
-def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False) -> Row:
+def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool = False) -> Row:
     """The measured row of a case on `device`.
 
-    `copy` is a call that copies `COPY_BYTES`. With `tune`, minitri is also timed with measured schedules, even if
-    the case does not ask for it.
+    `copy` is a call that copies `COPY_BYTES`. Without it neither a copy nor memory is measured. With `tune`, minitri
+    is also timed with measured schedules, even if the case does not ask for it.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -56,12 +62,13 @@ def compare(case: Case, device: str, clock: Clock, copy: Run, tune: bool = False
     row = Row(case.name, within(case), case.kind, flops=case.flops)
     row.bytes = _bytes_moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     sets = rotated(arrays)
-    ready = _ready(_implementations(case, sets, row, tune), row.peers, reference)
-    ready |= _ready(_other_programs(case, sets), row.beside, None)
+    ready = make_ready(_implementations(case, sets, row, tune), row.peers, reference)
+    ready |= make_ready(_other_programs(case, sets), row.beside, None)
     del reference
-    _time(row, ready, clock, copy)
+    time_together(row, ready, clock, copy)
     if device != "cpu":
-        row.peak, row.planned = _memory(case, arrays)
+        if copy is not None:
+            row.peak, row.planned = _memory(case, arrays)
         _predict(case, arrays, row)
     return row
 
@@ -81,14 +88,24 @@ def tensor(given: Input, device: str) -> Any:
     if given.below:
         return torch.randint(given.least, given.below, given.shape, device=device, dtype=dtype)
     make = torch.rand if given.positive else torch.randn
-    return make(given.shape, device=device, dtype=dtype)
+    *outer, n = given.shape or (1,)
+    shapes = {"transposed": (*outer[:-1], n, *outer[-1:]), "every other": (*outer, 2 * n), "wide rows": (*outer, n + 8)}
+    made = make(shapes.get(given.layout, given.shape), device=device, dtype=dtype)
+    made = made if given.scale == 1 else made.mul_(given.scale)
+    views = {"transposed": lambda: made.mT, "every other": lambda: made[..., ::2], "wide rows": lambda: made[..., :n]}
+    return views.get(given.layout, lambda: made)()
 
 
 def rotated(arrays: Arrays) -> list[Arrays]:
     """The arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
     size = sum(a.numel() * a.element_size() for a in arrays)
     count = min(max(math.ceil(ROTATED / max(size, 1)), 1), SETS)
-    return [arrays, *([a.clone() for a in arrays] for _ in range(count - 1))]
+    return [arrays, *(list(map(_copied, arrays)) for _ in range(count - 1))]
+
+
+def _copied(a: Any) -> Any:
+    """A copy with the same strides. A clone of a strided array would be contiguous."""
+    return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device).copy_(a)
 
 
 def _bytes_moved(case: Case, arrays: Arrays, out: int) -> int:
@@ -127,52 +144,58 @@ def _other_programs(case: Case, sets: Sequence[Arrays]) -> dict[str, Maker]:
     return {name: partial(_bound, program, sets) for name, program in case.beside.items()}
 
 
-def _each(function: Callable[..., Any], sets: Sequence[Arrays]) -> Calls:
-    return [partial(function, *arrays) for arrays in sets]
+def _each(function: Callable[..., Any], sets: Sequence[Arrays]) -> Iterable[Run]:
+    return (partial(function, *arrays) for arrays in sets)
 
 
-def _bound(text: str, sets: Sequence[Arrays]) -> Calls:
-    return list(starmap(mt.compile(text).bind, sets))
+def _bound(text: str, sets: Sequence[Arrays]) -> Iterable[Run]:
+    return starmap(mt.compile(text).bind, sets)
 
 
-def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Calls:
+def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Iterable[Run]:
     program, start = mt.compile(text), time.perf_counter()
     options = mt.tune(program, *sets[0])
     row.tuning = time.perf_counter() - start
-    return list(starmap(program.configured(options=options).bind, sets))
+    return starmap(program.configured(options=options).bind, sets)
 
 
 # ---- errors and times --------------------------------------------------------------------
 
 
-def _ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
-    """The calls of the implementations that run, and their errors. If one fails, its error becomes a note in the
-    report.
+def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
+    """The calls of the implementations that run, their first results and errors. If one fails, its error becomes a
+    note in the report.
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():
         peers[name] = Peer()
         try:
-            calls = make()
-            result = calls[0]()
+            (call, others, result), peers[name].first = host.first_result(partial(_begin, make))
             peers[name].error = error_of(result, reference) if reference is not None else None
-            ready[name] = calls
+            ready[name] = [call, *others]
         except Exception as error:
             peers[name].note = first_line(error)
     return ready
 
 
-def _time(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run) -> None:
+def _begin(make: Maker) -> tuple[Run, Iterable[Run], Any]:
+    """The first call of an implementation, the other calls, and the result of the first one."""
+    calls = iter(make())
+    first = next(calls)
+    return first, calls, first()
+
+
+def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
     """Times all implementations together, and derives the time of a copy of the case's bytes."""
-    timed = {**ready} if row.flops else {**ready, "copy": [copy]}
+    timed = {**ready} if row.flops or copy is None else {**ready, "copy": [copy]}
     times = clock(timed, COMPUTING if row.flops else MOVING)
     for name, peer in {**row.peers, **row.beside}.items():
-        time = times.get(name)
-        if isinstance(time, Exception):
-            peer.note = first_line(time)
-        elif time is not None:
-            peer.seconds = time
-    if not row.flops:
+        seconds = times.get(name)
+        if isinstance(seconds, Exception):
+            peer.note = first_line(seconds)
+        elif seconds is not None:
+            peer.seconds = seconds
+    if "copy" in timed:
         row.copy_bytes_per_second = copy_rate(times["copy"])
         row.floor = row.bytes / row.copy_bytes_per_second
 

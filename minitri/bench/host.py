@@ -12,37 +12,33 @@ process.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import timeit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.bench.case import torch
+from minitri.bench.torch_twin import torch_twin
 
+T = TypeVar("T")
 BATCHES, CALLS = 20, 500
 FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 CHILD = """
-import sys, time
-import torch, triton, triton.language, triton.compiler.code_generator, networkx, lark
-import minitri as mt, minitri.api, minitri.triton.rt
-x = torch.randn(1000, 1000, device="cuda")
-torch.cuda.synchronize()
-start = time.perf_counter()
-if sys.argv[1] == "minitri":
-    f = mt.compile(sys.argv[2], x="f32[M, N]")
-else:
-    f = torch.compile({"add": lambda x: x + x, "softmax": lambda x: torch.softmax(x, -1)}[sys.argv[2]], dynamic=False)
-f(x)
-torch.cuda.synchronize()
-print(time.perf_counter() - start)
+import sys, torch, triton, triton.language, triton.compiler.code_generator, networkx, lark, minitri.api, minitri.triton.rt
+from minitri.bench import host
+print(host.first(*sys.argv[1:]))
 """
 
 
@@ -108,24 +104,55 @@ def _batch(run: Callable[[], Any]) -> float:
 def first_results() -> Table:
     """Milliseconds from the text of a program to its result: once with empty caches, once in the next process."""
     rows: dict[str, dict[str, float]] = {}
-    for name, text_of_ours in FIRST.items():
-        for who, text in (("minitri", text_of_ours), ("compile", name)):
-            with tempfile.TemporaryDirectory() as folder:
+    for name, text in FIRST.items():
+        for who in ("minitri", "compile"):
+            with empty_caches():
                 for when in ("caches empty", "second process"):
-                    rows.setdefault(f"{name}, {when}", {})[who] = _first(who, text, folder) * 1e3
+                    rows.setdefault(f"{name}, {when}", {})[who] = float(_child(CHILD, who, text)) * 1e3
     return Table("first result", "ms", rows)
 
 
-def _first(who: str, text: str, folder: str) -> float:
-    caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-    environment = {**os.environ, **{name: os.path.join(folder, place) for name, place in caches.items()}}
-    return float(_child(CHILD, who, text, env=environment))
+def first(who: str, text: str) -> float:
+    """The seconds until `who` has the first result of an expression of x."""
+    x = torch.randn(1000, 1000, device="cuda")
+    make = mt.compile if who == "minitri" else lambda text: torch.compile(torch_twin(text), dynamic=False)
+    return first_result(lambda: make(f"def f(x: f32[M, N]):\n    return {text}\n")(x))[1]
 
 
-def _child(code: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+def first_result(call: Callable[[], T]) -> tuple[T, float]:
+    """The result of a call that compiles, and its seconds. No earlier work is queued on the GPU then, and Python
+    collects no garbage: in a process that has compiled much before, a collection takes as long as a small program.
+    """
+    _wait()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        result = call()
+        _wait()
+        return result, time.perf_counter() - start
+    finally:
+        gc.enable()
+
+
+def _wait() -> None:
+    """Waits until the GPU, if there is one, has done all that is queued."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def empty_caches() -> Iterator[str]:
+    """Puts all caches into a new folder, which is removed at the end of the `with` block. Yields its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+        with patch.dict(os.environ, {name: os.path.join(folder, place) for name, place in caches.items()}):
+            yield folder
+
+
+def _child(code: str, *arguments: str) -> str:
     """The last line that a new Python process prints. Modules that it imports may print lines before."""
     command = [sys.executable, "-P", "-c", code, *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
 
 
 # ---- memory ------------------------------------------------------------------------------

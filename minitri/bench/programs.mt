@@ -1,7 +1,7 @@
 # The programs that are measured. Those of f32 alone are measured with other dtypes too: `program` in case.py.
 
 
-# ---- memory.py ----
+# ---- memory ----
 
 def add(x: f32[M, N], y: f32[M, N]) -> f32[M, N]:
     return x + y
@@ -90,7 +90,7 @@ def chain(x: f32[M, N], y: f32[M, N]):
     return a * d + 2, d * 0.5 - c
 
 
-# ---- attention.py ----
+# ---- attention ----
 
 def attention_full(q: bf16[B, H, T, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D]) -> bf16[B, H, T, D]:
     return softmax(q @ k.mT * D**-0.5, axis=-1) @ v
@@ -104,11 +104,15 @@ def attention_window(q: bf16[B, H, T, D], k: bf16[B, H, S, D], v: bf16[B, H, S, 
     return softmax(where((arange(T)[:, None] - arange(S) >= 0) & (arange(T)[:, None] - arange(S) < 512), q @ k.mT * D**-0.5, -inf), axis=-1) @ v
 
 
+def attention_alibi(q: bf16[B, H, T, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D]) -> bf16[B, H, T, D]:
+    return astype(softmax(q @ k.mT * D**-0.5 - abs(arange(T)[:, None] - arange(S)) * 0.0625, axis=-1), bf16) @ v
+
+
 def decode(q: bf16[B, H, G, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D]) -> bf16[B, H, G, D]:
     return softmax(q @ k.mT * D**-0.5, axis=-1) @ v
 
 
-# ---- products.py ----
+# ---- products ----
 
 def matmul_of_f32(x: f32[*B, M, K], w: f32[*B, K, N]) -> f32[*B, M, N]:
     return x @ w
@@ -150,14 +154,14 @@ def dequantised(x: f16[M, K], w: i8[K, N], scale: f16[N]) -> f16[M, N]:
     return x @ (w.astype(f16) * scale)
 
 
-# ---- ablation.py ----
+# ---- ablation ----
+
+def add_vectors(x: f32[N], y: f32[N]) -> f32[N]:
+    return x + y
+
 
 def long_scan(x: f32[N]) -> f32[N]:
     return cumulative_sum(x)
-
-
-def ragged_total(x: f32[M, N]) -> f32[]:
-    return sum(x)
 
 
 def band_sum(x: f32[M, N]) -> f32[N]:

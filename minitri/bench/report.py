@@ -15,14 +15,19 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.text_tables import table
 
 PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
+TORCH = ("eager", "compile")  # what random programs are compared with
 
 
 @dataclass(slots=True)
 class Peer:
-    """The time in seconds and the relative error of one implementation; `note` says why there is no time."""
+    """The time in seconds and the relative error of one implementation; `note` says why there is no time.
+
+    first   seconds from the program to its first result, compilation included
+    """
 
     seconds: float | None = None
     error: float | None = None
+    first: float | None = None
     note: str = ""
 
 
@@ -30,6 +35,7 @@ class Peer:
 class Row:
     """The measurements of one case.
 
+    program                 its text in the language
     within                  the largest relative error of a right answer
     floor                   seconds that a copy of the case's bytes takes
     copy_bytes_per_second   rate of the copy that was timed together with the implementations
@@ -56,6 +62,7 @@ class Row:
     work: dict[str, dict[str, int]] = field(default_factory=dict)
     peers: dict[str, Peer] = field(default_factory=dict)
     beside: dict[str, Peer] = field(default_factory=dict)
+    program: str = ""
 
     @property
     def ok(self) -> bool:
@@ -84,7 +91,7 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         times.append((r.name, *map(time_of, each), *over, _share(r), _milliseconds(r.predicted)))
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
-    ratios = [*_means(rows), *_beside(rows), *_tuning(rows), *_predictions(rows)]
+    ratios = [*_means(rows), *_beside(rows), *_tuning(rows), *predictions(rows)]
     return "\n".join([head, "", table(times), *ratios, "", table(errors), "", *_memory(rows), *notes])
 
 
@@ -124,7 +131,7 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
     return [f"schedules of {len(known)} programs measured, in {seconds}; without that {least:.2f} at least ({which})"]
 
 
-def _predictions(rows: Sequence[Row]) -> list[str]:
+def predictions(rows: Sequence[Row]) -> list[str]:
     """A line on predicted over measured times, and on Spearman's rank correlation of the two."""
     pairs = [(r.predicted, own) for r in rows if r.predicted and (own := r.best("minitri"))]
     if len(pairs) < 2:

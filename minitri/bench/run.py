@@ -26,9 +26,9 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import ablation, ablation_cases, host
+from minitri.bench import ablation, host
 from minitri.bench.case import Case, torch
-from minitri.bench.cases import cases
+from minitri.bench.cases import ablated, cases
 from minitri.bench.clock import Cuda, Run, alternating_times
 from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget, small_table
 from minitri.bench.plot import HELP, plot
@@ -57,7 +57,7 @@ def main(
     if ablate:
         if not with_gpu:
             raise StageUnavailable("MT0402", "what an optimisation is worth needs a GPU", help="leave out `--ablate`")
-        return ablation.ablate(ablation_cases.cases_of(names), json_path, plot_path)
+        return ablation.ablate(ablated(names), json_path, plot_path)
     chosen = select(names)
     if plot_path is not None and not with_gpu:
         raise StageUnavailable("MT0402", "a plot needs figures from a GPU, and there is no GPU here", help=HELP)

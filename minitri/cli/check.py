@@ -23,7 +23,7 @@ from minitri.cli import console, terminal
 from minitri.cli.inputs import Size, dimensions, is_pack, make_inputs, read_files
 from minitri.cli.request import Request
 from minitri.program import Program
-from minitri.trust.check import CheckReport
+from minitri.trust.check_report import CheckReport
 
 # Sizes for the dimensions, one row for each choice: odd sizes, one, nothing, a block, a mixture.
 SIZES = ((7, 33, 5), (33, 7, 17), (16,), (1,), (1, 33), (0,), (0, 7), (7, 0))

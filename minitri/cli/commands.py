@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.cli import console, terminal
 from minitri.cli.check import error_text
-from minitri.cli.inputs import Inputs, make_inputs
+from minitri.cli.inputs import make_inputs
 from minitri.cli.request import Request
 from minitri.explain import explain as page
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
@@ -33,7 +33,6 @@ from minitri.program import Lowered
 from minitri.runtime.binding import bind
 from minitri.runtime.device_transfer import require_gpu, target_of
 from minitri.trust import check as trust
-from minitri.trust.check import CheckReport
 
 # ---- compile -------------------------------------------------------------------------------
 
@@ -49,9 +48,8 @@ def compile(
         passes = _passes(low, print_after) if print_after else []
     texts, missing = _texts(low, stages)
     if as_json:
-        names = ("name", "stage", "before", "after", "seconds")
         out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
-        out |= {"passes": [{n: getattr(p, n) for n in names} for p in passes]} if passes else {}
+        out |= {"passes": list(map(asdict, passes))} if passes else {}
         console.show_json(out | ({"error": console.as_dict(missing)} if missing else {}))
     else:
         shown = [(f"after {p.name}", p.stage, p.after) for p in passes]
@@ -109,9 +107,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     program = request.program(untyped=list(given))
     inputs = make_inputs(program.function, given, request.sizes, seed)
     if inputs.assumed:
-        console.note(
-            f"sizes not given: {console.sizes_text({n: inputs.sizes[n] for n in inputs.assumed})} (set them with -D)"
-        )
+        console.note(f"sizes not given: {console.sizes_text(inputs.assumed)} (set them with -D)")
     start = time.perf_counter()
     with terminal.progress("run"):
         result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
@@ -126,12 +122,17 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     with terminal.progress("check"):
         report = trust.check(program, bind(program.function, inputs.arrays, {}), passes) if check else None
     if as_json:
-        console.show_json(_ran(inputs, outputs, stage, seconds, report))
+        shown = [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs]
+        checked = None if report is None else report.as_dict()
+        known = {"stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked}
+        console.show_json({"outputs": shown, **known})
     else:
         _show_outputs(outputs)
         console.note(f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else ""))
-        if report is not None:
-            _note_check(report)
+        if report is not None and report.ok:
+            console.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
+        elif report is not None:
+            console.note(f"{report}\ncheck: {report.first}")
     if report is not None and not report.ok:
         raise SystemExit(1)
 
@@ -143,28 +144,6 @@ def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
         wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
         text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=terminal.width())
         click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
-
-
-def _note_check(report: CheckReport) -> None:
-    """One line for a report that is ok, the table for another."""
-    if report.ok:
-        console.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
-    else:
-        console.note(f"{report}\ncheck: {report.first}")
-
-
-def _ran(
-    inputs: Inputs,
-    outputs: Sequence[np.ndarray[Any, Any]],
-    stage: str | None,
-    seconds: float,
-    report: CheckReport | None,
-) -> dict[str, Any]:
-    return {
-        "outputs": [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs],
-        "stage": stage, "sizes": inputs.sizes, "seconds": seconds,
-        "check": None if report is None else report.as_dict(),
-    }  # fmt: skip
 
 
 # ---- explain, bench ------------------------------------------------------------------------
@@ -180,12 +159,13 @@ def explain(request: Request, measure: bool) -> None:
 
 def explore(
     request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
-    port: int,
+    port: int | None,
 ) -> None:  # fmt: skip
     """Writes the explorer's page of a program, or serves it with an editor.
 
     compare   changes of a second program, which the page shows beside the first
     """
+    request = request.as_shared()
     if serve:
         return _serve(request, port)
     from minitri.explore.document import Shown, document
@@ -220,8 +200,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     program = request.program()
     inputs = make_inputs(program.function, {}, request.sizes)
     if inputs.assumed:
-        missing = console.sizes_text({n: inputs.sizes[n] for n in inputs.assumed})
-        raise click.UsageError(f"--measure takes all sizes: -D {missing}")
+        raise click.UsageError(f"--measure takes all sizes: -D {console.sizes_text(inputs.assumed)}")
     if wanted == INTERPRETER:
         return request, profile(program, *inputs.arrays)
     here = target_of("cuda")
@@ -230,15 +209,17 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     return replace(request, target=str(here)), profile(program, *program.on_gpu(*inputs.arrays))
 
 
-def _serve(request: Request, port: int) -> None:
+def _serve(request: Request, port: int | None) -> None:
     """Serves the explorer to this machine until it is interrupted."""
-    from minitri.explore.serve import listening
+    from minitri.explore.serve import PORT, listening
 
     try:
         server = listening(port, request.shown())
     except OSError as error:
         raise click.UsageError(str(error)) from None
     click.echo(server.address)
+    if port is None and server.server_port != PORT:
+        console.note(f"port {PORT} is taken: links of earlier runs do not lead here")
     console.note("serving this address to this machine; Ctrl-C ends it")
     with suppress(KeyboardInterrupt):
         server.serve_forever()
@@ -246,16 +227,22 @@ def _serve(request: Request, port: int) -> None:
 
 
 def bench(
-    cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool
-) -> None:
-    """Measures programs, or draws the figures of an earlier run."""
+    cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool,
+    programs: int | None, seed: int, dtype: str, shrink: float, budget: float | None,
+) -> None:  # fmt: skip
+    """Measures programs of the table or random ones, or draws the figures of an earlier run."""
+    from minitri.bench import random_run
     from minitri.bench import run as benchmarks
     from minitri.bench.plot import plot_file
 
     if figures is not None:
-        if plot is None or cases or json or tune or host or ablate:
+        if plot is None or cases or json or tune or host or ablate or programs:
             raise click.UsageError("--from takes --plot and nothing else: it draws figures, and measures none")
         plot_file(figures, plot)
+    elif programs is not None:
+        if cases or plot or tune or host or ablate:
+            raise click.UsageError("--random takes --seed, --dtype, --shrink, --budget and --json, and nothing else")
+        raise SystemExit(random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json)))
     elif benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
         raise SystemExit(1)
 

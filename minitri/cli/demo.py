@@ -15,7 +15,7 @@ import minitri as mt
 from minitri.cli.console import sizes_text
 from minitri.cli.inputs import Size, make_inputs
 from minitri.cli.terminal import STAGES, echo, highlighted, progress
-from minitri.explore.provenance import StageTrace, Trace
+from minitri.explore.provenance import Trace
 from minitri.hardware.targets import StageUnavailable
 from minitri.program import Program
 
@@ -63,17 +63,12 @@ def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
     except StageUnavailable as error:
         yield f"{name:<17} {error.message}"
         return
-    own = _own(stage, node)
+    rows = zip(stage.text.splitlines(), stage.lines, stage.how)
+    own = [line for line, nodes, how in rows if node in nodes and how == "own"]
     count = len(stage.text.splitlines())
     yield f"{name:<17} {STAGES[name].get('meaning', '')} ({count:,} lines, {len(own)} from here)"
     telling = [line for line in own if TELLING.search(line)] or own
     yield from (f"    {highlighted(name, line.strip()[:WIDTH])}" for line in telling[:LINES])
-
-
-def _own(stage: StageTrace, node: int) -> list[str]:
-    """The lines of a stage that come from a node."""
-    rows = zip(stage.text.splitlines(), stage.lines, stage.how)
-    return [line for line, nodes, how in rows if node in nodes and how == "own"]
 
 
 def _run(program: Program, path: str) -> None:

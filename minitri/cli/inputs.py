@@ -39,6 +39,7 @@ SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors"
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
 DEFAULT_AXES = (2, 3)
 REACH = 8  # random integers lie in -REACH ... REACH - 1, or in less if they may index a smaller array
+SCALARS = {"float": f64, "int": i64, "bool": bool_}
 KINDS = ("random", "randn", "zeros", "ones", "arange", "randint:100", "3.5", "array.npy")
 
 
@@ -48,11 +49,11 @@ class InputError(click.UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The arguments of a call in order, all sizes, and the names of the sizes that were assumed."""
+    """The arguments of a call in order, all sizes, and the sizes that were assumed."""
 
     arrays: tuple[Any, ...]
     sizes: dict[str, Size]
-    assumed: tuple[str, ...]
+    assumed: Mapping[str, Size]
 
 
 def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0) -> Inputs:
@@ -60,9 +61,10 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
     require_known("dimension", sizes, dimensions(function))
     known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
     files = read_files(function, given, known)
-    assumed = tuple(n for n in dimensions(function) if n not in known)
     ragged = cycle(DEFAULT_SIZES)
-    known |= {n: DEFAULT_AXES if is_pack(function, n) else next(ragged) for n in assumed}
+    missing = [n for n in dimensions(function) if n not in known]
+    assumed = {n: DEFAULT_AXES if is_pack(function, n) else next(ragged) for n in missing}
+    known |= assumed
     maker = _Maker(known, np.random.default_rng(seed), _reach(function, known))
     arrays: list[Any] = []
     for param in function.params:
@@ -163,10 +165,8 @@ class _Maker:
         match param.annotation:
             case ast.ArrayType() as type:
                 return self.array(param.name, text, DTYPES[type.dtype], _shape(type, self.sizes))
-            case ast.ScalarType(kind="float"):
-                return float(self.array(param.name, text, f64, ()))
             case ast.ScalarType(kind=kind):
-                return self.array(param.name, text, i64 if kind == "int" else bool_, ()).item()
+                return self.array(param.name, text, SCALARS[kind], ()).item()
             case _:
                 help = f"say it with -t {param.name}=f32[N] or give --input {param.name}=array.npy"
                 raise InputError(f"`{param.name}` has no type to make an array of: {help}")
@@ -176,7 +176,8 @@ class _Maker:
             with np.errstate(all="ignore"):
                 return np.asarray(self._made(text, dtype, shape)).astype(dtype.numpy)
         except (InputError, ValueError, OverflowError) as error:
-            reason = error.message if isinstance(error, InputError) else _words_like(text)
+            near = suggest(text.partition(":")[0], [k for k in KINDS if k.isalpha()])
+            reason = error.message if isinstance(error, InputError) else near or f"a value is one of {', '.join(KINDS)}"
             raise InputError(f"--input {name}={text[:60]}: {reason}") from None
         except MemoryError:
             raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
@@ -184,10 +185,8 @@ class _Maker:
     def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
         """The array for a text. Its dtype may be another one: `array` converts it."""
         match text.split(":"):
-            case ["zeros"]:
-                return np.zeros(shape, np.int8)
-            case ["ones"]:
-                return np.ones(shape, np.int8)
+            case ["zeros" | "ones"]:
+                return np.full(shape, text == "ones")
             case ["arange"]:
                 return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
             case ["random" | "randn"] if dtype.is_float:
@@ -215,11 +214,6 @@ def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
     if not low <= number <= high:
         raise InputError(f"{dtype} holds {low} ... {high}")
     return np.full(shape, number, dtype.numpy)
-
-
-def _words_like(text: str) -> str:
-    words = [k for k in KINDS if k.isalpha()]
-    return suggest(text.partition(":")[0], words) or f"a value is one of {', '.join(KINDS)}"
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:

@@ -11,22 +11,26 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import click
-from click import Argument, Choice, IntRange, Option
+from click import Argument, Choice, FloatRange, IntRange, Option
 
+from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
+from minitri.base.resource_limits import limits
 from minitri.cli import terminal
 from minitri.cli.console import reported
 
-STAGES = "ast, graph, graph.simplified, kernels, tile, tile.masked, tile.target, triton, ttir, ttgir, llir, ptx, sass (amdgcn)"
-READABLE = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target")
-RUNNABLE = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton", "gpu")
+NAMES = tuple(terminal.STAGES)
+STAGES = f"{', '.join(NAMES[:-1])} ({NAMES[-1]})"
+RUNNABLE = (*NAMES[: NAMES.index("triton") + 1], "gpu")
+READABLE = NAMES[1 : NAMES.index("triton")]
 
 
 # ---- values --------------------------------------------------------------------------------
@@ -92,14 +96,6 @@ class ProgramFile(click.Path):
 # ---- what ends a command before it begins ------------------------------------------------------
 
 
-def version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-    if asked:
-        from minitri.doctor import version
-
-        click.echo(f"minitri {version('minitri') or '(not installed)'}")
-        ctx.exit()
-
-
 def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Keeps the choice of --color in the context, where click and terminal.py find it."""
     if value is not None:
@@ -135,6 +131,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "port": {"type": IntRange(0, 65535), "metavar": "N"},
     "level": {"type": Choice(("0", "1"))},
     "machine": {"type": Choice(("cpu", "gpu"))},
+    "float dtype": {"type": Choice(("f32", "bf16", "f16"))},
+    "ratio": {"type": FloatRange(0, 100), "metavar": "RATIO", "default": 0.0},
     "readable": {"type": Choice(READABLE), "metavar": "STAGE"},
     "runnable": {"type": Choice(RUNNABLE)},
     "file": {"type": ProgramFile(), "required": False},
@@ -176,7 +174,7 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--color", **COLOR)
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=version, help="Show it.")
+@click.version_option(__version__, prog_name="minitri", message="%(prog)s %(version)s", help="Show it.")
 def main() -> None:
     """A small array language, compiled to Triton one visible step at a time.
 
@@ -209,25 +207,17 @@ def _request(given: dict[str, Any]) -> tuple[Any]:
     """Moves the options that name a program, its target and its passes out of a command's options into a `Request`."""
     from minitri.cli.request import Request
 
-    names = ("file", "expression", "types", "start", "against", "entry", "sizes", "target", "without")
     if given.pop("level") == "0":
         given["without"] = (*given["without"], "all")
-    return (Request(**{name: given.pop(name) for name in names if name in given}),)
+    return (Request(**{field.name: given.pop(field.name) for field in fields(Request) if field.name in given}),)
 
 
-@contextmanager
-def allowed(given: dict[str, str]) -> Iterator[None]:
-    """Runs a command under the limits that --limit raises."""
-    if not given:
-        yield
-        return
-    from minitri.base.resource_limits import limits
-
+def allowed(given: Mapping[str, str]) -> AbstractContextManager[object]:
+    """The limits that --limit raises, for the time of a command."""
     for name, text in given.items():
         if not re.fullmatch(r"\d{1,15}", text, re.ASCII):
             raise click.UsageError(f"--limit {name}: `{text[:40]}` is not a natural number")
-    with limits(**{name: int(text) for name, text in given.items()}):
-        yield
+    return limits(**{name: int(text) for name, text in given.items()})
 
 
 TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))

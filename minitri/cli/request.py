@@ -6,6 +6,7 @@ it, or its stages for these sizes and this target. Arguments that do not go toge
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ from minitri.language import ast
 from minitri.language.front_end import parse_program, read_module
 from minitri.program import Lowered, Program
 
+# The first line of a file that the editor of the explorer has saved.
+SHARED = re.compile(r"\A# minitri explore((?: -D \w+=[\d,]*)*)(?: --target ([\w:]+))?\r?\n", re.ASCII)
 # `--compare` may change these, sizes and schedules.
 COMPARED = ("target", "file", "entry", "expression", "without")
 
@@ -54,14 +57,9 @@ class Request:
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
-        return mt.load(text, stage, against=self._origin(), without=self.without)
-
-    def _origin(self) -> Program | None:
-        """The program of --against, which the text of a stage came from: a module, or the text of its graph."""
-        if self.against is None:
-            return None
-        path = Path(self.against)
-        return mt.load(path, "graph") if path.suffix == ".txt" else mt.compile(path)
+        origin = None if self.against is None else Path(self.against)  # a module, or the text of its graph
+        against = origin and (mt.load(origin, "graph") if origin.suffix == ".txt" else mt.compile(origin))
+        return mt.load(text, stage, against=against, without=self.without)
 
     def _module(self, untyped: Sequence[str]) -> ast.Module:
         """The parsed text. `mt.compile` would take parameters called `name` or `entry` for its own arguments."""
@@ -82,6 +80,13 @@ class Request:
         program = self.program()
         return program.lower(**options, **self.keywords(program))
 
+    def as_shared(self) -> Request:
+        """The request with the sizes and the target of the first line of its file, as far as the command names none."""
+        if self.file is None or self.file == "-" or not (line := SHARED.match(read_source(Path(self.file)))):
+            return self
+        sizes = dict(map(parse_size, line[1].split(" -D ")[1:]))
+        return replace(self, sizes={**sizes, **self.sizes}, target=self.target or line[2])
+
     def shown(self) -> dict[str, Any] | None:
         """The text of the program as a module, for the editor of a served page; None if no program is named."""
         if self.file is None and self.expression is None:
@@ -89,7 +94,7 @@ class Request:
         module = self.program().module
         if self.start is not None or self.entry is not None or self.without:
             raise click.UsageError("--serve takes a program from its beginning, with nothing left out")
-        text = module.source.text
+        text = SHARED.sub("", module.source.text)
         if self.expression is not None and module.functions[0].span.text == text.strip():
             params = ", ".join(f"{name}: {kind}" for name, kind in self.types.items())
             text = f"def main({params}):\n    return ({text.strip()})\n"

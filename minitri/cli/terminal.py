@@ -25,7 +25,7 @@ from typing import Any
 import click
 
 STAGES = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
-LEXERS = "minitri.cli.lexers"  # imported when a text is drawn
+HIGHLIGHTED = "minitri.cli.lexers:highlighted"  # imported when a text gets colour
 WIDTH = 100  # columns of text that goes to no terminal
 PATIENCE = 2.0  # seconds before a bar is shown
 PLAIN_EVERY = 15.0  # seconds between two lines of progress that go to no terminal
@@ -81,30 +81,18 @@ def page(text: str) -> None:
 
 def highlighted(stage: str, text: str) -> str:
     """The text of a stage, in colour if standard output has colour."""
-    return _drawn(lexer(stage), text) if coloured() else text
+    return resolve_name(HIGHLIGHTED)(lexer_name(stage), text) if coloured() else text
 
 
 def diagnostic(text: str) -> str:
     """A rendered error in colour, if standard error has colour."""
-    return _drawn(_lexer("Diagnostic"), text) if coloured(err=True) else text
+    return resolve_name(HIGHLIGHTED)("Diagnostic", text) if coloured(err=True) else text
 
 
-def lexer(stage: str) -> Any:
-    """The pygments lexer for the text of a stage, or for the text after a pass: `tile.rotated` has that of `tile`."""
+def lexer_name(stage: str) -> str:
+    """The lexer of the text of a stage, or of the text after a pass: `tile.rotated` has that of `tile`."""
     row = STAGES.get(stage) or STAGES.get(stage.partition(".")[0], {})
-    return _lexer(row.get("lexer", "Stage"))
-
-
-def _lexer(name: str) -> Any:
-    """A lexer of pygments (`pygments.lexers:PythonLexer`) or of lexers.py (`MLIR`)."""
-    return resolve_name(name if ":" in name else f"{LEXERS}:{name}")(stripnl=False, ensurenl=False)
-
-
-def _drawn(lexer: Any, text: str) -> str:
-    from pygments import highlight
-    from pygments.formatters import TerminalFormatter
-
-    return highlight(text, lexer, TerminalFormatter(colorscheme=resolve_name(f"{LEXERS}:COLOURS")))
+    return row.get("lexer", "Stage")
 
 
 # ---- progress ------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed, rende
 from minitri.base.resource_limits import limits
 from minitri.base.types import dtype
 from minitri.language.front_end import is_module
-from minitri.program import Program
 from minitri.program_from_stage import load
 from minitri.tiles.schedule import Options
 
@@ -56,17 +55,15 @@ class Example:
 
     def run(self) -> None:
         """Compiles the program and uses it as the page says. Raises its diagnostic."""
+        types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):
-            program = load(self.text, self.reads) if self.reads else self._program()
+            program = load(self.text, self.reads) if self.reads else compile(self.text, **types)
+        if self.options:
+            program = program.configured(options=Options(**self.options))
         if self.call is not None:
             program(*[_argument(a) for a in self.call])
         if self.lower is not None:
             program.lower(**self.lower)[self.stage]
-
-    def _program(self) -> Program:
-        types: dict[str, Any] = dict(self.types)
-        program = compile(self.text, **types)
-        return program.configured(options=Options(**self.options)) if self.options else program
 
     def error(self) -> CompileError:
         """The diagnostic of the program."""
@@ -78,29 +75,23 @@ class Example:
 
     def shown(self) -> str:
         """The program as a reader would write it in Python."""
-        if self.reads:
-            made = [f'f = mt.load("""\\\n{self.text.strip()}\n""", "{self.reads}")']
-        elif (self.call, self.lower) == (None, None) and not (self.options or self.limits or self.types):
-            return self.text.strip("\n")
-        else:
-            made = [*([f"with mt.limits({_keywords(self.limits)}):"] if self.limits else []), *self._made()]
-        return "\n".join([*made, *self._used()])
-
-    def _made(self) -> list[str]:
-        """`f = mt.compile(...)`, or the `def` itself under its decorator."""
-        indent = "    " if self.limits else ""
+        text, name = self.text.strip("\n"), "f"
+        if self == Example(self.text):
+            return text
         options = f"(options=mt.Options({_keywords(self.options)}))" if self.options else ""
-        if is_module(self.text):
-            return [f"{indent}{line}".rstrip() for line in (f"@mt.jit{options}", *self.text.strip("\n").split("\n"))]
-        types = _keywords({name: type for name, type in self.types.items() if type is not None})
-        made = f"{indent}f = mt.compile({', '.join(filter(None, (_quoted(self.text), types)))})"
-        return [made, f"{indent}f = f.configured{options}"] if options else [made]
-
-    def _used(self) -> list[str]:
-        name = self.text.split("def ")[-1].split("(")[0] if is_module(self.text) else "f"
-        called = ", ".join(_written(_argument(a)) for a in self.call or ())
-        lowered = f'{name}.lower({_keywords(self.lower or {})})["{self.stage}"]'
-        return [f"{name}({called})"] * (self.call is not None) + [lowered] * (self.lower is not None)
+        if self.reads:
+            made = f'f = mt.load("""\\\n{text}\n""", "{self.reads}")'
+        elif is_module(text):
+            made, name = f"@mt.jit{options}\n{text}", text.split("def ")[-1].split("(")[0]
+        else:
+            types = _keywords({name: type for name, type in self.types.items() if type is not None})
+            made = f"f = mt.compile({', '.join(filter(None, (_quoted(text), types)))})"
+            made += f"\nf = f.configured{options}" * bool(options)
+        if self.limits:
+            made = f"with mt.limits({_keywords(self.limits)}):\n{_indented(made)}"
+        called = [] if self.call is None else [f"{name}({', '.join(_written(_argument(a)) for a in self.call)})"]
+        lowered = [] if self.lower is None else [f'{name}.lower({_keywords(self.lower)})["{self.stage}"]']
+        return "\n".join([made, *called, *lowered])
 
 
 def _argument(spec: str) -> Any:

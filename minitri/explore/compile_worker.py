@@ -5,8 +5,15 @@
 In: requests on standard input, each one line of JSON. Out: one line of JSON for each request:
 
     request   {text, types?, entry?, sizes?, target?, all?}
-    answer    a document (document.py); without `all` it has only the stages of minitri
-              {"error": {code, message, label, help, text, line, column, start, end}}
+    answer    a document (document.py); without `all` it has only the stages of minitri. It also has {named, notes}:
+              named   the names that may have a size, with their kinds: size, axes, int. Other sizes are ignored,
+                      since a program changes under the sizes that somebody has given it
+              notes   what the shapes require, each {message, start, end}
+              {"error": {code, message, label, help, text, line, column, start, end, edits, others}, named}
+                  edits    the correction, each {text, start, end}
+                  others   further errors of the program
+
+`start` and `end` are places in the text, counted as JavaScript does, in UTF-16 units.
 
 Limits bound the size of a program and the time to compile it (`LIMITS`). The process has little memory and no GPU, and
 it never runs a kernel. No part of a request becomes the name of a file. request_queue.py sends the requests, and ends a process
@@ -23,8 +30,13 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.dims import Dim
 from minitri.base.resource_limits import limits
-from minitri.explore.document import document
+from minitri.base.spans import Span
+from minitri.explore.document import document, utf16_size
+from minitri.graph.argument_binding import sizes_of
+from minitri.graph.requirements import requirements
+from minitri.language import ast
 from minitri.language.front_end import parse_program
 from minitri.program import Program
 
@@ -36,11 +48,16 @@ RESERVED = ("self", "target", "without", "options")
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a request. It never raises: each exception becomes an answer with `error`."""
+    named: dict[str, str] = {}
     try:
         with limits(**LIMITS):
-            return _document(_checked(request))
+            r = _checked(request)
+            module = parse_program(r["text"], NAME, r["types"])
+            named |= _named(module, r)
+            r["sizes"] = {name: size for name, size in r["sizes"].items() if name in named}
+            return _document(module, r) | {"named": named}
     except CompileError as error:
-        return {"error": diagnostic(error)}
+        return {"error": diagnostic(error), "named": named}
     except MemoryError:
         return failed("this takes more memory than there is for it here")
     except Exception as error:  # a bug of ours must not end the process, and says nothing of the machine
@@ -52,19 +69,35 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def diagnostic(error: CompileError) -> dict[str, Any]:
-    """An error as data: its place in the text of the editor, and the text that a terminal shows."""
+    """An error as data: its place in the text of the editor, its correction, and the text that a terminal shows."""
     span = error.span if error.span is not None and error.span.source.name == NAME else None
     line, column = span.source.line_column(span.start) if span else (None, None)
     return {
         "code": error.code, "message": error.message, "label": error.label, "help": error.help, "text": str(error),
-        "line": line, "column": column, "start": span and span.start, "end": span and span.end,
+        "line": line, "column": column, **_place(span),
+        "edits": [{"text": e.text, **_place(e.span)} for e in error.edits if e.span.source.name == NAME],
+        "others": list(map(diagnostic, error.others)),
     }  # fmt: skip
 
 
-def _document(r: Mapping[str, Any]) -> dict[str, Any]:
-    program = Program(parse_program(r["text"], NAME, r["types"]), r["entry"])
-    compiled = program.lower(target=r["target"], **r["sizes"]).compilation
-    return document(compiled, quick=not r["all"])
+def _place(span: Span | None) -> dict[str, int | None]:
+    if span is None or span.source.name != NAME:
+        return {"start": None, "end": None}
+    return {at: utf16_size(span.source.text[: getattr(span, at)]) for at in ("start", "end")}
+
+
+def _document(module: ast.Module, r: Mapping[str, Any]) -> dict[str, Any]:
+    compiled = Program(module, r["entry"]).lower(target=r["target"], **r["sizes"]).compilation
+    notes = [{"message": said, **_place(span)} for span, said in requirements(compiled.value("graph").conditions)]
+    return document(compiled, quick=not r["all"]) | {"notes": notes}
+
+
+def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
+    """The names that may have a size: dimensions and packs of the function, and parameters that are numbers."""
+    function = {f.name: f for f in module.functions}.get(r["entry"], module.functions[-1])
+    sizes = {n: "size" if isinstance(s, Dim) else "axes" for n, s in sizes_of(function, {}).items()}
+    kinds = {p.name: p.annotation.kind for p in function.params if isinstance(p.annotation, ast.ScalarType)}
+    return sizes | {name: "int" for name, kind in kinds.items() if kind == "int" or name in r["sizes"]}
 
 
 # ---- requests ------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ to the next row with a line. The entry and the exit of the kernel do not count. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from minitri.explore.def_use import effects
@@ -50,6 +50,13 @@ class Row:
 
 
 NOTHING = Row()
+Lines = tuple[int, ...]
+Site = tuple[str, ...]  # a file, a line and a column
+
+
+def _known(line: int) -> Lines:
+    """LLVM and NVIDIA's tools write 0 for no line."""
+    return (line,) if line else ()
 
 
 # ---- TTIR and TTGIR --------------------------------------------------------------------------
@@ -70,9 +77,7 @@ def mlir_rows(text: str) -> list[Row]:
         rows.append(_mlir_row(body, table))
         if body.startswith("}") and open_:
             begin = open_.pop()
-            place = _place(body, table)
-            if not rows[begin].lines:
-                rows[begin] = replace(rows[begin], lines=_known(place))
+            rows[begin] = replace(rows[begin], lines=rows[begin].lines or _place(body, table))
         if body.endswith("{") and not body.startswith("#"):
             open_.append(len(rows) - 1)
     return rows
@@ -85,38 +90,35 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
     defines = tuple(n.partition(":")[0] for n in _SSA.findall(match[1] or ""))
     head = body.partition(" loc(")[0]
     uses = tuple(n.partition("#")[0] for n in _SSA.findall(head[len(match[1] or "") :]))
-    return Row(True, _known(_place(body, table)), defines, uses)
+    return Row(True, _place(body, table), defines, uses)
 
 
-def _known(line: int) -> tuple[int, ...]:
-    """0 stands for no line."""
-    return (line,) if line else ()
-
-
-def _place(body: str, table: dict[str, str]) -> int:
+def _place(body: str, table: dict[str, str]) -> Lines:
     """The line that the location at the end of a line leads to."""
-    _, found, place = body.rpartition(" loc(")
-    return _resolved(place, table, 0) if found else 0
+    return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 
-def _resolved(place: str, table: dict[str, str], depth: int) -> int:
+def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
     """The first line of the generated source in a location; at a call site, the callee comes before the caller."""
     for file, line, name in _SITE.findall(place):
         if file.startswith(OURS):
-            return int(line)
+            return (int(line),)
         if name and depth < 100 and (found := _resolved(table.get(name, ""), table, depth + 1)):
             return found
-    return 0
+    return ()
 
 
 # ---- LLVM IR ---------------------------------------------------------------------------------
 
 _METADATA = re.compile(r"^(!\d+) = (?:distinct )?!(DILocation|DI\w+)\((.*)\)$", re.MULTILINE)
+_FIELD = re.compile(r'(\w+): ("[^"]*"|[^,]+)')
 _LLVM = re.compile(r"(?:(%[\w.\"-]+) = )?(?:tail |notail |musttail )?[a-z]\w*\b")
+_LLVM_NAME = re.compile(r"%[\w.-]+")
+Metadata = Mapping[str, tuple[str, Mapping[str, str]]]  # the kind and the fields of each name
 
 
 def llvm_rows(text: str) -> list[Row]:
-    table = {name: (kind, _fields(body)) for name, kind, body in _METADATA.findall(text)}
+    table = {name: (kind, dict(_FIELD.findall(body))) for name, kind, body in _METADATA.findall(text)}
     rows: list[Row] = []
     inside = False
     for line in text.split("\n"):
@@ -128,31 +130,23 @@ def llvm_rows(text: str) -> list[Row]:
     return rows
 
 
-def _llvm_row(body: str, match: re.Match[str], table: dict[str, tuple[str, dict[str, str]]]) -> Row:
+def _llvm_row(body: str, match: re.Match[str], table: Metadata) -> Row:
     head, _, tail = body.partition(", !dbg ")
-    place = _llvm_place(tail.split(",")[0].strip(), table) if tail else 0
     uses = tuple(_LLVM_NAME.findall(head[match.end(1) if match[1] else 0 :]))
-    return Row(True, _known(place), (match[1],) if match[1] else (), uses)
+    return Row(True, _llvm_place(tail.split(",")[0].strip(), table), (match[1],) if match[1] else (), uses)
 
 
-_LLVM_NAME = re.compile(r"%[\w.-]+")
-
-
-def _fields(body: str) -> dict[str, str]:
-    return dict(re.findall(r'(\w+): ("[^"]*"|[^,]+)', body))
-
-
-def _llvm_place(name: str, table: dict[str, tuple[str, dict[str, str]]]) -> int:
+def _llvm_place(name: str, table: Metadata) -> Lines:
     """Outwards along `inlinedAt` to the first place in the generated source."""
     kind, fields = table.get(name, ("", {}))
     if kind != "DILocation":
-        return 0
+        return ()
     if _file(fields.get("scope", ""), table).startswith(f'"{OURS}'):
-        return int(fields.get("line", "0"))
+        return _known(int(fields.get("line", "0")))
     return _llvm_place(fields.get("inlinedAt", ""), table)
 
 
-def _file(scope: str, table: dict[str, tuple[str, dict[str, str]]]) -> str:
+def _file(scope: str, table: Metadata) -> str:
     kind, fields = table.get(scope, ("", {}))
     outer = fields.get("file") or fields.get("scope")
     return fields.get("filename", "") if kind == "DIFile" else _file(outer, table) if outer else ""
@@ -163,7 +157,6 @@ def _file(scope: str, table: dict[str, tuple[str, dict[str, str]]]) -> str:
 _FILE = re.compile(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
 _AT = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
 _INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
-_Site = tuple[str, str, str]
 
 
 class _Locations:
@@ -174,21 +167,20 @@ class _Locations:
 
     def __init__(self, text: str) -> None:
         self.ours = {number for number, name in _FILE.findall(text) if OURS in name}
-        self.called: dict[_Site, _Site] = {}
+        self.called: dict[Site, Site] = {}
 
-    def line(self, directive: str) -> int:
-        at = _AT.search(directive)
-        if at is None:
-            return 0
-        site: _Site = (at[1], at[2], at[3])
+    def line(self, directive: str) -> Lines:
+        if (at := _AT.search(directive)) is None:
+            return ()
+        site = at.groups()
         if inlined := _INLINED.search(directive):
-            self.called[site] = (inlined[1], inlined[2], inlined[3])
-        chain = re.findall(rf"{OURS}[^>]*>:(\d+)", directive)
+            self.called[site] = inlined.groups()
         for _ in range(100):
             if site[0] in self.ours:
-                return int(site[1])
+                return _known(int(site[1]))
             site = self.called.get(site, site)
-        return int(chain[0]) if chain else 0
+        chain = re.search(rf"{OURS}[^>]*>:(\d+)", directive)
+        return (int(chain[1]),) if chain else ()
 
 
 def ptx_rows(text: str) -> list[Row]:
@@ -227,14 +219,14 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
 
 def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
     """A row for each line. Lines that are no label, directive or comment are instructions."""
-    locations, place, more = _Locations(text), 0, False
+    locations, place, more = _Locations(text), (), False
     for line in text.split("\n"):
         body = line.strip()
         if body.startswith(".loc"):
             place = locations.line(body)
         code = re.split(r"//|; ", body)[0].rstrip()
         instruction = line.startswith("\t") and bool(code) and not re.match(r"[.$/;{})(]|[\w$.]+:", code)
-        yield Row(True, _known(place), *effects(code, machine)) if instruction and not more else NOTHING
+        yield Row(True, place, *effects(code, machine)) if instruction and not more else NOTHING
         more = machine == "ptx" and (instruction or more) and not code.endswith((";", "}"))
 
 

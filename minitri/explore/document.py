@@ -40,13 +40,15 @@ from minitri.explore.machine_code import Tell
 from minitri.explore.passes import our_passes, patch, triton_passes
 from minitri.explore.plans import plans
 from minitri.explore.player import function_of, player
-from minitri.explore.provenance import NodeInfo, Trace
+from minitri.explore.provenance import Trace
 from minitri.explore.walk import walk
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
 from minitri.tiles.schedule import Options
 
 PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # beside the stages
+SILENT: Tell = lambda done, text: None  # noqa: E731
+Seconds = Mapping[str, float] | None  # by the name of a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Shown:
     """
 
     compare: Mapping[str, Any] = field(default_factory=dict)
-    measured: Mapping[str, float] | None = None
+    measured: Seconds = None
     panes: Sequence[str] = ()
 
     @property
@@ -75,7 +77,7 @@ def document(
     *,
     quick: bool = False,
     shown: Shown = Shown(),
-    tell: Tell = lambda done, text: None,
+    tell: Tell = SILENT,
 ) -> dict[str, Any]:
     """The data of a page about one program, or about two that are compared.
 
@@ -90,50 +92,38 @@ def document(
     if other is not None:
         label = ", ".join(filter(None, (other.context.entry if name else "", shown.label)))
         programs.append(program(other, label, quick, tell=lambda done, text: tell(0.5 + part * done, text)))
-    _check_panes(shown.panes, compiled)
-    made = {
-        "title": compiled.context.entry, "command": command(compiled, shown.compare, shown.panes),
-        "panes": list(shown.panes), "programs": programs, "about": dict(ABOUT),
-        "words": words_of(stage for p in programs for stage in p["stages"]),
-    }  # fmt: skip
-    return made | ({"diffs": [_differences(programs[0], p) for p in programs[1:]]} if programs[1:] else {})
-
-
-def _check_panes(panes: Sequence[str], compiled: Compilation) -> None:
     known = (*compiled.stages, *PANES)
-    for pane in panes:
+    for pane in shown.panes:
         if (name := pane.partition("@")[0]) not in known:
             help = f"{suggest(name, known)} panes are {', '.join(known)}".strip()
             raise CompileError("MT0404", f"there is no pane `{name[:40]}`", help=help)
-
-
-def _differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """For each stage that both programs have: the patch from the first text to the second."""
-    old, new = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in (first, other))
-    return {name: patch(old[name], new[name]) for name in new if name in old}
+    first, *others = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in programs)
+    diffs = [{name: patch(first[name], new[name]) for name in new if name in first} for new in others]
+    made = {
+        "title": compiled.context.entry, "command": command(compiled, shown),
+        "panes": list(shown.panes), "programs": programs, "about": dict(ABOUT),
+        "words": words_of(stage for p in programs for stage in p["stages"]),
+    }  # fmt: skip
+    return made | ({"diffs": diffs} if diffs else {})
 
 
 def program(
-    compiled: Compilation,
-    label: str = "",
-    quick: bool = False,
-    measured: Mapping[str, float] | None = None,
-    tell: Tell = lambda done, text: None,
+    compiled: Compilation, label: str = "", quick: bool = False, measured: Seconds = None, tell: Tell = SILENT
 ) -> dict[str, Any]:
     """One program at all its stages. `quick` leaves out what takes seconds: machine code, the player, the walk, and
     the plans that fusion did not choose."""
     trace = Trace(compiled)
     sources = _Sources(trace)
+    marks = [{"label": n.text, "spans": [at for s in n.spans for at in sources.place(s)]} for n in trace.nodes]
     with ThreadPoolExecutor(1) as aside:  # Triton's passes are printed by another process
         printed = None if quick else aside.submit(triton_passes, trace.machine)
         stages = _stages(trace, quick, tell)
         tell(0.7, "fusion plans")
         made = {
-            "name": compiled.context.entry, "label": label, "target": str(compiled.context.target),
-            "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages,
-            "marks": [_mark(node, sources) for node in trace.nodes], "views": _views(trace),
-            "ledger": None if quick else plans(trace), "player": None if quick else player(compiled),
-            "figures": figures(trace, measured, quick), "quick": quick, "walk": [] if quick else walk(trace, stages),
+            "name": compiled.context.entry, "label": label, "target": str(compiled.context.target), "quick": quick,
+            "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages, "marks": marks,
+            "views": _views(trace), "figures": figures(trace, measured, quick), "ledger": None if quick else plans(trace),
+            "player": None if quick else player(compiled), "walk": [] if quick else walk(trace, stages),
         }  # fmt: skip
         tell(0.9, "passes")
         return made | {"passes": [*our_passes(compiled), *(printed.result() if printed else [])]}
@@ -161,10 +151,6 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _mark(node: NodeInfo, sources: _Sources) -> dict[str, Any]:
-    return {"label": node.text, "spans": [place for s in node.spans for place in sources.place(s)]}
-
-
 def _views(trace: Trace) -> list[dict[str, Any]]:
     """Drawings of the simplified graph; none for a program that begins after it."""
     if "graph.simplified" not in trace.stages:
@@ -179,7 +165,7 @@ class _Sources:
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
         own, *rest = trace.sources
-        rest = [s for s in rest if not _same(s, own)]  # an expression is parsed once more, as the body of a function
+        rest = [s for s in rest if s != own]  # an expression is parsed once more, as the body of a function
         self.parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
         self.data = [
             {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}
@@ -189,16 +175,12 @@ class _Sources:
     def place(self, span: Span) -> list[list[int]]:
         """[[source, start, end]] of a span; an empty list if its text is not shown."""
         for number, (source, start, end) in enumerate(self.parts):
-            if _same(source, span.source) and start <= span.start and span.end <= end:
-                return [[number, _units(source.text[start : span.start]), _units(source.text[start : span.end])]]
+            if source == span.source and start <= span.start and span.end <= end:
+                return [[number, *(utf16_size(source.text[start:at]) for at in (span.start, span.end))]]
         return []
 
 
-def _same(one: Source, other: Source) -> bool:
-    return one is other or (one.name, one.text) == (other.name, other.text)
-
-
-def _units(text: str) -> int:
+def utf16_size(text: str) -> int:
     """The length of a text in JavaScript: UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
@@ -219,17 +201,20 @@ def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]
 DEFAULT_TARGET = "cuda:90"
 
 
-def command(compiled: Compilation, compare: Mapping[str, Any] | None = None, panes: Sequence[str] = ()) -> str:
-    """The line that makes the page again. `compare`: how the second program differs."""
+def command(compiled: Compilation, shown: Shown) -> str:
+    """The line that makes the page again: for a shell, or of Python for a program from a cell, a string or a stage."""
     context = compiled.context
-    name = context.module.span.source.name
+    name, file = context.module.span.source.name, f"{context.entry}.html"
     if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
-        words = [*_words(context), *_shown(compare or {}, panes), "-o", f"{context.entry}.html"]
-        return printable(" ".join(["minitri", "explore", *map(shlex.quote, words)]))
-    return _python(context, compare, panes)
+        return printable(shlex.join(["minitri", "explore", *_words(context, shown), "-o", file]))
+    usual = {"target": DEFAULT_TARGET, "without": [], "options": Options(), "compare": {}, "panes": []}
+    asked = (str(context.target), sorted(context.without), context.options, dict(shown.compare), list(shown.panes))
+    unusual = {name: value for name, value in zip(usual, asked) if value != usual[name]}
+    given = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(context), **unusual}.items())
+    return f"{context.entry}.explore({given}).save('{file}')"
 
 
-def _words(context: Context) -> Iterator[str]:
+def _words(context: Context, shown: Shown) -> Iterator[str]:
     source = context.module.span.source
     if source.name == "<expression>":
         yield from ("-e", source.text)
@@ -246,13 +231,10 @@ def _words(context: Context) -> Iterator[str]:
         yield from ("--without", left_out)
     if str(context.target) != DEFAULT_TARGET:
         yield from ("--target", str(context.target))
-
-
-def _shown(compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
-    for name, value in compare.items():
+    for name, value in shown.compare.items():
         yield from ("--compare", f"{name}={value}")
-    if panes:
-        yield from ("--panes", ",".join(panes))
+    if shown.panes:
+        yield from ("--panes", ",".join(shown.panes))
 
 
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
@@ -263,12 +245,3 @@ def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
         if None not in axes:
             sizes[pack] = tuple(axes)
     return sizes
-
-
-def _python(context: Context, compare: Mapping[str, Any] | None, panes: Sequence[str]) -> str:
-    """The line of Python, for a program that is in no file: from a cell, a string or a stage."""
-    usual = {"target": DEFAULT_TARGET, "without": [], "options": Options(), "compare": {}, "panes": []}
-    asked = (str(context.target), sorted(context.without), context.options, dict(compare or {}), list(panes))
-    unusual = {name: value for name, value in zip(usual, asked) if value != usual[name]}
-    given = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(context), **unusual}.items())
-    return f"{context.entry}.explore({given}).save('{context.entry}.html')"

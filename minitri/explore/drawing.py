@@ -17,9 +17,9 @@ Left out: edges with ports, and how the page draws a view (page/drawing.js).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
-from itertools import takewhile
-from typing import Any
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+from typing import Any, NamedTuple
 
 import networkx as nx
 
@@ -76,15 +76,12 @@ class _Picture:
     def _title(self, node: Node) -> str:
         """`softmax, line 3` for a node of a function that line 3 calls, `line 3` for another node of that line."""
         spans = [s for s in self.graph.spans.get(node, ()) if (s.start, s.end) not in self.parameters]
-        calls = list(takewhile(self._below, spans))  # from the innermost to the one that the program calls
+        called = lambda s: _of_library(s) or _function(s) not in ("", self.graph.name)  # noqa: E731
+        calls = list(takewhile(called, spans))  # from the innermost to the one that the program calls
         own = spans[len(calls)] if len(calls) < len(spans) else None
         line = f"line {own.source.line_column(own.start)[0]}" if own else ""
         named = [s for s in calls if not _of_library(s)] or calls
         return ", ".join(filter(None, [_function(named[-1]) if named else "", line]))
-
-    def _below(self, span: Span) -> bool:
-        """Whether a span stands in a function that the program calls: of the library or of its own."""
-        return _of_library(span) or _function(span) not in ("", self.graph.name)
 
     def _quotient(self, folded: Mapping[Node, str]) -> nx.DiGraph[Any]:
         graph: nx.DiGraph[Any] = nx.DiGraph()
@@ -97,8 +94,7 @@ class _Picture:
         """One view. `folded`: the group of each node that has no box of its own; `opens`: the view that unfolds a group."""
         quotient = self._quotient(folded)
         boxes = {n: self._group(n, folded, opens) if isinstance(n, str) else self._box(n) for n in quotient}
-        drawing = layout({n: _size(box) for n, box in boxes.items()}, quotient.edges)
-        return _as_data(title, boxes, drawing)
+        return drawing(title, boxes, dict.fromkeys(quotient.edges, []), 30.0)
 
     def _box(self, node: Node) -> dict[str, Any]:
         names = {o: self.literals.get(o, "") for o in operands(node)}
@@ -106,18 +102,17 @@ class _Picture:
         label = " ".join(text.replace(",", " ").split())
         detail = f"[{', '.join(map(str, node.index))}]" if isinstance(node, View) else ""
         kind = "input" if isinstance(node, Input) else type(node).__name__.lower()
-        return {
-            "label": _short(f"{label} {detail}".strip()), "type": _short(str(node.type)), "kind": kind,
-            "marks": list(self.marks(node)), "output": node in self.graph.outputs,
-        }  # fmt: skip
+        shown = _short(f"{label} {detail}".strip()), _short(str(node.type))
+        return box(*shown, kind, self.marks(node), node in self.graph.outputs)
 
     def _group(self, title: str, folded: Mapping[Node, str], opens: Mapping[str, int]) -> dict[str, Any]:
         members = [n for n, t in folded.items() if t == title]
         marks = dict.fromkeys(m for n in members for m in self.marks(n))
-        return {
-            "label": title, "type": f"{len(members)} nodes", "kind": "group", "marks": list(marks),
-            "opens": opens.get(title, 0), "output": False,
-        }  # fmt: skip
+        return {**box(title, f"{len(members)} nodes", "group", marks), "opens": opens.get(title, 0)}
+
+
+def box(label: str, type: str, kind: str, marks: Iterable[int], output: bool = False) -> dict[str, Any]:
+    return {"label": label, "type": type, "kind": kind, "marks": list(marks), "output": output}
 
 
 def _of_library(span: Span) -> bool:
@@ -148,21 +143,15 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
     return max(44.0, longest * LETTER + PADDING), HEIGHT
 
 
-def plain(title: str, boxes: Mapping[Any, dict[str, Any]], edges: Mapping[tuple[Any, Any], str]) -> dict[str, Any]:
-    """A drawing of given boxes, with a label on each edge."""
-    drawing = layout({n: _size(box) for n, box in boxes.items()}, edges, gap=44.0)
-    data = _as_data(title, boxes, drawing)
-    for edge, (a, b, _) in zip(data["edges"], drawing.edges):
-        edge.append(edges[a, b])
-    return data
-
-
-def _as_data(title: str, boxes: Mapping[Any, dict[str, Any]], drawing: Drawing) -> dict[str, Any]:
+def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
+    """A drawing of boxes as plain data. `edges`: with the labels of each; `gap`: between layers, in pixels."""
+    made = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}
+    lines = [(a, b, [[round(x), round(y)] for x, y in line]) for a, b, line in made.edges]
     return {
-        "title": title, "width": round(drawing.width), "height": round(drawing.height),
-        "boxes": [{**box, "at": list(map(round, astuple(drawing.boxes[n])))} for n, box in boxes.items()],
-        "edges": [[number[a], number[b], [[round(x), round(y)] for x, y in line]] for a, b, line in drawing.edges],
+        "title": title, "width": round(made.width), "height": round(made.height),
+        "boxes": [{**box, "at": list(map(round, made.boxes[n]))} for n, box in boxes.items()],
+        "edges": [[number[a], number[b], line, *edges[a, b]] for a, b, line in lines],
     }  # fmt: skip
 
 
@@ -173,14 +162,17 @@ GAP, SWEEPS = 18.0, 8
 MANY = 20_000  # boxes and bends, for all sweeps together: of a larger drawing fewer are made
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """The upper left corner and the size of a node, in pixels."""
 
     x: float
     y: float
     width: float
     height: float
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,43 +184,52 @@ class Drawing:
 
 
 def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0) -> Drawing:
-    """Places the boxes of an acyclic graph. `sizes`: (width, height) of each node; `gap`: between layers. In pixels."""
+    """Places the boxes of an acyclic graph. `sizes`: (width, height) of each node, in pixels."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
-    graph.add_edges_from(dict.fromkeys(edges))
-    given = list(graph.edges)
-    bends = _with_bends(graph, _levels(graph))
-    layers = [list(layer) for layer in nx.topological_generations(graph)] if graph else []
+    graph.add_edges_from(edges)
+    level = _levels(graph)
+    bends = _with_bends(graph, level)
+    layers = [
+        list(layer)
+        for _, layer in groupby(sorted(nx.topological_sort(graph), key=level.__getitem__), level.__getitem__)
+    ]
     _uncross(graph, layers)
     size = {n: sizes.get(n, (2.0, 0.0)) for n in graph}
-    x = _across(graph, layers, {n: w for n, (w, _) in size.items()})
-    boxes, bottom = _placed(layers, x, size, gap)
-    lines = tuple((a, b, _line(a, bends[a, b], b, boxes)) for a, b in given)
-    real = {n: boxes[n] for n in sizes}
+    x = _across(graph, layers, {n: width for n, (width, _) in size.items()})
+    boxes: dict[Any, Box] = {}
+    top = 0.0
+    for layer in layers:
+        tall = max(size[n][1] for n in layer)
+        boxes |= {n: Box(x[n] - size[n][0] / 2, top + (tall - size[n][1]) / 2, *size[n]) for n in layer}
+        top += tall + gap
+    lines = tuple((a, b, _line(*(boxes[n] for n in (a, *between, b)))) for (a, b), between in bends.items())
     right = max((b.x + b.width for b in boxes.values()), default=0.0)
-    return Drawing(right, bottom, real, lines)
+    return Drawing(right, max(0.0, top - gap), {n: boxes[n] for n in sizes}, lines)
+
+
+def _line(start: Box, *rest: Box) -> tuple[tuple[float, float], ...]:
+    """The points of an edge: from the bottom of one box through its bends to the top of the other."""
+    *bends, end = rest
+    return ((start.middle, start.y + start.height), *((b.middle, b.y) for b in bends), (end.middle, end.y))
 
 
 def _levels(graph: nx.DiGraph[Any]) -> dict[Any, int]:
     """The layer of each node: the longest path to it. An input lies right above its first user."""
     level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
-    for n in graph:
-        if graph.in_degree(n) == 0 and graph.out_degree(n):
-            level[n] = min(level[s] for s in graph.successors(n)) - 1
-    return level
+    inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]
+    return level | {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}
 
 
-def _with_bends(graph: nx.DiGraph[Any], level: Mapping[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
-    """Adds a bend in each layer that an edge crosses, and nodes above an input so that it stays in its layer."""
+def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
+    """Adds a bend in each layer that an edge crosses. Returns the bends of each edge."""
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
-        between: list[Hashable] = [("bend", a, b, k) for k in range(level[a] + 1, level[b])]
-        bends[a, b] = between
-        if between:
-            graph.remove_edge(a, b)
-            nx.add_path(graph, [a, *between, b])
-    for n in [n for n in level if graph.in_degree(n) == 0]:
-        nx.add_path(graph, [*[("above", n, k) for k in range(level[n])], n])
+        between = {("bend", a, b, k): k for k in range(level[a] + 1, level[b])}
+        level |= between
+        graph.remove_edge(a, b)
+        nx.add_path(graph, [a, *between, b])
+        bends[a, b] = list(between)
     return bends
 
 
@@ -281,24 +282,3 @@ def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
         pools.append((mean, count))
     means = [mean for mean, count in pools for _ in range(count)]
     return [mean + offset for mean, offset in zip(means, offsets)]
-
-
-def _placed(
-    layers: Sequence[Sequence[Any]], middle: Mapping[Any, float], size: Mapping[Any, tuple[float, float]], gap: float
-) -> tuple[dict[Any, Box], float]:
-    boxes: dict[Any, Box] = {}
-    top = 0.0
-    for layer in layers:
-        tall = max(size[n][1] for n in layer)
-        for n in layer:
-            w, h = size[n]
-            boxes[n] = Box(middle[n] - w / 2, top + (tall - h) / 2, w, h)
-        top += tall + gap
-    return boxes, max(0.0, top - gap)
-
-
-def _line(a: Any, bends: Sequence[Any], b: Any, boxes: Mapping[Any, Box]) -> tuple[tuple[float, float], ...]:
-    """The points of an edge: from the bottom of one box through its bends to the top of the other."""
-    start, end = boxes[a], boxes[b]
-    inner = [(boxes[n].x + boxes[n].width / 2, boxes[n].y + boxes[n].height / 2) for n in bends]
-    return ((start.x + start.width / 2, start.y + start.height), *inner, (end.x + end.width / 2, end.y))

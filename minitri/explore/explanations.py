@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,12 @@ LANGUAGE = {"triton": "python", "ttir": "mlir", "ttgir": "mlir", "llir": "llvm",
 
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """The lines by language and word, for each word that a stage contains; and the terms of the walk."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = defaultdict(set)
     for stage in stages:
-        used = found.setdefault(LANGUAGE.get(stage["name"], "ours"), set())
-        used |= {
-            part for word in set(re.findall(r"[A-Za-z_][\w.]*", stage.get("text", ""))) for part in _prefixes(word)
-        }
-    lines = {
-        language: {w: line for w, line in WORDS[language].items() if w in used} for language, used in found.items()
-    }
+        used = found[LANGUAGE.get(stage["name"], "ours")]
+        for word in set(re.findall(r"[A-Za-z_][\w.]*", stage.get("text", ""))):
+            used.update(_prefixes(word))
+    lines = {name: {word: WORDS[name][word] for word in WORDS[name] if word in used} for name, used in found.items()}
     return lines | {"terms": dict(WORDS["terms"])}
 
 

@@ -32,7 +32,7 @@ from minitri.explore.provenance import Trace
 from minitri.hardware.chips import Peak, blocks_at_once, compute_unit, multiprocessor
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
-from minitri.hardware.targets import StageUnavailable, Target
+from minitri.hardware.targets import Target
 from minitri.pipeline import Compilation
 from minitri.triton.artifacts import inspected
 
@@ -75,29 +75,24 @@ def resources(compiled: Compilation, machine: MachineCode | None = None) -> tupl
 
 def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bool = False) -> dict[str, Any]:
     """The figures as data. `measured`: seconds by the name of the kernel; `quick`: without what needs machine code."""
-    compiled = trace.compilation
-    found = roofline(compiled, measured)
+    found = roofline(trace.compilation, measured)
     chip = found.chip if found else None
     rows = [found.graph, *found.kernels] if found else []
-    taken, reason = ([], []) if quick else _taken(trace)
-    unlike = [f"Measured times are left out: {found.mismatch}."] if found and found.mismatch else []
+    taken: list[dict[str, Any]] = []
+    missing: list[str] = []
+    if not found:
+        missing.append("Bytes and operations are counted when all sizes are known: -D M=4096.")
+    elif found.mismatch:
+        missing.append(f"Measured times are left out: {found.mismatch}.")
+    if not quick:
+        try:
+            taken = [asdict(r) for r in resources(trace.compilation, trace.machine)]
+        except CompileError as error:
+            missing.append(str(error))
     return {
         "chip": chip and {"name": chip.name, "bandwidth": chip.bandwidth, "rates": dict(chip.rates)},
-        "kernels": [_row(r, chip) for r in rows], "resources": taken,
-        "missing": [
-            *([] if found else ["Bytes and operations are counted when all sizes are known: -D M=4096."]), *unlike, *reason
-        ],
+        "kernels": [_row(r, chip) for r in rows], "resources": taken, "missing": missing,
     }  # fmt: skip
-
-
-def _taken(trace: Trace) -> tuple[list[dict[str, Any]], list[str]]:
-    """The resources as data, and the reason why there are none."""
-    try:
-        return [
-            asdict(r) | {"instructions": dict(r.instructions)} for r in resources(trace.compilation, trace.machine)
-        ], []
-    except (StageUnavailable, CompileError) as error:
-        return [], [str(error)]
 
 
 def _row(row: Row, chip: Peak | None) -> dict[str, Any]:
@@ -112,53 +107,41 @@ def _work(work: Work) -> dict[str, Any]:
     return {"bytes": work.bytes, "operations": dict(work.operations), "total": work.total}
 
 
-# ---- NVIDIA --------------------------------------------------------------------------------
+# ---- NVIDIA and AMD ------------------------------------------------------------------------
 
 
 def _nvidia(code: KernelCode, target: Target) -> Resources:
-    kernel, built = code.kernel, code.built
+    kernel, built, limits = code.kernel, code.built, multiprocessor(target)
     usage = inspected(built.asm["cubin"], kernel.name, "cuobjdump", "-res-usage")
     registers, stack, static, local = (_number(rf"\b{n}:(\d+)", usage) for n in ("REG", "STACK", "SHARED", "LOCAL"))
-    counts = _mix(code.text("sass"), "sass")
     shared = max(built.shared, static)
-    runs = _nvidia_occupancy(target, kernel.warps, registers, shared)
-    spills = counts.get("local memory", 0)
-    return Resources(code.title, kernel.warps, registers, shared, max(stack, local), spills, *runs, counts)
-
-
-def _nvidia_occupancy(target: Target, warps: int, registers: int, shared: int) -> tuple[int | None, float | None, str]:
-    limits = multiprocessor(target)
-    if limits is None:
-        return None, None, ""
-    counts = blocks_at_once(limits, warps, registers, shared)
-    blocks = min(counts.values())
-    bound = listed([name for name, count in counts.items() if count == blocks])
-    return blocks, blocks * warps / limits.warps, "" if blocks == counts["warps"] else bound
-
-
-# ---- AMD -----------------------------------------------------------------------------------
+    counts = blocks_at_once(limits, kernel.warps, registers, shared) if limits else {}
+    return _resources(code, "sass", registers, shared, max(stack, local), counts, limits.warps if limits else 0)
 
 
 def _amd(code: KernelCode, target: Target) -> Resources:
-    kernel, built, text = code.kernel, code.built, code.text("amdgcn")
-    counts = _mix(text, "amdgcn")
+    kernel, shared, text, limits = code.kernel, code.built.shared, code.text("amdgcn"), compute_unit(target)
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
-    runs = _amd_occupancy(target, kernel.warps, _number(r"; Occupancy: (\d+)", text), built.shared)
-    local, spills = _number(r"; ScratchSize: (\d+)", text), counts.get("local memory", 0)
-    return Resources(code.title, kernel.warps, registers, built.shared, local, spills, *runs, counts)
+    waves = _number(r"; Occupancy: (\d+)", text)  # that the registers allow on one SIMD
+    most = limits.waves * limits.simds if limits else 0
+    counts: dict[str, int] = {}
+    if limits and waves:
+        counts = {"warps": most // kernel.warps, "registers": waves * limits.simds // kernel.warps}
+        counts |= {"shared memory": limits.shared // shared} if shared else {}
+    return _resources(code, "amdgcn", registers, shared, _number(r"; ScratchSize: (\d+)", text), counts, most)
 
 
-def _amd_occupancy(target: Target, warps: int, waves: int, shared: int) -> tuple[int | None, float | None, str]:
-    """(blocks, occupancy, bound). `waves`: how many waves the registers allow on one SIMD."""
-    limits = compute_unit(target)
-    if limits is None or not waves:
-        return None, None, ""
-    most = limits.waves * limits.simds
-    by_registers = waves * limits.simds // warps
-    by_memory = limits.shared // shared if shared else by_registers
-    blocks = min(by_registers, by_memory)
-    bound = "" if blocks * warps >= most else "shared memory" if by_memory < by_registers else "registers"
-    return blocks, blocks * warps / most, bound
+def _resources(
+    code: KernelCode, stage: str, registers: int, shared: int, local: int, counts: Mapping[str, int], most: int
+) -> Resources:
+    """`counts`: how many blocks each resource allows, {} if that is unknown; `most`: the warps that fit at once."""
+    warps, mix = code.kernel.warps, _mix(code.text(stage), stage)
+    blocks = min(counts.values(), default=None)
+    limiting = [name for name, count in counts.items() if count == blocks != counts["warps"]]
+    bound = listed(limiting) if limiting else ""
+    occupancy = None if blocks is None else blocks * warps / most
+    spills = mix.get("local memory", 0)
+    return Resources(code.title, warps, registers, shared, local, spills, blocks, occupancy, bound, mix)
 
 
 # ---- instructions --------------------------------------------------------------------------

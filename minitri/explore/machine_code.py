@@ -41,8 +41,8 @@ class KernelCode:
     Each property raises StageUnavailable (MT0402) if Triton or a tool of NVIDIA's fails.
     """
 
-    def __init__(self, kernel: EmittedKernel, twins: Iterable[str], function: Any, target: Target) -> None:
-        self.kernel, self.twins, self.function, self.target = kernel, tuple(twins), function, target
+    def __init__(self, kernel: EmittedKernel, twins: Iterable[str], source: Any, target: Target) -> None:
+        self.kernel, self.twins, self.source, self.target = kernel, tuple(twins), source, target
         self._made: dict[str, Any] = {}  # no cached_property: before Python 3.12 threads wait for each other there
 
     @property
@@ -76,8 +76,7 @@ class KernelCode:
                 self.disassembly  # noqa: B018
 
     def _build(self) -> Built:
-        source = artifacts.ast_source(self.function, self.kernel, Kind.usual(self.kernel))
-        made = artifacts.compiled(source, self.kernel, self.target)
+        made = artifacts.compiled(self.source, self.kernel, self.target)
         return Built(made.asm, made.metadata.shared)
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
@@ -96,13 +95,14 @@ class MachineCode:
     def kernels(self) -> tuple[KernelCode, ...]:
         """One for each distinct kernel, in the order of the program."""
         functions = artifacts.jit_functions(self.compilation.module_text)
+        sources = {
+            k: artifacts.ast_source(functions[k.name], k, Kind.usual(k)) for k in self.compilation.value("triton")
+        }
         groups: dict[str, list[EmittedKernel]] = {}
-        for kernel in self.compilation.value("triton"):
-            groups.setdefault(_identity(kernel, functions[kernel.name], self.target), []).append(kernel)
-        return tuple(
-            KernelCode(first, (k.name for k in others), functions[first.name], self.target)
-            for first, *others in groups.values()
-        )
+        for kernel, source in sources.items():
+            groups.setdefault(_identity(kernel, source, self.target), []).append(kernel)
+        each = ((first, [k.name for k in others]) for first, *others in groups.values())
+        return tuple(KernelCode(first, twins, sources[first], self.target) for first, twins in each)
 
     def text(self, stage: str) -> str:
         """The text of a stage: all distinct kernels, each under a line with its name and those of its twins."""
@@ -118,8 +118,7 @@ class MachineCode:
                 tell(done / len(at_work), f"Triton: kernel {done} of {len(at_work)}")
 
 
-def _identity(kernel: EmittedKernel, function: Any, target: Target) -> str:
+def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
     """Triton's input without the name of the kernel, as text to compare."""
-    source = artifacts.ast_source(function, kernel, Kind.usual(kernel))
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
     return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

@@ -3,6 +3,9 @@
 In: a document (document.py). Out: HTML. The file is a template, one style sheet, one script, and data. The data is JSON,
 deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts it as text only. A
 content policy forbids everything else: other scripts (ours is known by its hash), connections, and HTML from a text.
+
+Only a served page has an editor, and with it the one library, CodeMirror. page/codemirror.js is a bundle of its packages
+with their licences; tests/codemirror/ makes it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import secrets
 import zlib
 from collections.abc import Mapping
 from functools import cache, cached_property
@@ -21,9 +25,10 @@ from jinja2 import Environment, StrictUndefined
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = (
-    "load", "links", "tip", "text", "drawing", "pane", "split", "sketch", "walk", "frame", "live", "diff", "ledger", "figures",
+    "load", "links", "tip", "text", "drawing", "pane", "split", "sketch", "walk", "frame", "diff", "ledger", "figures",
     "cells", "player", "start",
 )  # fmt: skip
+EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", "share", "live")  # of a served page
 
 
 class Page:
@@ -49,14 +54,18 @@ class Page:
         return f'<iframe sandbox="allow-scripts" style="{frame}" srcdoc="{escape(self.html)}"></iframe>'
 
 
-def page(document: Mapping[str, Any], connect: bool = False) -> str:
-    """The HTML of a document. `connect`: a server serves the page, which has an editor and may ask that server."""
-    style, script = (FOLDER / "page.css").read_text(encoding="utf-8"), _script()
+def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> str:
+    """The HTML of a document. `live`: what the editor knows, for a page that a server serves and that may ask it."""
+    style, script = (FOLDER / "page.css").read_text(encoding="utf-8"), _script(live is not None)
+    nonce = secrets.token_urlsafe(16)  # for the style sheet that CodeMirror makes
     policy = [
         "default-src 'none'", f"script-src '{_hash(script)}'", f"style-src '{_hash(style)}'", "img-src data:",
         "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
-        *["connect-src 'self'"] * connect,
     ]  # fmt: skip
+    if live is not None:
+        policy[2] += f" 'nonce-{nonce}'"
+        policy.append("connect-src 'self'")
+        document = {**document, "live": {**live, "nonce": nonce}}
     return template("page.html").render(
         title=document["title"], policy="; ".join(policy), style=style, script=script, data=packed(document),
     )  # fmt: skip
@@ -74,8 +83,8 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _script() -> str:
-    parts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+def _script(editor: bool) -> str:
+    parts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in (*EDITOR * editor, *SCRIPTS)]
     return "\n'use strict';\n(() => {\n" + "\n".join(parts) + "\n})();\n"
 
 

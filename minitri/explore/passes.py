@@ -22,88 +22,86 @@ renumbered. `fresh`: there is no text before the pass, as for the first pass, an
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
 from minitri.base.child_process import environment
-from minitri.base.dims import ONE, Dim
+from minitri.base.dims import Dim
 from minitri.base.logs import Firing, recorded
 from minitri.base.resource_limits import using
-from minitri.base.types import DTYPES
 from minitri.explore.machine_code import MachineCode
-from minitri.explore.provenance import Trace
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
 from minitri.hardware.targets import StageUnavailable, Target
-from minitri.kernels.ir import Axis, Buffer, Compute, Constant, Op
+from minitri.kernels.ir import Axis, Compute, Constant, Op
 from minitri.pipeline import Compilation
+from minitri.tiles.ir import Programs
+from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import format_programs
 from minitri.triton.artifacts import lowered_to_ttgir, require_triton
-from minitri.triton.descriptors import Descriptor
-from minitri.triton.emit import EmittedKernel
+from minitri.triton.emit import emit
+from minitri.triton.source import module_text
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule that fired.
 
-    doc       what it does, in one line
-    defined   its file and line
-    count     how often it fired
-    cases     pairs of texts: before and after it
-    nodes     the nodes of the graph that the cases come from
+    about   what it does, in one line
+    where   its file and line
+    count   how often it fired
+    cases   pairs of texts: before and after it
     """
 
     name: str
-    doc: str
-    defined: str
+    about: str
+    where: str
     count: int
     cases: tuple[tuple[str, str], ...]
-    nodes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """A pass that ran.
 
-    owner     "minitri" or "triton"
-    kernel    the kernel that a pass of Triton worked on, else ""
-    defined   where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
+    owner    "minitri" or "triton"
+    kernel   the kernel that a pass of Triton worked on, else ""
+    about    what it does, in one line; the options of a pass of Triton
+    where    where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
     """
 
     owner: str
     name: str
     kernel: str
     stage: str
-    doc: str
-    defined: str
+    about: str
+    where: str
     before: str
     after: str
     rules: tuple[Rule, ...] = ()
 
-    @property
-    def changed(self) -> bool:
-        return self.before != self.after
-
 
 def our_steps(compiled: Compilation) -> tuple[Step, ...]:
     """Every pass of ours, with the rules that fired."""
-    trace, steps, before = Trace(compiled), [], None
+    steps: list[Step] = []
+    before = None
     for record, p in zip(compiled.passes, compiled.steps):
         with using(compiled.context.limits), recorded() as firings:
             if before is not None:
                 p.made(before, compiled.context)
         before = compiled.value(p.stage)
-        function, rules = p.function or p.run, tuple(_rules(firings, trace))
-        about = _first_line(inspect.getmodule(function)), defined(function)
-        steps.append(Step("minitri", p.name, "", p.stage, *about, record.before, record.after, rules))
+        about, rules = _first_line(inspect.getmodule(p.function)), tuple(_rules(firings))
+        steps.append(
+            Step("minitri", p.name, "", p.stage, about, defined(p.function), record.before, record.after, rules)
+        )
     return tuple(steps)
 
 
@@ -118,19 +116,14 @@ def _first_line(documented: Any) -> str:
     return (inspect.getdoc(documented) or "").split("\n")[0]
 
 
-def _rules(firings: Sequence[Firing], trace: Trace) -> list[Rule]:
+def _rules(firings: Sequence[Firing]) -> Iterator[Rule]:
     """Each rule once, in the order in which they first fired."""
-    groups: dict[str, list[Firing]] = {}
+    groups: dict[str, list[Firing]] = defaultdict(list)
     for f in firings:
-        groups.setdefault(defined(f.rule), []).append(f)
-    return [_rule(where, found, trace) for where, found in groups.items()]
-
-
-def _rule(where: str, firings: Sequence[Firing], trace: Trace) -> Rule:
-    function = firings[0].rule
-    cases = dict.fromkeys((_shown(f.before), _shown(f.after)) for f in firings)
-    nodes = trace.of(s for f in firings for s in f.spans)
-    return Rule(function.__name__.lstrip("_"), _first_line(function), where, len(firings), tuple(cases), nodes)
+        groups[defined(f.rule)].append(f)
+    for where, found in groups.items():
+        function, cases = found[0].rule, dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)
+        yield Rule(function.__name__.lstrip("_"), _first_line(function), where, len(found), tuple(cases))
 
 
 def _shown(item: Any, depth: int = 2) -> str:
@@ -176,49 +169,39 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
     if not machine.target.stages:
         return ()
     require_triton()
-    kernels, limit = [k.kernel for k in machine.kernels], 30 + 10 * len(machine.kernels)
-    text = _printed(_job(machine.compilation.module_text, kernels, machine.target), seconds or limit)
+    names = {k.name for k in machine.kernels}
+    programs: Programs = machine.compilation.value("tile.target")
+    distinct = Programs(programs.plan, tuple(p for p in programs if p.name in names))
+    text = _printed(format_programs(distinct), str(machine.target), seconds or 30 + 10 * len(names))
     return tuple(_steps(text))
 
 
 # ---- the process -----------------------------------------------------------------------------
 
 
-def _job(text: str, kernels: Sequence[EmittedKernel], target: Target) -> dict[str, Any]:
-    return {"text": text, "target": str(target), "kernels": [
-        {"name": k.name, "pointers": [b.dtype.name for b in k.pointers], "sizes": len(k.sizes),
-         "scalars": [b.dtype.name for b in k.scalars], "descriptors": [(d.name, d.pointer, d.block) for d in k.descriptors],
-         "warps": k.warps, "stages": k.stages, "registers": k.registers, "relaxed": k.relaxed} for k in kernels]}  # fmt: skip
-
-
-def _printed(job: Mapping[str, Any], seconds: float) -> str:
-    """What Triton prints while it compiles."""
+def _printed(programs: str, target: str, seconds: float) -> str:
+    """What Triton prints while it compiles tile programs."""
     path = os.pathsep.join(filter(None, sys.path))
     dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
-    command = [sys.executable, "-m", "minitri.explore.passes"]
-    request = json.dumps(job).encode()
+    command = [sys.executable, "-m", "minitri.explore.passes", target]
     try:
-        done = subprocess.run(command, input=request, capture_output=True, env=dumping, timeout=seconds, check=True)
+        done = subprocess.run(
+            command, input=programs.encode(), capture_output=True, env=dumping, timeout=seconds, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         message = f"Triton's passes cannot be shown: {type(error).__name__}"
         raise StageUnavailable("MT0402", message, help="the stages ttir and ttgir are there") from None
     return done.stderr[:MOST].decode("utf-8", "replace")
 
 
-def main() -> None:
-    """The process: compiles the kernels that it reads from standard input."""
-    job = json.loads(sys.stdin.buffer.read())
-    for k in job["kernels"]:
-        pointers = tuple(Buffer(f"p{n}", DTYPES[d], (), (), "input") for n, d in enumerate(k["pointers"]))
-        scalars = tuple(Buffer(f"a{n}", DTYPES[d], (), (), "scalar") for n, d in enumerate(k["scalars"]))
-        described = tuple(Descriptor(name, n, pointers[n], tuple(block), (), ()) for name, n, block in k["descriptors"])
-        sizes = (ONE,) * k["sizes"]
-        kernel = EmittedKernel(
-            k["name"], "", pointers, sizes, scalars, ONE, k["warps"], k["stages"], k["registers"], k["relaxed"],
-            False, described, (),
-        )  # fmt: skip
-        for stage, text in lowered_to_ttgir(job["text"], kernel, Target.parse(job["target"])):
-            print(f"{_MARK}{stage} {k['name']}\n{text}", file=sys.stderr, flush=True)
+def main(programs: str, target: str) -> None:
+    """The process: compiles tile programs, given as the text of the stage `tile.target`."""
+    parsed = parse_programs(programs, masked=True)
+    kernels = [emit(p) for p in parsed]
+    text = module_text(parsed.plan, kernels)
+    for kernel in kernels:
+        for stage, lowered in lowered_to_ttgir(text, kernel, Target.parse(target)):
+            print(f"{_MARK}{stage} {kernel.name}\n{lowered}", file=sys.stderr, flush=True)
 
 
 # ---- what it prints --------------------------------------------------------------------------
@@ -233,7 +216,7 @@ def _steps(text: str) -> Iterator[Step]:
             stage, _, kernel = head.removeprefix(_MARK).partition(" ")
             after = [before for _, _, before in pending[1:]] + [plain(body)]
             rows = zip(pending, after)
-            yield from (Step("triton", n, kernel, stage, o, f"triton pass {n}", b, a) for (n, o, b), a in rows)
+            yield from (Step("triton", name, kernel, stage, about, "", b, a) for (name, about, b), a in rows)
             pending = []
         elif (match := _HEAD.match(head)) and _KERNEL.search(body):
             name, options = _named(match[2] or match[1])
@@ -250,10 +233,6 @@ def plain(text: str) -> str:
     """MLIR without locations."""
     lines = [line for line in text.split("\n") if not line.startswith("#loc")]
     return _LOCATION.sub("", "\n".join(lines)).strip() + "\n"
-
-
-if __name__ == "__main__":
-    main()
 
 
 # ---- passes as data for the page ----------------------------------------------------------------
@@ -282,21 +261,17 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     for _, group in groupby(steps, key=lambda s: s.kernel):
         first, *rest = group
-        source = replace(first, name="(source)", doc="what Triton reads", before="", after=first.before)
+        source = replace(first, name="(source)", about="what Triton reads", before="", after=first.before)
         records += [_record(source, True), *(_record(s, False) for s in (first, *rest))]
     return records
 
 
 def _record(s: Step, fresh: bool) -> dict[str, Any]:
     return {
-        "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.doc,
-        "where": s.defined if s.owner == "minitri" else "", "patch": patch(s.before, s.after),
-        "rules": [_rule_as_data(r) for r in s.rules], "fresh": fresh,
+        "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.about, "where": s.where,
+        "patch": patch(s.before, s.after), "fresh": fresh,
+        "rules": [asdict(replace(r, cases=r.cases[:MAX_CASES])) for r in s.rules],
     }  # fmt: skip
-
-
-def _rule_as_data(r: Rule) -> dict[str, Any]:
-    return {"name": r.name, "about": r.doc, "where": r.defined, "count": r.count, "cases": r.cases[:MAX_CASES]}
 
 
 def patch(before: str, after: str) -> Patch:
@@ -316,3 +291,7 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, 
 
 def lines(text: str) -> list[str]:
     return text.rstrip("\n").split("\n") if text else []
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer.read().decode(), sys.argv[1])

@@ -12,12 +12,12 @@ are taken for 1024. Left out: time. The bytes are what a plan cannot avoid (kern
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from minitri.base.spans import Span
 from minitri.base.text_tables import byte_size
-from minitri.explore.drawing import plain
+from minitri.explore.drawing import box, drawing
 from minitri.explore.player import buffers
 from minitri.explore.provenance import Trace
 from minitri.graph.ir import Graph
@@ -28,6 +28,7 @@ from minitri.kernels.memory_traffic import traffic
 from minitri.optimize.fusion.first_parts import TYPICAL
 from minitri.optimize.fusion.fuse import fuse
 
+Operation = Compute | Reduce | Scan | Dot
 MAX_PLANS = 24  # values for which the pass is asked again
 MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there are fewer plans
 
@@ -46,7 +47,7 @@ class _Ledger:
     def __init__(self, trace: Trace, plan: Plan, graph: Graph) -> None:
         self.trace, self.plan, self.graph = trace, plan, graph
         self.enabled = not trace.compilation.context.without & {"all", "fusion"}
-        names = {s.name for b in _buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
+        names = {s.name for b in buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
         known, self.layouts = trace.compilation.context.sizes, trace.compilation.context.layouts
         self.sizes = {n: known.get(n, TYPICAL) for n in sorted(names)}
         self.assumed = [n for n in self.sizes if n not in known]
@@ -57,8 +58,8 @@ class _Ledger:
             plans.append(self._plan("nothing fused", partition(self.graph, self.layouts)))
         instead = self._instead(plans)
         decisions = [self._decision(d, instead) for d in self.plan.ledger]
-        return {"assumed": self.assumed and f"{', '.join(self.assumed)} taken for {TYPICAL}", "plans": plans,
-                "decisions": decisions}  # fmt: skip
+        assumed = self.assumed and f"{', '.join(self.assumed)} taken for {TYPICAL}"
+        return {"assumed": assumed, "plans": plans, "decisions": decisions}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
         """Adds to `plans` a plan for each fused value that keeps it in memory. Returns the numbers of these plans."""
@@ -76,9 +77,9 @@ class _Ledger:
         return found
 
     def _decision(self, d: Decision, instead: Mapping[tuple[Any, ...], int]) -> dict[str, Any]:
+        bytes = d.bytes.evaluate({s.name: self.sizes.get(s.name, TYPICAL) for s in d.bytes.symbols()})
         return {
-            "value": d.value, "from": d.producer, "to": d.consumer, "verdict": d.verdict, "rule": d.rule,
-            "bytes": d.bytes.evaluate({**self.sizes, **{s.name: self.sizes.get(s.name, TYPICAL) for s in d.bytes.symbols()}}),
+            "value": d.value, "from": d.producer, "to": d.consumer, "verdict": d.verdict, "rule": d.rule, "bytes": bytes,
             "marks": sorted(self.trace.of(d.spans)), "instead": instead.get(_key(d.value, d.spans), 0) if d.fused else 0,
         }  # fmt: skip
 
@@ -87,38 +88,43 @@ class _Ledger:
     def _plan(self, title: str, plan: Plan) -> dict[str, Any]:
         moved = traffic(plan, self.sizes)
         boxes: dict[str, dict[str, Any]] = {}
-        edges: dict[tuple[str, str], str] = {}
+        edges: dict[tuple[str, str], list[str]] = {}
         for kernel, t in zip(plan.kernels, moved):
-            boxes[f"kernel {kernel.name}"] = self._kernel(kernel)
-            edges |= {(f"array {name}", f"kernel {kernel.name}"): byte_size(n) for name, n in t.reads.items()}
-            edges |= {(f"kernel {kernel.name}", f"array {name}"): byte_size(n) for name, n in t.writes.items()}
+            here = f"kernel {kernel.name}"
+            boxes[here] = self._kernel(kernel)
+            edges |= {(f"array {name}", here): [byte_size(n)] for name, n in t.reads.items()}
+            edges |= {(here, f"array {name}"): [byte_size(n)] for name, n in t.writes.items()}
         touched = {name for edge in edges for name in edge}
         ops = [op for k in plan.kernels for op in k.body]
-        boxes |= {f"array {b.name}": self._array(b, ops) for b in _buffers(plan) if f"array {b.name}" in touched}
+        boxes |= {f"array {b.name}": self._array(b, ops) for b in buffers(plan) if f"array {b.name}" in touched}
         total = sum(t.total for t in moved)
-        return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": plain(title, boxes, edges)}
+        view = drawing(title, boxes, edges, 44.0)
+        return {"title": title, "kernels": len(plan.kernels), "bytes": total, "view": view}
 
     def _kernel(self, kernel: Kernel) -> dict[str, Any]:
-        ops = [op for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
-        words = ["product" if isinstance(op, Dot) else op.op for op in ops]
-        steps = " ".join(w for w in words if w != "cast") or "copy"
+        steps = " ".join(name for name in map(operator, operations(kernel)) if name != "cast") or "copy"
         axes = ", ".join(f"{a.name}: {a.extent}" for a in kernel.axes)
-        return {
-            "label": f"{kernel.name}  {steps if len(steps) < 44 else steps[:43] + '…'}", "type": axes or "one element",
-            "kind": "group", "marks": sorted(self.trace.of(s for op in kernel.body for s in op.spans)), "output": False,
-        }  # fmt: skip
+        label = f"{kernel.name}  {steps if len(steps) < 44 else steps[:43] + '…'}"
+        return box(label, axes or "one element", "group", self._marks(kernel.body))
 
     def _array(self, b: Any, ops: list[Op]) -> dict[str, Any]:
         own = [op for op in ops if isinstance(op, (Load, Store)) and op.buffer.name == b.name]
         shape = ", ".join(map(str, b.shape))
-        return {
-            "label": b.name, "type": f"{b.dtype}[{shape}]", "kind": "temporary" if b.role == "temporary" else "input",
-            "marks": sorted(self.trace.of(s for op in own for s in op.spans)), "output": b.role == "output",
-        }  # fmt: skip
+        kind = "temporary" if b.role == "temporary" else "input"
+        return box(b.name, f"{b.dtype}[{shape}]", kind, self._marks(own), b.role == "output")
+
+    def _marks(self, ops: Iterable[Op]) -> list[int]:
+        return sorted(self.trace.of(s for op in ops for s in op.spans))
 
 
-def _buffers(plan: Plan) -> tuple[Any, ...]:
-    return tuple(b for b in buffers(plan) if b.role != "scalar")
+def operations(kernel: Kernel) -> list[Operation]:
+    """What a kernel computes. Casts count only if there is nothing else."""
+    ops = [op for op in kernel.body if isinstance(op, Operation)]
+    return [op for op in ops if operator(op) != "cast"] or ops
+
+
+def operator(op: Operation) -> str:
+    return "product" if isinstance(op, Dot) else op.op
 
 
 def _key(value: str, spans: Sequence[Span]) -> tuple[Any, ...]:

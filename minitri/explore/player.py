@@ -35,6 +35,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Symbol
 from minitri.explore.provenance import Trace
+from minitri.graph.argument_binding import sizes_of
 from minitri.graph.ir import Contract, Graph
 from minitri.graph.text import format_number
 from minitri.kernels.evaluate import Memory, allocate
@@ -47,11 +48,9 @@ from minitri.tiles.ir import Program
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.schedule import Options
 from minitri.tiles.text import program_lines
-from minitri.trust.sanitizer import AccessError, Record, Watch
+from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
-
-Writes = Mapping[str, Record]
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
@@ -73,13 +72,12 @@ class _Player:
         graph: Graph = instance.value("graph")
         results = zip((b.name for b in self.plan.outputs), graph.outputs)
         self.declared = {name: node.shape for name, node in (*((i.name, i) for i in graph.inputs), *results)}
-        self.cells = 0
 
     def data(self) -> dict[str, Any]:
         memory = allocate(self.plan, self.given, self.sizes)
         watch = _Recorder(self.plan, self.programs, memory, self.sizes)
         kernels = [self._kernel(k, memory, watch) for k in range(len(self.programs))]
-        arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan) if b.role != "scalar"]
+        arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan)]
         return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
@@ -90,59 +88,39 @@ class _Player:
         return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "drawn": drawn, "values": values}
 
     def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
-        program, self.cells = self.programs[number], MAX_CELLS // len(self.programs)
+        program = self.programs[number]
         lines = list(program_lines(program))
         line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
-        before = deepcopy(memory), _copies(watch.records)
-        runs = [self._play(program, place, memory, watch, line) for place in places(program, self.sizes)]
-        kept = [r for r in runs if r is not None]
+        before = deepcopy((memory, watch.writers, watch.runs))
+        grid = [list(map(int, place)) for place in places(program, self.sizes)]
+        runs = watch.play(program, memory, line, grid, MAX_CELLS // len(self.programs))
+        kept = [{"place": place, **run} for place, run in zip(grid, runs) if run is not None]
         return {
             "name": program.name, "lines": [text for text, _ in lines], "programs": kept, "count": len(runs),
             "links": [sorted(nodes) for nodes in self.trace.of_program(program)],
             "grid": [a.tiles.evaluate(self.sizes) for a in program.grid],
             "axes": [{"name": a.name, "role": a.role, "extent": a.extent.evaluate(self.sizes), "block": a.block,
                       "lanes": a.lanes} for a in program.axes],
-            "dropped": self._dropped(number, *before, line, len(kept)),
+            "dropped": self._dropped(number, *before, line, grid[: len(kept)]),
         }  # fmt: skip
 
-    def _play(
-        self, program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], watch: _Recorder,
-        line: Mapping[int, int],
-    ) -> dict[str, Any] | None:  # fmt: skip
-        """Runs one program. Returns its steps, or None if enough steps are kept already."""
-        watch.steps, watch.line = [], line
-        error = ""
-        try:
-            run(program, place, memory, self.sizes, True, watch)
-        except AccessError as found:
-            error = found.problem
-            watch.refused()
-        kept = self.cells > 0
-        self.cells -= sum(len(s["values"]) for s in watch.steps)
-        return {"place": list(map(int, place)), "steps": watch.steps, "error": error} if kept else None
-
     def _dropped(
-        self, number: int, memory: Mapping[str, Memory], writes: Writes, line: Mapping[int, int], count: int
-    ) -> dict[int, list[Any]]:
+        self, number: int, memory: Mapping[str, Memory], writers: dict[str, Any], runs: list[Any],
+        line: Mapping[int, int], grid: Sequence[Any],
+    ) -> dict[int, list[Any]]:  # fmt: skip
         """By the line of each masked access: its steps in each program without the mask."""
         program = self.programs[number]
         found: dict[int, list[Any]] = {}
         for k, op in enumerate(program.ops()):
-            self.cells = MAX_CELLS
             if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
                 bare = exchange(program, op, replace(op, mask=Mask(())))
-                own = {id(list(bare.ops())[k]): line[id(op)]}
                 changed = [*self.programs[:number], bare, *self.programs[number + 1 :]]
                 copies = deepcopy(memory)
                 watch = _Recorder(self.plan, changed, copies, self.sizes)
-                watch.records = _copies(writes)
-                runs = [self._play(bare, p, copies, watch, own) for p in list(places(bare, self.sizes))[:count]]
-                found[line[id(op)]] = [r and {"steps": r["steps"], "error": r["error"]} for r in runs]
+                watch.writers, watch.runs = deepcopy(writers), [*runs]
+                own = {id(list(bare.ops())[k]): line[id(op)]}
+                found[line[id(op)]] = watch.play(bare, copies, own, grid, MAX_CELLS)
         return found
-
-
-def _copies(writes: Writes) -> dict[str, Record]:
-    return {n: replace(r, writer=r.writer.copy(), starts=[*r.starts], places=[*r.places]) for n, r in writes.items()}
 
 
 class _Recorder(Watch):
@@ -153,10 +131,29 @@ class _Recorder(Watch):
     access: dict[str, Any]
     line_of_access: int | None = None
 
+    def play(
+        self, program: Program, memory: Mapping[str, Memory], line: Mapping[int, int], grid: Sequence[Sequence[int]],
+        cells: int,
+    ) -> list[dict[str, Any] | None]:  # fmt: skip
+        """Runs a program at places of the grid. Returns the steps of each run, until they have `cells` elements.
+
+        line   the line of each op whose steps are recorded, by its id
+        """
+        runs: list[dict[str, Any] | None] = []
+        for place in grid:
+            self.steps, self.line, error = [], line, ""
+            try:
+                run(program, tuple(place), memory, self.sizes, True, self)
+            except AccessError as found:
+                error = found.problem
+                self.refused()
+            runs.append({"steps": self.steps, "error": error} if cells > 0 else None)
+            cells -= sum(len(s["values"]) for s in self.steps)
+        return runs
+
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
         """Records the elements of an access, and which of them are outside of the array."""
-        spread = np.broadcast_arrays(inside, *index)
-        allowed, at = spread[0], spread[1:]
+        allowed, *at = np.broadcast_arrays(inside, *index)
         out = np.zeros(allowed.shape, bool)
         for i, extent in zip(at, self._shape(op)):
             out |= (i < 0) | (i >= extent)
@@ -190,13 +187,8 @@ class _Recorder(Watch):
 
 def _numbers(values: Any) -> list[str]:
     """The numbers as short texts."""
-    return [_number(v) for v in np.asarray(values).reshape(-1).tolist()]
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}" if np.isfinite(value) else format_number(value)
-    return format_number(value)
+    numbers = np.asarray(values).reshape(-1).tolist()
+    return [f"{n:.3g}" if isinstance(n, float) and np.isfinite(n) else format_number(n) for n in numbers]
 
 
 # ---- a small instance ---------------------------------------------------------------------------
@@ -215,9 +207,11 @@ def small(compiled: Compilation) -> Compilation | None:
         return compiled if _fits(compiled) else None
     graph = Compilation(replace(context, sizes={})).value("graph")
     found = dict.fromkeys(s.name for i in graph.inputs for d in i.shape for s in sorted(d.symbols(), key=str))
-    packs = _packs(context) & found.keys()
+    declared = sizes_of(function_of(context), context.instance.packs).values()
+    packs = {str(axis) for axes in declared if isinstance(axes, tuple) for axis in axes} & found.keys()
     names = sorted(found, key=packs.__contains__)
-    for row in _rows(graph):
+    product = any(isinstance(n, Contract) for n in graph.nodes())
+    for row in (*MORE, *FEW) if product else FEW:
         sizes = {n: row[k % len(row)] for k, n in enumerate(names)}
         sizes |= {n: 2 for n in packs if row in MORE}
         try:
@@ -229,19 +223,8 @@ def small(compiled: Compilation) -> Compilation | None:
     return None
 
 
-def _packs(context: Context) -> set[str]:
-    """The names of the axes of `*B`: B0, B1, …"""
-    types = [p.annotation for p in function_of(context).params if isinstance(p.annotation, ast.ArrayType)]
-    packs = {d.id for t in types for d in t.dims if isinstance(d, ast.Pack)}
-    return {f"{p}{k}" for p in packs for k in range(context.instance.packs.get(p, 1))}
-
-
 def function_of(context: Context) -> ast.Function:
     return next(f for f in context.module.functions if f.name == context.entry)
-
-
-def _rows(graph: Graph) -> tuple[tuple[int, ...], ...]:
-    return (*MORE, *FEW) if any(isinstance(n, Contract) for n in graph.nodes()) else FEW
 
 
 def _blocked(context: Context) -> Compilation:
@@ -267,8 +250,9 @@ def _fits(compiled: Compilation) -> bool:
         return False
 
 
-def buffers(plan: Plan) -> tuple[Buffer, ...]:
-    return (*plan.inputs, *plan.temporaries, *plan.outputs)
+def buffers(plan: Plan) -> list[Buffer]:
+    """The buffers with an array."""
+    return [b for b in (*plan.inputs, *plan.temporaries, *plan.outputs) if b.role != "scalar"]
 
 
 def inputs(compiled: Compilation) -> dict[str, Any]:

@@ -17,6 +17,7 @@ part of a line belongs to which node.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +25,14 @@ from typing import Any
 from minitri.base.spans import Source, Span
 from minitri.explore.machine_code import MachineCode
 from minitri.explore.triton_provenance import NONE, OWN, Nodes, Origin, generated_lines, machine_lines
-from minitri.graph.ir import Graph, Input, Node
+from minitri.graph.ir import Graph, Input
 from minitri.graph.text import format_input, graph_lines
 from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
 from minitri.kernels.text import plan_lines
 from minitri.language import ast
 from minitri.language.ast_dump import module_lines
 from minitri.pipeline import OUR_STAGES, Compilation
-from minitri.tiles.ir import Loop, Program, Programs, TileAxis
+from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.tiles.text import program_lines, programs_lines
 
 
@@ -39,13 +40,11 @@ from minitri.tiles.text import program_lines, programs_lines
 class NodeInfo:
     """A node of the graph.
 
-    name    `%3`, or the name of an input
     op      its operation: `reduce.max`
     text    its line in the stage `graph`
     spans   its places in the source: the innermost first, then the calls that led to it
     """
 
-    name: str
     op: str
     text: str
     spans: tuple[Span, ...]
@@ -71,10 +70,10 @@ class Trace:
     def __init__(self, compilation: Compilation) -> None:
         self.compilation, self.machine = compilation, MachineCode(compilation)
         self.nodes = tuple(_nodes(self.compilation))
-        self._at: dict[tuple[int, int, int], set[int]] = {}
+        self._at: dict[tuple[int, int, int], set[int]] = defaultdict(set)
         for k, n in enumerate(self.nodes):
             for s in n.spans:
-                self._at.setdefault((id(s.source), s.start, s.end), set()).add(k)
+                self._at[id(s.source), s.start, s.end].add(k)
         self._stages: dict[str, StageTrace] = {}
 
     @property
@@ -93,24 +92,12 @@ class Trace:
 
     def __getitem__(self, stage: str) -> StageTrace:
         if stage not in self._stages:
-            text = self._text(stage)
-            count = text.count("\n") + (not text.endswith("\n"))
-            origins = self._origins(stage)[:count]
+            ours = stage not in self.compilation.context.target.stages
+            text = self.compilation[stage] if ours else self.machine.text(stage)  # of each distinct kernel
+            origins = self._origins(stage)[: len(text.removesuffix("\n").split("\n"))]
             nodes, how = tuple(o.nodes for o in origins), tuple(o.how for o in origins)
             self._stages[stage] = StageTrace(stage, text, nodes, how)
         return self._stages[stage]
-
-    def _text(self, stage: str) -> str:
-        """The text of a stage; of Triton's own stages that of each distinct kernel."""
-        if stage in self.compilation.context.target.stages:
-            return self.machine.text(stage)
-        return self.compilation[stage]  # which says why there is no such stage
-
-    def at(self, source: Source, offset: int) -> Nodes:
-        """The nodes of the smallest span that holds a character of a source."""
-        held = [(s.end - s.start, k) for k, n in enumerate(self.nodes) for s in n.spans
-                if s.source is source and s.start <= offset < s.end]  # fmt: skip
-        return frozenset(k for width, k in held if width == min(held)[0])
 
     def of(self, spans: Iterable[Span]) -> Nodes:
         """The nodes of spans; for a span without a number, the nodes at the same place."""
@@ -136,17 +123,13 @@ class Trace:
                 rows = graph_lines(graph)
                 return [self.of(s for n in about for s in graph.spans.get(n, ())) for _, about in rows]
             case Plan() as plan:
-                ops = [op for k in plan.kernels for op in k.body]
-                return self._about([about for _, about in plan_lines(plan)], ops)
-            case Programs() as programs:
-                ops = [op for p in programs for op in p.ops()]
-                return self._about([about for _, about in programs_lines(programs)], ops)
-            case other:
-                raise AssertionError(f"the stage {stage} is a {type(other).__name__}")
+                return self._about(plan_lines(plan), [op for k in plan.kernels for op in k.body])
+            case programs:
+                return self._about(programs_lines(programs), [op for p in programs for op in p.ops()])
 
     def of_program(self, program: Program) -> list[Nodes]:
         """The nodes of each line of one tile program."""
-        return self._about([about for _, about in program_lines(program)], list(program.ops()))
+        return self._about(program_lines(program), list(program.ops()))
 
     def _within(self, node: ast.Node | None) -> Nodes:
         """The nodes with exactly the span of an expression; of a statement, those of its value."""
@@ -160,29 +143,27 @@ class Trace:
             case _:
                 return frozenset(self._there(node.span))
 
-    def _about(self, items: Iterable[Any], ops: Sequence[Op]) -> list[Nodes]:
+    def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
         """The nodes of lines of kernels and programs. `ops`: all ops, where the accesses of a buffer are found."""
         rows: list[Nodes] = []
         program: Program | None = None
-        for item in items:
+        for _, item in lines:
             program = item if isinstance(item, Program) else program
-            shown = (item,) if isinstance(item, Decision) else _served(item, program, ops)
-            rows.append(self.of(s for one in shown for s in one.spans))
+            rows.append(self.of(s for one in _served(item, program, ops) for s in one.spans))
         return rows
 
 
-def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[Op]:
-    """The op of a line, or the ops that the line serves."""
+def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[Op | Decision]:
+    """The op or the decision of a line, or the ops that the line serves."""
     match item:
-        case Program():
-            return [op for op in item.ops() if isinstance(op, Store)]
-        case Kernel():
-            return [op for op in item.body if isinstance(op, Store)]
+        case Program() | Kernel():
+            body = item.ops() if isinstance(item, Program) else item.body
+            return [op for op in body if isinstance(op, Store)]
         case Buffer():
             return [op for op in ops if isinstance(op, (Load, Store)) and op.buffer.name == item.name]
         case TileAxis():
             assert program is not None
-            return [op for op in program.ops() if item.name in _walked(op)]
+            return [op for op in program.ops() if item.name in _axes(op)]
         case Loop():
             return [c for c, _ in item.carries] or [op for op in item.body if isinstance(op, Store)]
         case None:
@@ -191,13 +172,15 @@ def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[O
             return [item]
 
 
-def _walked(op: Op) -> set[str]:
+def _axes(op: Op) -> set[str]:
     """The axes along which an op accesses memory, or that it reduces."""
     match op:
         case Load() | Store():
-            return {s.name for d in op.index for s in d.symbols() if s.kind == "axis"}
-        case Reduce() | Dot():
-            return {op.over} if isinstance(op, Dot) else set(op.over)
+            return op.indexed_by
+        case Reduce():
+            return set(op.over)
+        case Dot():
+            return {op.over}
         case Scan():
             return {op.along}
         case _:
@@ -212,30 +195,19 @@ def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
     match compiled.value("graph" if start is None else start.stage):
         case Graph() as graph:
             yield from _graph_nodes(graph)
-        case Plan() as plan:
-            yield from (_op_node(text, about) for text, about in plan_lines(plan) if isinstance(about, Op))
-        case Programs() as programs:
-            yield from (_op_node(text, about) for text, about in programs_lines(programs) if isinstance(about, Op))
+        case first:
+            lines = plan_lines(first) if isinstance(first, Plan) else programs_lines(first)
+            yield from (
+                NodeInfo(_op(text), text.strip(), about.spans) for text, about in lines if isinstance(about, Op)
+            )
 
 
 def _graph_nodes(graph: Graph) -> Iterator[NodeInfo]:
     """The nodes in the order of their numbers (`Graph.numbered`)."""
-    texts: dict[Node, str] = {}
-    for text, about in graph_lines(graph):
-        if text.startswith("  %"):
-            texts[about[0]] = text.strip()
+    texts = {about[0]: text.strip() for text, about in graph_lines(graph) if text.startswith("  %")}
     for node in dict.fromkeys((*graph.nodes(), *graph.inputs)):
         text = format_input(node) if isinstance(node, Input) else texts[node]
-        yield NodeInfo(_name(text), "input" if isinstance(node, Input) else _op(text), text, graph.spans.get(node, ()))
-
-
-def _op_node(text: str, op: Op) -> NodeInfo:
-    return NodeInfo(_name(text.strip()), _op(text), text.strip(), op.spans)
-
-
-def _name(text: str) -> str:
-    """`%3` of `%3: f32[M] = …`."""
-    return text.partition(":")[0] if ":" in text else ""
+        yield NodeInfo("input" if isinstance(node, Input) else _op(text), text, graph.spans.get(node, ()))
 
 
 def _op(text: str) -> str:

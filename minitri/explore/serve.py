@@ -7,9 +7,13 @@ these before it reads a request:
 
     Host             must be a name of this server, so that no other name can lead to it
     Origin           must be this server, if the request has one
-    token            in the path of the page, new for each run
+    token            in the path of the page: a secret of this user
     POST             must be JSON of a known and small size, which no form of another page can send
     rate, number     limits of requests a second and of connections
+
+The address stays the same, so that a link to a program stays valid: port 8748, and a token in the user's cache folder,
+which no other user can read. Each port has its own token. On any other free port (`--port 0`, or if 8748 is taken) the
+token is new and is not kept: somebody else may listen there the next time.
 
 There are no CORS headers and only two paths. Separate processes (request_queue.py) compile programs, with limits of time and
 memory, and never run a kernel.
@@ -31,12 +35,14 @@ from pathlib import Path
 from typing import Any
 
 from minitri import __version__
+from minitri.base import disk_cache
+from minitri.explore.completions import completions
 from minitri.explore.page import page
 from minitri.explore.request_queue import Busy, Desk
 from minitri.hardware.targets import TARGETS
 
 EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))["examples"]
-ADDRESS = "127.0.0.1"
+ADDRESS, PORT = "127.0.0.1", 8748
 QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
 LARGEST = 64 << 10  # bytes of a request
 CONNECTIONS = 32
@@ -61,17 +67,28 @@ def _require(held: bool, status: int, reason: str) -> None:
         raise Refused(status, reason)
 
 
+def _kept_token(port: int) -> str:
+    """The token of the earlier runs on this port. The cache folder belongs to this user alone."""
+    kept = disk_cache.get("explorer token", port)
+    if isinstance(kept, str) and re.fullmatch(r"[\w-]{32}", kept, re.ASCII):
+        return kept
+    token = secrets.token_urlsafe(24)
+    disk_cache.put("explorer token", port, token)
+    return token
+
+
 class Server(ThreadingHTTPServer):
     """The server. `address`: the URL of the page."""
 
     daemon_threads = True
+    allow_reuse_port = False  # a port has one server
     request_queue_size = CONNECTIONS
 
     def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
+        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=8, newest=True)  # first: a taken port closes the server
         super().__init__((ADDRESS, port), Handler)
-        self.token = secrets.token_urlsafe(24)
+        self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
         self.first = dict(first or EXAMPLES[0])
-        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=8, newest=True)
         self.names = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self.rate = RATE
@@ -163,11 +180,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> None:
         """The page, with the first program in it."""
-        document = self._asked(self.own.first)
+        first = self.own.first
+        document = self._asked(first)
         if "error" in document:
-            document = self._asked(EXAMPLES[0])
-        live = {"examples": EXAMPLES, "targets": [t for t in TARGETS if t != "interpreter"]}
-        made = page({**document, "live": live}, connect=True)
+            document = self._asked(first := EXAMPLES[0])
+        targets = [t for t in TARGETS if t != "interpreter"]
+        live = {"first": first, "examples": EXAMPLES, "targets": targets, "completions": completions()}
+        made = page(document, live)
         meta = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made)
         policy = html.unescape(meta[1]) if meta else "default-src 'none'"
         self._send(200, made, {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
@@ -219,11 +238,16 @@ class Handler(BaseHTTPRequestHandler):
         """Logs nothing: requests contain programs."""
 
 
-def listening(port: int = 0, first: Mapping[str, Any] | None = None) -> Server:
-    """A server that listens already. `first`: the request with the program that the page shows first."""
+def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> Server:
+    """A server that listens already. `first`: the request with the program that the page shows first.
+
+    port   None: the usual port, or any free one if that is taken; 0: any free one
+    """
     try:
-        server = Server(port, first)
+        server = Server(PORT if port is None else port, first)
     except (OSError, OverflowError) as error:
+        if port is None:
+            return listening(0, first)
         raise OSError(f"cannot listen on port {port}: {getattr(error, 'strerror', None) or error}") from None
     threading.Thread(target=server.quick.start, daemon=True).start()
     return server

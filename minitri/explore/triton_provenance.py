@@ -23,7 +23,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.explore.debug_locations import READERS, TENSOR, Row, sass_rows, with_tensor_memory
@@ -96,6 +96,7 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
     """The origin of each line of the text."""
     ops = line_ops(kernels)
     own = {line: nodes_of(op) for line, op in ops.items()}
+    launches = {match[1]: k for k, line in enumerate(text.split("\n"), 1) if (match := re.match(r"# (\w+)\[", line))}
     found: dict[int, Origin] = {}
     for function in ast.parse(text).body:
         if isinstance(function, ast.FunctionDef):
@@ -105,39 +106,34 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
             written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
             frame = NONE.union(*written)
             found[function.lineno] = Origin(frame, WHOLE)
-            found |= {line: Origin(frame, WHOLE) for line in (*_branches(function), *_waits(function, own))}
-            found |= {line: Origin(frame, "") for line in (function.lineno - 1, *_launches(text, function.name))}
+            found |= {line: Origin(frame, WHOLE) for line in _whole(function) if line not in own}
+            found |= {line: Origin(frame, "") for line in (function.lineno - 1, launches[function.name])}
     return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
 
 
-def _launches(text: str, name: str) -> list[int]:
-    """The lines of the launch plan that run a kernel."""
-    return [k for k, line in enumerate(text.split("\n"), 1) if re.match(rf"# {name}\[", line)]
-
-
 def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
+    """The lines of statements. The line of a loop or a branch is its head; the lines of its body follow."""
     for statement in body:
-        if isinstance(statement, ast.For):
-            yield _Line(statement.lineno, _names(statement.target, ast.Store), _names(statement.iter, ast.Load), True)
-            yield from _lines(statement.body, True)
-        elif isinstance(statement, ast.If):
-            yield _Line(statement.lineno, frozenset(), _names(statement.test, ast.Load), loop)
-            yield from _lines(statement.body, loop)
-            yield from _lines(statement.orelse, loop)
-        else:
-            yield _Line(statement.lineno, _names(statement, ast.Store), _names(statement, ast.Load), loop)
+        match statement:
+            case ast.For():
+                head, inner = [statement.target, statement.iter], statement.body
+            case ast.If():
+                head, inner = [statement.test], [*statement.body, *statement.orelse]
+            case _:
+                head, inner = [statement], []
+        inside = loop or isinstance(statement, ast.For)
+        yield _Line(statement.lineno, _names(head, ast.Store), _names(head, ast.Load), inside)
+        yield from _lines(inner, inside)
 
 
-def _branches(function: ast.FunctionDef) -> Iterator[int]:
-    """The lines of `if` and `else`: each branch holds the whole kernel."""
+def _whole(function: ast.FunctionDef) -> Iterator[int]:
+    """The lines of `if` and `else`, whose branches hold the whole kernel; and of statements without a result, such as
+    waiting for the kernel before."""
     for node in ast.walk(function):
         if isinstance(node, ast.If):
             yield from (node.lineno, node.orelse[0].lineno - 1)
-
-
-def _waits(function: ast.FunctionDef, own: Container[int]) -> Iterator[int]:
-    """The lines of statements that belong to no op, such as waiting for the kernel before."""
-    yield from (n.lineno for n in ast.walk(function) if isinstance(n, ast.Expr) and n.lineno not in own)
+        elif isinstance(node, ast.Expr):
+            yield node.lineno
 
 
 def _carried(lines: Sequence[_Line]) -> frozenset[str]:
@@ -146,8 +142,9 @@ def _carried(lines: Sequence[_Line]) -> frozenset[str]:
     return frozenset(inside & before)
 
 
-def _names(tree: ast.AST, context: type[ast.expr_context]) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, context))
+def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> frozenset[str]:
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, context))
 
 
 # ---- Triton's own stages ----------------------------------------------------------------
@@ -159,14 +156,10 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
     heads = _heads(machine.compilation.module_text)
     for kernel in machine.kernels:
         text, frame, shared = kernel.text(stage), heads[kernel.name], _with_twins(source, kernel, heads)
-        rows = with_tensor_memory(_rows(kernel, stage, text), text, frame)
+        rows = sass_rows(text, kernel.disassembly) if stage == "sass" else READERS[stage](text)
+        rows = with_tensor_memory(rows, text, frame)
         lines += [Origin(shared[frame - 1].nodes, ""), *_origins(rows, shared, frame)]
     return lines
-
-
-def _rows(kernel: KernelCode, stage: str, text: str) -> list[Row]:
-    """A row for each line of a kernel's text (debug_locations.py)."""
-    return sass_rows(text, kernel.disassembly) if stage == "sass" else READERS[stage](text)
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:

@@ -7,29 +7,31 @@ In: a trace, and the stages of a page as data. Out: plain data, a list of steps:
 
 The walk follows the node of the graph that has lines of its own in the most stages. Among several, it takes a product,
 else a function such as exp, else a reduction, else the last operation. A step says what its stage no longer has
-(stages.toml), and what that means for this program. For example, it says how many kernels and programs there are.
+(stages.toml), and what that means for this program. For example, it says how many kernels and programs there are. The
+texts are in walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
-from minitri.explore.explanations import ABOUT
+from minitri.explore.explanations import ABOUT, FOLDER
+from minitri.explore.plans import operations, operator
 from minitri.explore.provenance import Trace
-from minitri.kernels.ir import Access, Compute, Dot, Kernel, Load, Reduce, Scan, Store
-from minitri.tiles.ir import Program, TileAxis
+from minitri.kernels.ir import Access, Kernel, Load, Op, Store
+from minitri.tiles.ir import TileAxis
 
+STEPS = tomllib.loads((FOLDER / "walk.toml").read_text(encoding="utf-8"))["steps"]
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
 CASTS = "An operation widens 16-bit values to f32 and rounds its result, so here are casts that undo each other."
-LAST = "Point at an instruction to read what it does. The free view has all stages and tools."
 MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these
+OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
 
 
 def walk(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -37,7 +39,7 @@ def walk(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> list[dict[str, An
     shown = [s for s in stages if "text" in s]
     if "graph" not in trace.stages or (node := _followed(trace, shown)) is None:
         return []
-    return list(_Walk(trace, {s["name"] for s in shown}, node).steps())
+    return list(_Walk(trace, node).steps({s["name"] for s in shown}))
 
 
 def _followed(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> int | None:
@@ -54,191 +56,142 @@ def _followed(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> int | None:
     return max(found, key=worth, default=None)
 
 
-@dataclass(frozen=True, slots=True)
 class _Walk:
-    trace: Trace
-    there: set[str]  # the stages that have a text
-    node: int
+    """The walk along a node: the tile program that computes it, and the accesses that are drawn.
 
-    def steps(self) -> Iterator[dict[str, Any]]:
-        for title, panes, text, sketch in self._plan():
-            if all(p in self.there or p in ("source", "drawn", "player") for p in panes):
-                marks = self._marks(sketch["kind"] if sketch else "")
-                yield {"title": title, "panes": panes, "text": text, "marks": marks, "sketch": sketch}
+    load     one along a loop, else along a whole axis, and of the highest rank
+    tested   the last axis that a mask tests, and `masked` an access along it
+    """
 
-    def _marks(self, kind: str) -> list[int]:
-        """The numbers of the nodes to light: the node, or what the load of a step about a tile reads."""
-        loaded = (
-            self.trace.of(self._load.spans) if self._load is not None and kind in ("tile", "mask") else frozenset[int]()
-        )
-        return sorted(loaded if kind == "tile" else loaded | {self.node})
+    def __init__(self, trace: Trace, node: int) -> None:
+        self.trace, self.node = trace, node
+        self.kernels: Sequence[Kernel] = trace.compilation.value("kernels").kernels
+        programs = list(trace.compilation.value("tile.masked"))
+        self.program = next((p for p in programs if self._computes(p.ops())), programs[0])
+        accesses = [op for op in self.program.ops() if isinstance(op, (Load, Store))]
+        self.store = next(op for op in accesses if isinstance(op, Store))
+        loads = [op for op in accesses if isinstance(op, Load)]
+        self.load = max(loads, key=lambda op: (*map(bool, self._along(op)), len(op.index)), default=None)
+        tested = {s.name for op in accesses if op.mask for c in op.mask.conditions for s in c.symbols()}
+        self.tested = next((a for a in reversed(self.program.axes) if a.name in tested), None)
+        beside = [op for op in accesses if self.tested and self.tested.name in op.indexed_by]
+        self.masked = max(beside, key=lambda op: len(op.index), default=None)
 
-    def _plan(self) -> Iterator[tuple[str, list[str], str, dict[str, Any] | None]]:
-        """Title, panes, text and drawing of every step, also of those whose stages are not there."""
-        node = self.trace.nodes[self.node]
-        code = " ".join(node.spans[0].text.split())
-        yield (
-            "Your program",
-            ["source", "drawn"],
-            (
-                f"{ABOUT['source']} We follow `{code if len(code) < 60 else node.op}` down to the machine. What belongs to it is lit."
-            ),
-            None,
-        )
-        yield _step("graph", "source", f"The lit line is `{node.op}`. {CASTS * self._casts()}")
-        yield _step("graph.simplified", "graph", "Compare the lit lines.")
-        yield _step("kernels", "graph.simplified", self._fused(), self._fusion())
-        yield _step("tile", "kernels", self._programs(), self._grid())
-        if (load := self._load) is not None:
-            yield "A tile of the input", ["tile", "player"], self._walked(load), self._tile(load)
-        yield _step("tile.masked", "tile", self._masks(), self._mask())
-        yield _step("tile.target", "tile.masked", "Words in braces tell Triton what is known or wanted.")
-        yield _step(
-            "triton", "tile.target", "`tl.load` reads a tile, `tl.store` writes one; the lines between compute."
-        )
-        yield _step("ttgir", "triton", "Its first lines, such as `#blocked`, are these layouts.")
-        yield _step("ptx", "ttgir", "Each line is one instruction of one thread.")
-        yield _step("sass", "ptx", LAST)
-        yield _step("amdgcn", "ttgir", LAST)
-
-    def _casts(self) -> bool:
-        """Whether the graph has casts that the next stage drops."""
-        before, after = (self.trace[s].text.count(" = cast ") for s in ("graph", "graph.simplified"))
-        return before > after
-
-    # ---- what the steps say of this program --------------------------------------------------
-
-    @property
-    def _kernels(self) -> Sequence[Kernel]:
-        return self.trace.compilation.value("kernels").kernels
-
-    @property
-    def _program(self) -> Program:
-        """The tile program that computes the node, with its masks; the first one if none does."""
-        programs = list(self.trace.compilation.value("tile.masked"))
-        return next((p for p in programs if self._computes(p.ops())), programs[0])
-
-    def _computes(self, ops: Any) -> bool:
+    def _computes(self, ops: Iterable[Op]) -> bool:
         return any(self.node in self.trace.of(op.spans) for op in ops)
 
+    def _along(self, access: Access) -> tuple[TileAxis | None, TileAxis | None]:
+        """The loop and the whole axis that an access goes along."""
+        axes = [a for a in self.program.axes if a.name in access.indexed_by]
+        loop, whole = (next((a for a in axes if a.role == role), None) for role in ("loop", "whole"))
+        return loop, whole
+
+    # ---- steps -------------------------------------------------------------------------------
+
+    def steps(self, there: set[str]) -> Iterator[dict[str, Any]]:
+        """The steps whose stages have a text: those of `there`."""
+        facts, drawings = self._facts(), self._drawings()
+        loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
+        lit = {"tile": loaded, "mask": loaded | {self.node}}
+        for step in STEPS:
+            kind, panes = step.get("sketch", ""), step["panes"]
+            drawing = drawings.get(kind)
+            if not there | OTHER_PANES >= set(panes) or (kind == "tile" and drawing is None):
+                continue
+            text = f"{ABOUT.get(step.get('about', panes[1]), '')} {step['text'].format(**facts)}".strip()
+            sketch = drawing and {"kind": kind, "caption": step["caption"].format(**facts), **drawing}
+            marks = sorted(lit.get(kind, {self.node}) if drawing else {self.node})
+            yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
+
+    def _facts(self) -> dict[str, str]:
+        """What the texts say of this program."""
+        node = self.trace.nodes[self.node]
+        code = " ".join(node.spans[0].text.split())
+        casts = [self.trace[stage].text.count(" = cast ") for stage in ("graph", "graph.simplified")]
+        return {
+            "code": code if len(code) < 60 else node.op,
+            "op": node.op,
+            "casts": CASTS if casts[0] > casts[1] else "",
+            "fused": self._fused(),
+            "programs": self._programs(),
+            "stored": self.store.buffer.name,
+            "loaded": self.load.buffer.name if self.load else "",
+            "loop": self._loop(),
+            "masked": self._masks(),
+            "tested": self.masked.buffer.name if self.masked else "",
+        }
+
     def _fused(self) -> str:
-        count = len(self._kernels)
+        count, ops = len(self.kernels), len(operations(self.kernels[0]))
         if count > 1:
             return f"Here are {count} kernels. Running several operations in one kernel is called fusion."
-        ops = len(_working(self._kernels[0]))
         return f"Here one kernel runs all {ops} operations: that is fusion." if ops > 1 else "Here is one kernel."
 
-    def _fusion(self) -> dict[str, Any]:
-        kernels = [
-            {"name": k.name, "ops": [{"op": _word(op), "here": self._computes([op])} for op in _working(k)],
-             "reads": _names(k, Load), "writes": _names(k, Store)}
-            for k in self._kernels
-        ]  # fmt: skip
-        here = next((k for k, kernel in enumerate(self._kernels) if self._computes(kernel.body)), 0)
-        caption = "each box is one kernel; values inside it stay in registers"
-        return {"kind": "fusion", "kernels": kernels, "here": here, "caption": caption}
-
     def _programs(self) -> str:
-        grid = self._program.grid
+        grid = self.program.grid
         if not grid:
             return "Here one program does all of it."
         axes = listed([f"{a.block} of {a.extent} along {a.name}" for a in grid])
-        return (
-            f"All programs run the same code. Each takes {axes}; together they are the grid of {_count(grid)} programs."
-        )
+        together = f"together they are the grid of {_count(grid)} programs"
+        return f"All programs run the same code. Each takes {axes}; {together}."
 
-    def _grid(self) -> dict[str, Any]:
-        store = next(op for op in self._program.ops() if isinstance(op, Store))
-        return {
-            "kind": "grid",
-            **self._array(store),
-            "caption": f"the grid over {store.buffer.name}: one program writes one block",
-        }
-
-    def _walked(self, load: Load) -> str:
-        """The text of the step that explains a tile."""
-        axes = [a for a in self._program.axes if a.name in load.indexed_by]
-        text = f"A tile is the part of an array that a program holds in registers. The lit line loads a tile of `{load.buffer.name}`"
-        loop, whole = (next((a for a in axes if a.role == role), None) for role in ("loop", "whole"))
+    def _loop(self) -> str:
+        """How a program goes along the axis of the load that is drawn."""
+        loop, whole = self._along(self.load) if self.load else (None, None)
         if loop:
-            return f"{text}, in each iteration of a loop along {loop.name}: {loop.block} elements at a time."
-        return f"{text}: all {whole.extent} elements along {whole.name}." if whole else f"{text}."
-
-    @property
-    def _load(self) -> Load | None:
-        """The load to draw: one along a loop, else along a whole axis, and of the highest rank."""
-        loads = [op for op in self._program.ops() if isinstance(op, Load)]
-        roles = {a.name: a.role for a in self._program.axes}
-        has = lambda op, role: any(roles.get(n) == role for n in op.indexed_by)  # noqa: E731
-        return max(loads, key=lambda op: (has(op, "loop"), has(op, "whole"), len(op.index)), default=None)
-
-    def _tile(self, load: Load) -> dict[str, Any]:
-        caption = f"the tile of {load.buffer.name} that one program loads"
-        return {"kind": "tile", **self._array(load), "caption": caption}
+            return f", in each iteration of a loop along {loop.name}: {loop.block} elements at a time"
+        return f": all {whole.extent} elements along {whole.name}" if whole else ""
 
     def _masks(self) -> str:
-        axis = self._tested()
+        axis = self.tested
         if axis is None:
             return "Here all blocks end where the arrays end, so no access needs a mask."
         if axis.role == "whole":
-            return f"A tile has {axis.lanes} elements along {axis.name}, a power of two, and {axis.extent} are real: the mask leaves out the rest."
+            size = f"A tile has {axis.lanes} elements along {axis.name}, a power of two, and {axis.extent} are real"
+            return f"{size}: the mask leaves out the rest."
         return (
             f"The last block along {axis.name} can reach past the end of the array: the mask leaves those elements out."
         )
 
-    def _tested(self) -> TileAxis | None:
-        """The last axis that a mask tests."""
-        masks = [op.mask for op in self._program.ops() if isinstance(op, (Load, Store)) and op.mask]
-        names = {s.name for mask in masks for c in mask.conditions for s in c.symbols()}
-        return next((a for a in reversed(self._program.axes) if a.name in names), None)
+    # ---- drawings ------------------------------------------------------------------------------
 
-    def _mask(self) -> dict[str, Any] | None:
-        tested = self._tested()
-        if tested is None:
-            return None
-        accesses = [op for op in self._program.ops() if isinstance(op, (Load, Store)) and tested.name in op.indexed_by]
-        if not accesses:
-            return None
-        one = max(accesses, key=lambda op: len(op.index))
+    def _drawings(self) -> dict[str, dict[str, Any] | None]:
         return {
-            "kind": "mask",
-            **self._array(one),
-            "tested": tested.name,
-            "caption": f"hatched: past the end of {one.buffer.name}, masked",
+            "fusion": self._fusion(),
+            "grid": self._array(self.store),
+            "tile": self.load and self._array(self.load),
+            "mask": self.masked and self.tested and {**self._array(self.masked), "tested": self.tested.name},
         }
+
+    def _fusion(self) -> dict[str, Any]:
+        kernels = [
+            {"name": k.name, "ops": [{"op": operator(op), "here": self._computes([op])} for op in operations(k)],
+             "reads": _names(k, Load), "writes": _names(k, Store)}
+            for k in self.kernels
+        ]  # fmt: skip
+        here = next((k for k, kernel in enumerate(self.kernels) if self._computes(kernel.body)), 0)
+        return {"kernels": kernels, "here": here}
 
     def _array(self, access: Access) -> dict[str, Any]:
         """The array of an access as data: for each dimension the axis of the program along it, and its blocks."""
-        axes = {a.name: a for a in self._program.axes}
-        dims = [_dim(extent, [axes[n] for n in axes if n in {s.name for s in index.symbols()}])
-                for extent, index in zip(access.buffer.shape, access.index)]  # fmt: skip
+        names = [{s.name for s in index.symbols()} for index in access.index]
+        axes = [[a for a in self.program.axes if a.name in own] for own in names]
+        dims = list(map(_dim, access.buffer.shape, axes))
         return {"name": access.buffer.name, "dims": dims or [_dim(ONE, ())]}  # an array without axes is one element
 
 
-def _step(stage: str, before: str, more: str, sketch: Any = None) -> tuple[str, list[str], str, dict[str, Any] | None]:
-    return stage, [before, stage], f"{ABOUT[stage]} {more}".strip(), sketch
-
-
 def _dim(extent: Dim, axes: Sequence[TileAxis]) -> dict[str, Any]:
-    known = int(str(extent)) if re.fullmatch(r"\d+", str(extent)) else None
-    axis = axes[0] if len(axes) == 1 else None
-    return {"extent": str(extent), "size": known, "axis": axis.name if axis else "", "role": axis.role if axis else "whole",
-            "block": axis.block if axis else 0, "lanes": axis.lanes if axis else 0}  # fmt: skip
+    name, role, block, lanes = "", "whole", 0, 0
+    if len(axes) == 1:
+        name, role, block, lanes = axes[0].name, axes[0].role, axes[0].block, axes[0].lanes
+    along = {"axis": name, "role": role, "block": block, "lanes": lanes}
+    return {"extent": str(extent), "size": extent.constant, **along}
 
 
 def _count(grid: Sequence[TileAxis]) -> str:
     """`250`, `64 × 8`, `ceil(M/4)`."""
     known = [str(a.tiles) if not a.tiles.symbols() or a.block == 1 else f"ceil({a.extent}/{a.block})" for a in grid]
     return " × ".join(n for n in known if n != "1") or "1"
-
-
-def _working(kernel: Kernel) -> list[Any]:
-    ops = [op for op in kernel.body if isinstance(op, (Compute, Reduce, Scan, Dot))]
-    return [op for op in ops if _word(op) != "cast"] or ops
-
-
-def _word(op: Any) -> str:
-    return "product" if isinstance(op, Dot) else op.op
 
 
 def _names(kernel: Kernel, kind: type[Access]) -> list[str]:

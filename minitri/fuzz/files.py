@@ -23,6 +23,7 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DTYPES, from_numpy
+from minitri.runtime.arguments import strided
 from minitri.testing import Parameter, RandomProgram
 
 MARK = "# case "
@@ -104,11 +105,8 @@ def _array(given: Any) -> Any:
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))
     numbers = [float(e) for e in given["values"]] if dtype.is_float else [int(e) for e in given["values"]]
     plain = np.array(numbers, np.float64 if dtype.is_float else None).reshape(shape).astype(dtype.numpy)
-    steps = [(n - 1) * s for n, s in zip(shape, strides)]
-    first, last = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-    if 0 in shape or last - first > 64 * (MOST + math.prod(shape)):
+    if 0 in shape or sum((n - 1) * abs(s) for n, s in zip(shape, strides)) > 64 * (MOST + math.prod(shape)):
         return plain
-    memory = np.zeros(last - first + 1, dtype.numpy)[-first:]
-    array = np.lib.stride_tricks.as_strided(memory, shape, [s * dtype.numpy.itemsize for s in strides])
+    array = strided(shape, strides, dtype.numpy)
     array[...] = plain
     return array

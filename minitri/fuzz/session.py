@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import metadata
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,10 @@ class Summary:
             f"{len(self.found)} disagreements" if self.found else "no disagreement",
         ]
         for f in self.found:
-            lines += [f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}"]
-            lines += [f"    {f['file'] or ''}".rstrip()]
+            lines += [
+                f"  seed {f['seed']}, {f['kind']}: {f['said'].splitlines()[0]}",
+                f"    {f['file'] or ''}".rstrip(),
+            ]
         return "\n".join(filter(None, lines))
 
     def as_dict(self) -> dict[str, Any]:
@@ -94,20 +96,14 @@ def machine(on: str) -> dict[str, str]:
 def fuzz(session: Session, on_progress: Callable[[Summary], None] = lambda summary: None) -> Summary:
     """Runs a session. It calls `on_progress` with the summary after every answer, and at least twice a second."""
     start, summary = time.monotonic(), Summary(session)
-    seeds = _seeds(session, start)
-    for answer in answers(session.jobs, session.on, lambda: next(seeds, None)):
+    numbers = islice(count(session.seed), session.programs)
+    seeds = takewhile(lambda _: time.monotonic() - start < session.seconds, numbers)
+    for answer in answers(session.jobs, session.on, seeds):
         summary.seconds = time.monotonic() - start
         if answer is not None:
             _add(summary, answer)
         on_progress(summary)
     return summary
-
-
-def _seeds(session: Session, start: float) -> Iterator[int]:
-    for seed in islice(count(session.seed), session.programs):
-        if time.monotonic() - start >= session.seconds:
-            return
-        yield seed
 
 
 def _add(summary: Summary, answer: Answer) -> None:
@@ -124,11 +120,9 @@ def _saved(directory: Path | None, answer: Answer) -> str | None:
     """Writes the file of a failure and returns its path. If the worker crashed, the file has the program unshrunk."""
     if directory is None:
         return None
-    seed = answer["seed"]
-    name = answer.get("file") or f"seed-{seed}-{answer['kind']}.mt"
-    case = Case(random_program(seed), seed, guilty=answer["kind"], said=answer["said"])
-    text = answer.get("text") or written(case, name)
+    seed, kind = answer["seed"], answer["kind"]
+    path = directory / (answer.get("file") or f"seed-{seed}-{kind}.mt")
+    unshrunk = Case(random_program(seed), seed, guilty=kind, said=answer["said"])
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / name
-    path.write_text(text, encoding="utf-8")
+    path.write_text(answer.get("text") or written(unshrunk, path.name), encoding="utf-8")
     return str(path)

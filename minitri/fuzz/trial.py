@@ -22,7 +22,8 @@ from minitri.runtime.binding import Call, bind
 from minitri.testing import RandomProgram, choices
 from minitri.testing.relations import RELATIONS, parsed
 from minitri.trust import run_stage
-from minitri.trust.check import CheckReport, CheckRow, check, compilation, enclosures, first_wrong, worst
+from minitri.trust.check import check, compilation, enclosures, first_wrong, worst
+from minitri.trust.check_report import CheckReport, CheckRow
 
 VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
 # Every program is checked in these variants. A program that fails is checked in all `VARIANTS`.

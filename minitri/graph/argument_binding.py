@@ -29,7 +29,7 @@ from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
 from minitri.graph import corrections
 from minitri.graph.ir import Shape, axis
-from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe, view
+from minitri.graph.typing_rules import Array, Typer, Value, describe, view
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY
 
@@ -121,22 +121,6 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
 # ---- arguments and results ---------------------------------------------------------------
 
 
-def bind_arguments(function: ast.Function, args: tuple[Value, ...], keywords: Scope) -> Scope:
-    """The arguments of a call by parameter name. torch's `dim` and `keepdim` are accepted for `axis` and `keepdims`."""
-    names = [p.name for p in function.params]
-    if len(args) > len(names):
-        raise CompileError("MT0102", f"{function.name} takes {len(names)} arguments, not {len(args)}")
-    given = dict(zip(names, args))
-    for key, value in keywords.items():
-        key = "axis" if key == "dim" and "axis" in names else "keepdims" if key == "keepdim" else key
-        if key not in names:
-            raise CompileError("MT0102", f"{function.name} has no argument `{key[:40]}`", help=suggest(key, names))
-        if key in given:
-            raise CompileError("MT0102", f"{function.name} got `{key}` twice")
-        given[key] = value
-    return given
-
-
 def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
     """Returns the argument for a parameter that takes a number or an option.
 
@@ -184,7 +168,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
     if array.dtype != type.dtype:
         help = f"convert it: `astype(…, {type.dtype})`"
         raise CompileError("MT0207", message, span, help=help)
-    if len(array.shape) != len(type.shape):
+    if array.rank != len(type.shape):
         raise CompileError("MT0207", message, span)
     t.span = span
     for a, b in zip(array.shape, type.shape):

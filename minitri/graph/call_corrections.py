@@ -76,17 +76,17 @@ def as_elsewhere(error: CompileError, node: ast.Call, values: Values) -> Edit | 
 def keyword(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     """A keyword that the function does not have: its nearest name, or nothing."""
     found = re.search(r"(?:has no argument|got) `(\w+)`", error.message)
-    if found is None:
+    value = next((v for k, v in node.keywords if found and k == found[1]), None)
+    if found is None or value is None:
         return None
-    for name, value in node.keywords:
-        if name == found[1]:
-            source = node.span.source
-            start = source.text.rindex(name, 0, value.span.start)
-            guess = re.match(r"did you mean `(\w+)`", error.help)
-            if guess:
-                return Edit(Span(source, start, start + len(name)), guess[1])
-            return Edit(Span(source, source.text.rindex(",", 0, start), value.span.end), "")
-    return None
+    source = node.span.source
+    start = source.text.rindex(found[1], 0, value.span.start)
+    if guess := re.match(r"did you mean `(\w+)`", error.help):
+        return Edit(Span(source, start, start + len(found[1])), guess[1])
+    name = called_name(node)
+    kept = [a.span.text for a in node.args if a.span.start > name.start]  # not the x of x.f()
+    kept += [f"{k}={v.span.text}" for k, v in node.keywords if k != found[1]]
+    return Edit(Span(source, name.end, node.span.end), f"({', '.join(kept)})")
 
 
 def surplus(error: CompileError, node: ast.Call, values: Values) -> Edit | None:

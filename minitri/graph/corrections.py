@@ -45,7 +45,7 @@ def result_type(
     value = function.body[-1].value if isinstance(function.body[-1], ast.Return) else None
     value = value.elements[k] if isinstance(value, ast.Tuple) else value
     if array.dtype.name != declared.dtype and value is not None:
-        return error.write(value.span, f"astype({value.span.text}, {declared.dtype})")
+        return error.correct(Edit(value.span, f"astype({value.span.text}, {declared.dtype})"))
     return error.write(declared.span, str(array), f"declare `-> {array}`")
 
 
@@ -60,7 +60,8 @@ def _changed(node: ast.Node, edit: Edit) -> str:
 
 
 def _power(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    return _operator(node, "**") if node.op == "^" and "bitwise_xor" in error.message else None
+    is_power = node.op == "^" and "bitwise_xor" in error.message
+    return here(node, f"{beside(node.left)} ** {beside(node.right)}") if is_power else None
 
 
 def _logic(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:

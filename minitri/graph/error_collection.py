@@ -10,14 +10,15 @@ expression, and raises the collected errors at the end: the first in the text, w
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.spans import Span
 from minitri.graph.corrections import correct
-from minitri.graph.names import function_names, is_method, unknown_function
+from minitri.graph.names import is_method, unknown_function
 from minitri.language import ast
+from minitri.language.signatures import function_names
 
 BROKEN: Any = object()
 MOST_ERRORS = 20
@@ -31,7 +32,7 @@ class ErrorCollection:
     """
 
     errors: list[CompileError]
-    module: dict[str, ast.Function]
+    functions: Mapping[str, ast.Function]
     calls: list[tuple[ast.Function, Span]]
     site: Span | None
 
@@ -52,15 +53,15 @@ class ErrorCollection:
             raise self.all_errors()
         return BROKEN
 
-    def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: ast.Expr) -> Any:
+    def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
         """The value of an expression with a wrong operand. An unknown function is a mistake of its own."""
-        if not isinstance(node, ast.Call) or node.function in scope or node.function in self.module:
+        if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
             return BROKEN
         of_broken = is_method(node) and values[id(node.args[0])] is BROKEN
         of_function = any(isinstance(a, ast.Name) and a.id in function_names() for a in node.args)
         if of_broken or of_function or node.function in function_names():
             return BROKEN
-        return self.refuse(unknown_function(node, self.module, function_names(), root), node, values)
+        return self.refuse(unknown_function(node, self.functions, function_names(), root), node, values)
 
     def all_errors(self) -> CompileError:
         """The error that comes first in the text, with the others."""

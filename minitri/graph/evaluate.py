@@ -12,7 +12,6 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
-from minitri.base.operators import OPERATORS
 from minitri.graph import ir
 from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
 
@@ -34,11 +33,8 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
             return node.value
         case ir.Index():
             return np.broadcast_to(_index(node.expr, node.shape, sizes), _concrete(node.shape, sizes))
-        case ir.Apply(op="cast"):
-            return numpy_semantics.cast(values[node.args[0]], node.dtype)
         case ir.Apply():
-            with np.errstate(all="ignore"):
-                return OPERATORS[node.op].numpy(*[values[a] for a in node.args])
+            return numpy_semantics.apply(node.op, node.dtype, [values[a] for a in node.args])
         case ir.View():
             return _view(values[node.x], node, sizes)
         case ir.Gather():

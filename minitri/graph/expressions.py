@@ -26,10 +26,9 @@ from minitri.base.types import DType, ListValue
 from minitri.graph import indexing
 from minitri.graph.argument_binding import as_int, plain, static
 from minitri.graph.functions import views
-from minitri.graph.indexing import SliceValue
 from minitri.graph.literals import Power, names_in
 from minitri.graph.names import ATTRIBUTES, unknown_attribute
-from minitri.graph.typing_rules import Array, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY, COMPARE
 
@@ -46,11 +45,11 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
         if op == "**" and isinstance(y, int) and 0 <= y <= 16:
             return plain(dims.product([Dim.of(x)] * y))
         return None
-    if isinstance(x, int) and isinstance(y, int) and _bits(op, x, y) > MAX_BITS:
-        raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
+    refusal = "MT0208", f"{op} of these constants is past all floats", "write inf"
+    ensure(isinstance(x, float) or isinstance(y, float) or _bits(op, x, y) <= MAX_BITS, *refusal)
     folded = static(lambda: BINARY[op](x, y))
-    if isinstance(folded, float) and math.isinf(folded) and math.isfinite(x) and math.isfinite(y):
-        raise CompileError("MT0208", f"{op} of these constants is past all floats", help="write inf")
+    overflows = isinstance(folded, float) and math.isinf(folded) and math.isfinite(x) and math.isfinite(y)
+    ensure(not overflows, *refusal)
     return folded
 
 
@@ -64,7 +63,8 @@ def _bits(op: str, x: int, y: int) -> int:
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     """The value of `x op y`, where neither operand is an array: numbers, dimensions, or tuples with `+`."""
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
-        return bounded(x + y)
+        check_length(x + y)
+        return x + y
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
         if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
             y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
@@ -104,16 +104,16 @@ def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
         return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
     if isinstance(x, tuple) and isinstance(y, tuple):
         return _compare_tuples(t, op, x, y)
-    if isinstance(x, DType) and isinstance(y, DType) and op not in ("==", "!="):
-        raise CompileError("MT0102", f"dtypes are compared by == and !=, not {op}")
+    if isinstance(x, DType) and isinstance(y, DType):
+        ensure(op in ("==", "!="), "MT0102", f"dtypes are compared by == and !=, not {op}")
     _refuse_list(op, x, y)
-    if isinstance(x, Dim) or isinstance(y, Dim):
-        if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
-            difference = Dim.of(x) - Dim.of(y)
-            if difference.constant is not None:
-                return COMPARE[op](difference.constant, 0)
-        return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
-    return static(lambda: COMPARE[op](x, y))
+    if not isinstance(x, Dim) and not isinstance(y, Dim):
+        return static(lambda: COMPARE[op](x, y))
+    if isinstance(x, (int, Dim)) and isinstance(y, (int, Dim)):
+        difference = Dim.of(x) - Dim.of(y)
+        if difference.constant is not None:
+            return COMPARE[op](difference.constant, 0)
+    return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
 
 
 def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...]) -> bool:
@@ -121,18 +121,17 @@ def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...
 
     Raises CompileError MT0106 if the result depends on sizes.
     """
-    if op not in ("==", "!="):
-        raise CompileError("MT0102", f"tuples are compared by == and !=, not {op}")
-    equal: Value = len(x) == len(y) and all(compare(t, "==", a, b) is True for a, b in zip(x, y))
-    if not equal and len(x) == len(y) and all(compare(t, "==", a, b) is not False for a, b in zip(x, y)):
-        raise CompileError("MT0106", "whether these shapes are equal depends on the sizes of a call")
-    return bool(equal) == (op == "==")
+    ensure(op in ("==", "!="), "MT0102", f"tuples are compared by == and !=, not {op}")
+    found = [len(x) == len(y), *(compare(t, "==", a, b) for a, b in zip(x, y))]
+    equal, known = all(e is True for e in found), any(e is False for e in found)
+    ensure(equal or known, "MT0106", "whether these shapes are equal depends on the sizes of a call")
+    return equal == (op == "==")
 
 
 def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
     """The value of `x[items]`, where x is a tuple or an array."""
     if isinstance(x, tuple):
-        if len(items) == 1 and isinstance(items[0], SliceValue):
+        if len(items) == 1 and isinstance(items[0], slice):
             s = items[0]
             bounds = [b if b is None else as_int(b, "a slice bound") for b in (s.start, s.stop, s.step)]
             return static(lambda: x[slice(*bounds)])
@@ -152,7 +151,9 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
     Raises CompileError MT0103 otherwise.
     """
     if isinstance(x, Info):
-        return _fact(x, node.name)
+        help = suggest(node.name, x.facts) or f"it has {', '.join(x.facts)}"
+        ensure(node.name in x.facts, "MT0103", f"{x} has no attribute `{node.name[:40]}`", help)
+        return x.facts[node.name]
     array = t.array(x)
     match node.name:
         case "T":
@@ -162,7 +163,7 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
         case "shape":
             return tuple(map(plain, array.shape))
         case "ndim":
-            return len(array.shape)
+            return array.rank
         case "size":
             return plain(dims.product(array.shape))
         case "dtype":
@@ -185,17 +186,12 @@ def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mappin
 
 def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
     """The value of `clip(x, low, high)`. A bound that is None is not applied."""
-    given = [*args, *([None] * (3 - len(args)))][:3]
-    if not args or len(args) > 3:
-        raise CompileError("MT0102", f"clip takes 3 arguments, not {len(args)}")
-    x, low, high = given[0], keywords.get("min", given[1]), keywords.get("max", given[2])
-    if low is None and high is None:
-        return x
-    if low is None:
-        return t.elementwise("minimum", [x, high])
-    if high is None:
-        return t.elementwise("maximum", [x, low])
-    return t.elementwise("clip", [x, low, high])
+    ensure(1 <= len(args) <= 3, "MT0102", f"clip takes 3 arguments, not {len(args)}")
+    x, low, high = (*args, None, None)[:3]
+    low, high = keywords.get("min", low), keywords.get("max", high)
+    given = [bound for bound in (low, high) if bound is not None]
+    name = "clip" if len(given) == 2 else "minimum" if low is None else "maximum"
+    return t.elementwise(name, [x, *given]) if given else x
 
 
 def _refuse_list(op: str, *operands: Value) -> None:
@@ -204,20 +200,13 @@ def _refuse_list(op: str, *operands: Value) -> None:
     In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user of arrays may expect arithmetic instead.
     """
     for value in operands:
-        if isinstance(value, tuple):
-            message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"
-            raise CompileError("MT0202", message, help="make an array of the numbers first: `2 * asarray([1, 2])`")
+        message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"
+        help = "make an array of the numbers first: `2 * asarray([1, 2])`"
+        ensure(not isinstance(value, tuple), "MT0202", message, help)
 
 
-def _fact(info: Info, name: str) -> Value:
-    if name not in info.facts:
-        help = suggest(name, info.facts) or f"it has {', '.join(info.facts)}"
-        raise CompileError("MT0103", f"{info} has no attribute `{name[:40]}`", help=help)
-    return info.facts[name]
-
-
-def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Returns the tuple unchanged. Raises CompileError MT0401 if it has too many items, counting nested ones.
+def check_length(value: tuple[Value, ...]) -> None:
+    """Raises CompileError MT0401 if a tuple has too many items, counting nested ones.
 
     Without this check, a program that repeats `s = (s, s)` would double the number of items each time.
     """
@@ -229,7 +218,6 @@ def bounded(value: tuple[Value, ...]) -> tuple[Value, ...]:
         if count > most:
             raise exceeded("operations", f"a tuple has more than {most:,} items, those of the tuples in it counted")
         stack.extend(item if isinstance(item, tuple) else ())
-    return value
 
 
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:

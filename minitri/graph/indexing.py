@@ -1,18 +1,14 @@
-"""Indexing by numpy's rules: subscripts, take, take_along_axis and searchsorted.
+"""Subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
 In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View (basic
 indexing). Integer arrays add a Gather. A negative index in an array counts from the end. An element whose index is out
 of bounds is NaN, 0 or False, because a kernel cannot raise an error. Left out: boolean masks, because the size of the
 result depends on the data.
-
-searchsorted is an unrolled binary search. It counts the elements that come before the searched number. Each step tests
-whether 512 more elements come before it, then 256, 128, …. A step is one gather and one comparison.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minitri.base import dims
@@ -23,26 +19,10 @@ from minitri.base.resource_limits import MAX_ELEMENTS
 from minitri.base.symbolic_minmax import at_most_one, largest, smallest
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_int, as_offset, plain
-from minitri.graph.functions.registry import function
-from minitri.graph.functions.views import one_axis
-from minitri.graph.typing_rules import Array, Typer, Value, describe, view
+from minitri.graph.argument_binding import as_int, as_offset, plain
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
 
-
-@dataclass(frozen=True, slots=True)
-class SliceValue:
-    """The value of a slice `start:stop:step`. A part that is left out is None."""
-
-    start: Value
-    stop: Value
-    step: Value
-
-
-class EllipsisValue:
-    """The value of `...` in a subscript."""
-
-
-Item = Any  # Value | SliceValue | EllipsisValue
+Item = Any  # Value | slice | Ellipsis
 
 
 def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
@@ -61,13 +41,14 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
             continue
         extent = x.shape[axis]
         axis += 1
-        if isinstance(item, SliceValue):
+        if isinstance(item, slice):
             length, position = _slice(t, item, extent, len(shape))
             index.append(position)
             shape.append(length)
         elif advanced:
-            known = None if isinstance(item, Array) else t.array(_position(t, item, extent, axis - 1))
-            picks.append((len(shape), known or _wrapped(t, item, extent)))
+            is_array = isinstance(item, Array)
+            pick = wrapped(t, item, extent) if is_array else t.array(_position(t, item, extent, axis - 1))
+            picks.append((len(shape), pick))
             index.append(ir.axis(len(shape)))
             shape.append(extent)
         else:
@@ -83,41 +64,35 @@ def _scalar_of(item: Item) -> Item:
     """
     if isinstance(item, Dim) and item.constant is not None:
         return item.constant
-    if isinstance(item, Array) and item.dtype == bool_:
+    if isinstance(item, Array):
         help = "the size of x[mask] depends on data; write where(mask, x, 0)"
-        raise CompileError("MT0206", "a boolean array cannot be an index", help=help)
-    if isinstance(item, Array) and not item.dtype.is_integer:
-        raise CompileError("MT0206", f"an index must be an integer, not {item.dtype}")
-    if isinstance(item, (bool, float, str, tuple)):
-        raise CompileError("MT0206", f"an index must be an integer, a slice or an array, not {describe(item)}")
+        ensure(item.dtype != bool_, "MT0206", "a boolean array cannot be an index", help)
+        ensure(item.dtype.is_integer, "MT0206", f"an index must be an integer, not {item.dtype}")
+    fits = not isinstance(item, (bool, float, str, tuple))
+    ensure(fits, "MT0206", f"an index must be an integer, a slice or an array, not {describe(item)}")
     return item
 
 
 def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
     """The items with `...`, or missing items at the end, replaced by full slices."""
-    used = sum(1 for i in items if i is not None and not isinstance(i, EllipsisValue))
-    if used > len(x.shape):
-        raise CompileError("MT0206", f"{used} indices for {x}, which has {len(x.shape)} axes")
-    dots = [k for k, i in enumerate(items) if isinstance(i, EllipsisValue)]
-    if len(dots) > 1:
-        raise CompileError("MT0206", "an index can hold only one ...")
-    at = dots[0] if dots else len(items)
-    everything = [SliceValue(None, None, None)] * (len(x.shape) - used)
+    used = sum(1 for i in items if i is not None and i is not Ellipsis)
+    ensure(used <= x.rank, "MT0206", f"{used} indices for {x}, which has {x.rank} axes")
+    ensure(items.count(Ellipsis) <= 1, "MT0206", "an index can hold only one ...")
+    at = items.index(Ellipsis) if Ellipsis in items else len(items)
+    everything = [slice(None)] * (x.rank - used)
     return items[:at] + everything + items[at + 1 :]
 
 
-def _position(t: Typer, item: Value, extent: Dim, axis: int) -> Dim:
+def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
     """The index expression for one integer index. A negative index counts from the end.
 
     A symbolic index must have the same sign for all sizes: `-N` counts from the end, `N - 4` from the start.
     """
-    if not isinstance(item, (int, Dim)):
-        raise CompileError("MT0206", f"an index must be an integer, not {describe(item)}")
+    ensure(isinstance(item, (int, Dim)), "MT0206", f"an index must be an integer, not {describe(item)}")
     k = Dim.of(item)
     backwards = _backwards(t, k)
     message = f"index {item} is out of range for axis {axis} of size {extent}"
-    if k.constant is not None and abs(k.constant) > MAX_ELEMENTS:
-        raise CompileError("MT0206", message)
+    ensure(abs(k.constant or 0) <= MAX_ELEMENTS, "MT0206", message)
     t.require(extent, ">=", -k if backwards else k + 1, "MT0206", message)
     return extent + k if backwards else k
 
@@ -133,11 +108,10 @@ def _backwards(t: Typer, k: Dim) -> bool:
     return False
 
 
-def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim]:
+def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     """The length of the slice start:stop:step, and its index expression over axis `axis` of the result."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
-    if step == 0:
-        raise CompileError("MT0206", "the step of a slice must not be 0")
+    ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
     distance = stop - start if step > 0 else start - stop
     length = tidy(largest((distance + (abs(step) - 1)) // abs(step), 0))
@@ -146,28 +120,22 @@ def _slice(t: Typer, item: SliceValue, extent: Dim, axis: int) -> tuple[Dim, Dim
     return length, tidy(start) + step * (ir.axis(axis) if length != 1 else dims.ZERO)
 
 
-def _one_element(item: SliceValue, extent: Dim) -> Dim | None:
+def _one_element(item: slice, extent: Dim) -> Dim | None:
     """The length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`. Returns None for another slice.
 
     Its form is min(…, 1), so that broadcasting recognises it (`at_most_one`).
     """
-    length = _short_length(item, extent)
-    plain = None if length is None else tidy(length)
-    return plain if plain is not None and at_most_one(plain) else length
-
-
-def _short_length(item: SliceValue, extent: Dim) -> Dim | None:
-    """The length of a slice of at most one element, which may not be in canonical form. None for another slice."""
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
         return smallest(extent, 1)
     if first.constant is None or not isinstance(item.stop, (int, Dim)) or item.stop != first + 1 or first == -1:
         return None
     missing = first if first.constant >= 0 else -first - 1
-    return smallest(largest(extent - missing, 0), 1)
+    length = smallest(largest(extent - missing, 0), 1)
+    return tidy(length) if at_most_one(tidy(length)) else length
 
 
-def _bounds(t: Typer, item: SliceValue, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
+def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """The start and the stop of a slice as indices of the axis.
 
     Each is clipped to the axis on one side only, because past the other side the slice is empty anyway. A second clip
@@ -195,7 +163,7 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
     return bound, _backwards(t, bound)
 
 
-def _wrapped(t: Typer, item: Item, extent: Dim) -> Array:
+def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
     """An index array as i64, with negative entries counted from the end."""
     array = t.array(item)
     index = t.cast(array, i64)
@@ -212,14 +180,13 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
     """
     positions = [p for p, _ in picks]
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
-    at = positions[0] if adjacent else 0
-    kept = [k for k in range(len(x.shape)) if k not in positions]
-    before = [k for k in kept if k < positions[0]] if at else []
-    after = [k for k in kept if k not in before]
+    first = positions[0] if adjacent else 0
+    kept = [k for k in range(x.rank) if k not in positions]
+    before, after = [k for k in kept if k < first], [k for k in kept if k >= first]
     shape = tuple([x.shape[k] for k in before] + list(common) + [x.shape[k] for k in after])
     place = {k: j for j, k in enumerate(before)}
     place |= {k: len(before) + len(common) + j for j, k in enumerate(after)}
-    index = [ir.pick(positions.index(k)) if k in positions else ir.axis(place[k]) for k in range(len(x.shape))]
+    index = [ir.pick(positions.index(k)) if k in positions else ir.axis(place[k]) for k in range(x.rank)]
     spread = [_spread(t, a, common, shape, len(before)) for _, a in picks]
     return Array(t.nodes.gather(x.node, shape, tuple(index), tuple(spread)), x.dtype)
 
@@ -235,84 +202,6 @@ def _adjacent(items: Sequence[Item]) -> bool:
 
     A `...` counts even if it stands for no axis.
     """
-    flags = [not (i is None or isinstance(i, (SliceValue, EllipsisValue))) for i in items]
+    flags = [not (i is None or i is Ellipsis or isinstance(i, slice)) for i in items]
     first, last = flags.index(True), len(flags) - 1 - flags[::-1].index(True)
     return all(flags[first : last + 1])
-
-
-@function
-def take(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
-    a, k = one_axis(t, x, axis)
-    index = indices if isinstance(indices, Array) else t.array(indices)
-    if not index.dtype.is_integer:
-        raise CompileError("MT0206", f"take needs integer indices, not {index.dtype}")
-    return subscript(t, a, [SliceValue(None, None, None)] * k + [index])
-
-
-@function
-def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
-    a, index = t.strong(x), t.array(indices)
-    (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
-    if not index.dtype.is_integer:
-        raise CompileError("MT0206", f"take_along_axis needs integer indices, not {index.dtype}")
-    if len(index.shape) != len(a.shape):
-        message = f"take_along_axis needs an array and indices of one rank, not {a} and {index}"
-        raise CompileError("MT0206", message)
-    others = [tuple(e for j, e in enumerate(s) if j != k) for s in (a.shape, index.shape)]
-    common = t.broadcast_shapes(others, "array and indices of take_along_axis")
-    shape = (*common[:k], index.shape[k], *common[k:])
-    where = [ir.pick(0) if j == k else dims.ZERO if e == 1 else ir.axis(j) for j, e in enumerate(a.shape)]
-    wrapped = _wrapped(t, index, a.shape[k])
-    picks = (t.broadcast(wrapped.node, shape),)
-    return Array(t.nodes.gather(a.node, shape, tuple(where), picks), a.dtype)
-
-
-# ---- places in a sorted array --------------------------------------------------------------------
-
-MOST_BITS = 40  # steps for an array of unknown size: no memory holds more than 2**40 elements
-
-
-@function
-def searchsorted(t: Typer, x1: Value, x2: Value, side: Value, sorter: Value) -> Array:
-    """For each element of x2, how many elements of the sorted array x1 are less (side "left").
-
-    With side "right", it is how many elements are less or equal. NaN is larger than every number.
-    """
-    if side not in ("left", "right"):
-        raise CompileError("MT0102", 'the side of searchsorted is "left" or "right"')
-    a = t.array(x1)
-    if len(a.shape) != 1:
-        raise CompileError("MT0201", f"searchsorted looks into an array of one axis, not {a}")
-    if sorter is not None:
-        order = t.array(sorter)
-        if len(order.shape) != 1:
-            raise CompileError("MT0201", f"the sorter of searchsorted is an array of one axis, not {order}")
-        a = take(t, a, order, 0)
-    a, wanted = t.strong(a), t.array(x2)
-    size = a.shape[0]
-    bits = MOST_BITS if size.constant is None else int(size).bit_length()
-    found = Array(t.broadcast(t.constant(0, i64), wanted.shape), i64)
-    for bit in reversed(range(bits)):
-        found = _step(t, a, wanted, found, 1 << bit, size, side == "right")
-    return found
-
-
-def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
-    """One step of the search: `found + more` if x[found + more - 1] comes before the wanted number, else `found`."""
-    place = t.elementwise("add", [found, more])
-    inside = t.elementwise("less_equal", [place, plain(size)])
-    last = t.elementwise("where", [inside, t.elementwise("subtract", [place, 1]), 0])
-    read = Array(t.nodes.gather(x.node, last.shape, (ir.pick(0),), (last.node,)), x.dtype)
-    before = _before(t, read, wanted, equal)
-    return t.elementwise("where", [t.elementwise("logical_and", [inside, before]), place, found])
-
-
-def _before(t: Typer, x: Array, y: Array, equal: bool) -> Array:
-    """x < y, or with `equal` x <= y. NaN is larger than every number."""
-    less = t.elementwise("less_equal" if equal else "less", [x, y])
-    if not (x.dtype.is_float or y.dtype.is_float):
-        return less
-    last = t.elementwise("isnan", [y])
-    if not equal:
-        last = t.elementwise("logical_and", [last, t.elementwise("logical_not", [t.elementwise("isnan", [x])])])
-    return t.elementwise("logical_or", [less, last])

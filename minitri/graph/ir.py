@@ -33,13 +33,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
-from typing import Any, TypeVar, Union
+from typing import Any, ClassVar, TypeVar, Union
 
 import numpy as np
 
 from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
+from minitri.base.nodes import NodeClass
 from minitri.base.piecewise import Allows, tidy
 from minitri.base.resource_limits import check_time
 from minitri.base.spans import Span
@@ -47,13 +48,14 @@ from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
 # How f32 factors are multiplied: "ieee" exactly; "tf32" rounded to TF32 (11 significant bits); "tf32x3" each as a sum
-# of two TF32 numbers, without the product of the two small parts.
-PRECISIONS = ("ieee", "tf32", "tf32x3")
+# of two TF32 numbers, without the product of the two small parts. "f32" leaves the choice between "ieee" and "tf32x3"
+# to the compiler (minitri/optimize/f32_products.py).
+PRECISIONS = ("f32", "ieee", "tf32", "tf32x3")
 MAX_SPANS = 32  # of one node; a constant may occur at thousands of places
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Node:
+class _Node(metaclass=NodeClass):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     dtype: DType
     shape: Shape
 
@@ -66,7 +68,6 @@ class _Node:
         return len(self.shape)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Input(_Node):
     """An argument of the program: an array, or with `scalar` a Python float."""
 
@@ -74,21 +75,18 @@ class Input(_Node):
     scalar: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(_Node):
     """A 0-d constant. `dtype` represents `value` exactly."""
 
     value: int | float | bool
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Index(_Node):
     """An array of i64 that is computed from its own indices: out[d] = expr(d)."""
 
     expr: Dim
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Apply(_Node):
     """An elementwise operator. `op` is a name of the operator table, or "cast" (a conversion to `dtype`)."""
 
@@ -96,13 +94,11 @@ class Apply(_Node):
     args: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class View(_Node):
     x: Node
     index: tuple[Dim, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Gather(_Node):
     """A view whose index map also uses index arrays: `@k` stands for the element of `picks[k]`.
 
@@ -114,27 +110,23 @@ class Gather(_Node):
     picks: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Concat(_Node):
     parts: tuple[Node, ...]
     axis: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(_Node):
     op: str  # a name of the table of reductions, such as "sum"
     x: Node
     axes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scan(_Node):
     op: str  # the name of a reduction that has a scan
     x: Node
     axis: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Contract(_Node):
     """A matrix product that accumulates in `dtype` (f32 or f64). `precision` is one of `PRECISIONS`."""
 
@@ -254,7 +246,7 @@ class Graph:
     outputs: tuple[Node, ...]
     conditions: tuple[Condition, ...] = ()
     spans: dict[Node, tuple[Span, ...]] = field(default_factory=dict)
-    splits: tuple[Split, ...] = ()  # a record of the pass `split`, for explanations
+    splits: tuple[Split, ...] = ()  # what the passes `split-…` did, for explanations
 
     def nodes(self) -> list[Node]:
         """All nodes that the outputs depend on, in a fixed order with operands first."""

@@ -3,11 +3,11 @@
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
-In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. A loop evaluates each
-expression, so a sum of 20,000 terms needs no deep stack. Only calls of functions recurse, at most `MAX_CALLS` deep.
+In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Only calls of functions recurse,
+at most `MAX_CALLS` deep.
 
-The one idea: the builder runs the program like an interpreter, but every array is a graph node instead of data. Other
-files have the details: names.py resolves names, expressions.py types operators, shape_unification.py matches the
+The one idea: the builder is an interpreter of the program (minitri/language/interpreter.py), but every array is a graph
+node instead of data. Other files have the details: names.py explains unknown names, expressions.py types operators, shape_unification.py matches the
 arguments of a call with parameters, and error_collection.py keeps the errors. A wrong expression has the value `BROKEN`, and so has
 every expression that uses it. So the builder finds the mistakes of other expressions too, and reports each mistake once.
 """
@@ -15,26 +15,28 @@ every expression that uses it. So the builder finds the mistakes of other expres
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
+from minitri.base.operators import BY_SYMBOL
 from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.spans import Span
-from minitri.base.types import ListValue, f64
+from minitri.base.types import f64
 from minitri.graph import argument_binding, expressions
 from minitri.graph.argument_binding import Instance, Sizes, static
 from minitri.graph.error_collection import BROKEN, ErrorCollection
 from minitri.graph.functions import FUNCTIONS, reductions
-from minitri.graph.indexing import EllipsisValue, SliceValue
 from minitri.graph.ir import Graph, Input, Shape
-from minitri.graph.names import function_names, is_method, unknown_function, value_of_name
+from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe
 from minitri.language import ast
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, Memo, bind, library_functions
+from minitri.language.interpreter import Interpreter
+from minitri.language.signatures import bind, function_names, signature_of
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -44,14 +46,18 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
     return builder.graph(function, instance)
 
 
-class _Builder(ErrorCollection):
+class _Builder(Interpreter, ErrorCollection):
+    """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same nodes."""
+
     def __init__(self, module: ast.Module, entry: str) -> None:
+        super().__init__({f.name: f for f in module.functions})
         self.typer, self.entry = Typer(), entry
-        self.module = {f.name: f for f in module.functions}
+        self.compare = partial(expressions.compare, self.typer)
+        self.subscript = partial(expressions.subscript, self.typer)
+        self.attribute = partial(expressions.attribute, self.typer)
         self.calls: list[tuple[ast.Function, Span]] = []  # each with the place of its call
         self.errors: list[CompileError] = []
         self.site: Span | None = None  # inside a library function: the user's call, where errors are reported
-        self.calls_made: Memo[Value] = Memo(lambda value: value)  # equal arguments are the same interned nodes
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -64,7 +70,7 @@ class _Builder(ErrorCollection):
                 scope[param.name] = self._parameter(function, param, sizes, instance, inputs)
             except CompileError as error:
                 raise error.at(param.span) from None
-        value = self._body(function, scope)
+        value = self.body(function, scope)
         if self.errors:
             raise self.all_errors()
         results = list(value) if isinstance(value, tuple) else [value]
@@ -120,35 +126,23 @@ class _Builder(ErrorCollection):
 
     # ---- functions -------------------------------------------------------------------
 
-    def _body(self, function: ast.Function, scope: Scope) -> Value:
-        for statement in function.body:
-            value = self._expression(statement.value, scope)
-            if isinstance(statement, ast.Return):
-                return value
-            self._assign(statement, value, scope)
-        raise AssertionError("a function ends in a return")
+    def unpacked(self, statement: ast.Assign, value: Value) -> Sequence[Value]:
+        if isinstance(value, tuple) and len(value) == len(statement.targets):
+            return value
+        if value is not BROKEN:
+            message = f"cannot unpack {describe(value)} into {len(statement.targets)} names"
+            self.refuse(CompileError("MT0102", message), statement, {id(statement.value): value})
+        return (BROKEN,) * len(statement.targets)
 
-    def _assign(self, statement: ast.Assign, value: Value, scope: Scope) -> None:
-        if len(statement.targets) == 1:
-            scope[statement.targets[0].id] = value
-            return
-        if value is BROKEN or not isinstance(value, tuple) or len(value) != len(statement.targets):
-            if value is not BROKEN:
-                message = f"cannot unpack {describe(value)} into {len(statement.targets)} names"
-                self.refuse(CompileError("MT0102", message), statement, {id(statement.value): value})
-            value = (BROKEN,) * len(statement.targets)
-        for name, item in zip(statement.targets, value):
-            scope[name.id] = item
-
-    def _call_function(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
+    def called(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         callers = [f for f, _ in self.calls]
         if function in callers:
             chain = " -> ".join(f.name for f in [*callers, function])
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
         if len(self.calls) >= MAX_CALLS:
             raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
-        given = argument_binding.bind_arguments(function, args, keywords)
-        return self.calls_made.once(function, given, lambda: self._inlined(function, given, span))
+        given = bind(function.name, signature_of(function), args, keywords)
+        return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
         """The value that a function returns for these arguments. Its body becomes part of the graph."""
@@ -166,7 +160,7 @@ class _Builder(ErrorCollection):
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:
-            value = self._body(function, scope)
+            value = self.body(function, scope)
         finally:
             self.calls.pop()
         if value is BROKEN:
@@ -179,19 +173,17 @@ class _Builder(ErrorCollection):
         )
         return results if isinstance(value, tuple) else results[0]
 
-    def _call_library(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
-        """Calls a library function. Names in its body mean library functions, even if the module redefines them."""
-        before = self.module, self.site
-        self.module, self.site = {}, self.site or span
+    def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
+        before, self.site = self.site, self.site or span
         try:
-            return self._call_function(function, args, keywords, span)
+            return super().library_call(function, args, keywords, span)
         finally:
-            self.module, self.site = before
+            self.site = before
 
     def _default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
             raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
-        value = self._expression(param.default, {})
+        value = self.expression(param.default, {})
         if value is BROKEN:
             raise self.all_errors()
         try:
@@ -201,31 +193,29 @@ class _Builder(ErrorCollection):
 
     # ---- expressions -----------------------------------------------------------------
 
-    def _expression(self, root: ast.Expr, scope: Scope) -> Value:
-        """The value of an expression. It evaluates the nodes of the syntax tree from the leaves up."""
-        values: dict[int, Any] = {}
-        for node in ast.postorder(root, lambda c: self._holds(c, values)):
-            self.typer.span = self.site or node.span
-            check_time()
-            if self.errors and any(values.get(id(child)) is BROKEN for child in ast.children(node)):
-                values[id(node)] = self.broken(node, values, scope, root)
-                continue
-            made = len(self.typer.nodes.made)
-            try:
-                values[id(node)] = self._node(node, values, scope, root)
-            except CompileError as error:
-                values[id(node)] = self.refuse(error, node, values)
-            self._place(made, values[id(node)], node.span)
-        return values[id(root)]
+    def evaluated(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: ast.Node) -> Value:
+        self.typer.span = self.site or node.span
+        check_time()
+        if self.errors and any(values.get(id(child)) is BROKEN for child in ast.children(node)):
+            return self.broken(node, values, scope, root)
+        made = len(self.typer.nodes.made)
+        try:
+            value = super().evaluated(node, values, scope, root)
+            if isinstance(node, ast.Tuple):
+                expressions.check_length(value)
+        except CompileError as error:
+            value = self.refuse(error, node, values)
+        self._place(made, value, node.span)
+        return value
 
-    def _holds(self, node: ast.Conditional, values: dict[int, Any]) -> bool:
-        """Whether `a if c else b` is a."""
+    def holds(self, node: ast.Conditional, values: dict[int, Any]) -> bool:
         test = values[id(node.test)]
-        if isinstance(test, (Array, Dim)):
-            help = "for arrays and sizes write where(condition, a, b)"
-            error = CompileError("MT0106", "the condition of if … else must be known now", help=help)
-            values[id(node.test)] = self.refuse(error, node, values)
-        return bool(test) if not isinstance(test, (Array, Dim)) else True
+        if not isinstance(test, (Array, Dim)):
+            return bool(test)
+        help = "for arrays and sizes write where(condition, a, b)"
+        error = CompileError("MT0106", "the condition of if … else must be known now", help=help)
+        values[id(node.test)] = self.refuse(error, node, values)
+        return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
         """Adds a span to the nodes that an expression created: all from number `made` on, and its value.
@@ -234,69 +224,46 @@ class _Builder(ErrorCollection):
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
-            raise exceeded("operations", f"the program has more than {limit:,} operations", span)
+            raise exceeded("operations", f"the program has more than {limit:,} operations", self.site or span)
         for node in nodes[made:]:
-            _check_size(node.shape, span)
+            _check_size(node.shape, self.site or span)
         placed = nodes[made:]
         if isinstance(value, Array) and span not in self.typer.spans.get(value.node, ()):
             placed = dict.fromkeys((*placed, value.node))
         for node in placed:
             self.typer.place(node, span)
 
-    def _node(self, node: ast.Node, values: dict[int, Any], scope: Scope, root: ast.Expr) -> Any:
-        def of(child: ast.Node | None) -> Any:
-            return None if child is None else values[id(child)]
-
-        match node:
-            case ast.Number() | ast.String():
-                return node.value
-            case ast.NoneLiteral():
-                return None
-            case ast.EllipsisLiteral():
-                return EllipsisValue()
-            case ast.Name():
-                return scope[node.id] if node.id in scope else value_of_name(node, self.module, scope, root)
-            case ast.List():
-                return ListValue(of(e) for e in node.elements)
-            case ast.Tuple():
-                return expressions.bounded(tuple(of(e) for e in node.elements))
-            case ast.Unary():
-                return _unary(self.typer, node.op, of(node.operand))
-            case ast.Binary():
-                self.typer.operands = _written(node.left), _written(node.right)
-                return _binary(self.typer, node.op, of(node.left), of(node.right))
-            case ast.Compare():
-                return expressions.compare(self.typer, node.op, of(node.left), of(node.right))
-            case ast.Conditional():
-                return of(node.body if id(node.body) in values else node.orelse)
-            case ast.Slice():
-                return SliceValue(of(node.start), of(node.stop), of(node.step))
-            case ast.Subscript():
-                return expressions.subscript(self.typer, of(node.value), [of(i) for i in node.indices])
-            case ast.Attribute():
-                return expressions.attribute(self.typer, of(node.value), node)
-            case ast.Call():
-                keywords = {name: of(value) for name, value in node.keywords}
-                return self._call(node, tuple(of(a) for a in node.args), keywords, scope, root)
-            case _:
-                raise AssertionError(f"no rule for {type(node).__name__}")
-
-    def _call(self, node: ast.Call, args: tuple[Value, ...], keywords: Scope, scope: Scope, root: ast.Expr) -> Value:
-        name, span = node.function, node.span
-        if name in self.module:
-            return self._call_function(self.module[name], args, keywords, span)
-        plain = ALIASES.get(name, FUNCTION_ALIASES.get(name, name))
-        if plain in OPERATORS:
-            return _operator_call(self.typer, plain, args, keywords)
-        if plain in SIGNATURES:
-            return FUNCTIONS[plain](self.typer, **bind(plain, args, keywords))
-        if plain in library_functions():
-            return self._call_library(library_functions()[plain], args, keywords, span)
-        if (name in scope or name in CONSTANTS) and not is_method(node):
+    def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: Any) -> CompileError:
+        if isinstance(node, ast.Name):
+            return unknown_name(node, root, scope, self.functions)
+        if (node.function in scope or node.function in CONSTANTS) and not is_method(node):
             help = "an element is `x[0]`, a product `x * y`"
-            raise CompileError("MT0101", f"`{name[:40]}` is a value, not a function", help=help)
-        own = self.module.keys() - {self.entry}  # it cannot call itself
-        raise unknown_function(node, own, function_names(), root)
+            return CompileError("MT0101", f"`{node.function[:40]}` is a value, not a function", help=help)
+        own = self.functions.keys() - {self.entry}  # it cannot call itself
+        return unknown_function(node, own, function_names(), root)
+
+    # ---- operators -------------------------------------------------------------------
+
+    def unary(self, op: str, x: Value) -> Value:
+        if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
+            return static(lambda: UNARY[op](x))
+        return self.typer.elementwise(BY_SYMBOL[op, 1].name, [x])
+
+    def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
+        if node.op == "@":
+            self.typer.operands = _written(node.left), _written(node.right)
+            return reductions.matmul(self.typer, x, y, "f32")
+        if isinstance(x, Array) or isinstance(y, Array):
+            return self.typer.elementwise(BY_SYMBOL[node.op, 2].name, [x, y])
+        return expressions.binary(self.typer, node.op, x, y)
+
+    def operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
+        if name != "clip" and not keywords and any(isinstance(a, Array) for a in args):
+            return self.typer.elementwise(name, args)
+        return expressions.operator_call(self.typer, name, args, keywords)
+
+    def structured(self, name: str, arguments: Scope) -> Value:
+        return FUNCTIONS[name](self.typer, **arguments)
 
 
 def _check_size(shape: Shape, span: Span) -> None:
@@ -313,26 +280,3 @@ def _written(node: ast.Expr) -> str:
     """The source text of an operand, for messages. Long text is cut."""
     text = node.span.text
     return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")
-
-
-def _unary(t: Typer, op: str, x: Value) -> Value:
-    """The value of `-x`, `+x` or `~x`."""
-    if isinstance(x, (int, float, Dim)) and not (op == "~" and not isinstance(x, int)):
-        return static(lambda: UNARY[op](x))
-    return t.elementwise(BY_SYMBOL[op, 1].name, [x])
-
-
-def _binary(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """The value of `x op y`."""
-    if op == "@":
-        return reductions.matmul(t, x, y, "ieee")
-    if isinstance(x, Array) or isinstance(y, Array):
-        return t.elementwise(BY_SYMBOL[op, 2].name, [x, y])
-    return expressions.binary(t, op, x, y)
-
-
-def _operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
-    """The value of a call of an elementwise operator by its name, such as `exp(x)` or `clip(x, 0, 1)`."""
-    if name != "clip" and not keywords and any(isinstance(a, Array) for a in args):
-        return t.elementwise(name, args)
-    return expressions.operator_call(t, name, args, keywords)

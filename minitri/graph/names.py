@@ -14,60 +14,34 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from minitri.base.diagnostics import CompileError, listed, printable, suggest
-from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES
-from minitri.graph.typing_rules import Scope, Value
 from minitri.language import ast
 from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.names import LONGEST
 from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
 from minitri.language.python_rewriting import update
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+from minitri.language.signatures import function_names
 
-_VALUES: dict[str, Value] = {**CONSTANTS, **DTYPES, "newaxis": None}
 IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
 PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
 """The function that finds the places of what a function finds."""
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
-def value_of_name(node: ast.Name, functions: Collection[str], scope: Scope, root: ast.Expr) -> Value:
-    """The value of a name that the program does not define: a constant, a dtype or `newaxis`.
-
-    Raises CompileError MT0101 for a function or an unknown name. `root` is the whole expression, for the message.
-    """
-    name = node.id
-    if name in _VALUES:
-        return _VALUES[name]
-    if name in functions or name in function_names():
-        error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
-        for above in ast.postorder(root):
-            match above:
-                case ast.Subscript(value=ast.Name() as value, indices=indices) if value is node:
-                    error.write(above.span, f"{name}({', '.join(i.span.text for i in indices)})")
-                case ast.Call(function="map" | "apply", args=[a, b]) if node in (a, b):
-                    error.write(above.span, f"{name}({(b if a is node else a).span.text})")
-        raise error
-    raise unknown_name(node, root, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()])
-
-
-def function_names() -> list[str]:
-    """The names of all functions of the language, with aliases."""
-    return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]
-
-
 # ---- names that nothing has -------------------------------------------------------------------
 
 
-def unknown_name(node: ast.Name, root: ast.Expr, own: Iterable[str], known: Iterable[str]) -> CompileError:
-    """The error for an unknown name that is not called.
+def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions: Collection[str]) -> CompileError:
+    """The error for a name without a value: a function, or an unknown name.
 
-    `own` are the names of the program, and `known` those of the language.
+    `scope` and `functions` are the names of the program, and `root` is the whole expression.
     """
     name = node.id
-    own = list(own)
+    if name in functions or name in function_names():
+        return _uncalled(node, root)
+    own, known = [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()]
     error = CompileError("MT0101", f"there is no `{name}` here", node.span)
     if name in foreign.PREFIXES:
         path = _Path(node, root)
@@ -85,6 +59,19 @@ def unknown_name(node: ast.Name, root: ast.Expr, own: Iterable[str], known: Iter
     error.help = "names are parameters, dimensions and assignments above"
     if node.span.source.name == "<expression>":
         error.help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
+    return error
+
+
+def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
+    """For the name of a function that is a value: `exp[x]`, `map(exp, x)`."""
+    name = node.id
+    error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
+    for above in ast.postorder(root):
+        match above:
+            case ast.Subscript(value=ast.Name() as value, indices=indices) if value is node:
+                error.write(above.span, f"{name}({', '.join(i.span.text for i in indices)})")
+            case ast.Call(function="map" | "apply", args=[a, b]) if node in (a, b):
+                error.write(above.span, f"{name}({(b if a is node else a).span.text})")
     return error
 
 

@@ -14,20 +14,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from minitri.base.diagnostics import ShapeWarning, printable
+from minitri.base.spans import Span
 from minitri.graph.ir import Condition
 
 PACKAGE = str(Path(__file__).parent.parent)
 
 
-def requirements(conditions: Iterable[Condition]) -> Iterator[str]:
-    """A sentence for each pair of named sizes that operands of an operator must agree in."""
+def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
+    """For each pair of named sizes that operands of an operator must agree in: the place and a sentence."""
     for c in conditions:
         names = str(c.left), str(c.right)
         if c.code in ("MT0201", "MT0203") and c.relation == "==" and all(n.isidentifier() for n in names) and c.span:
             text = " ".join(printable(c.span.text).split())
             shown = f"`{text}`" if len(text) <= 60 else f"the expression at {c.span}"
             also = "; `.T` reverses all axes, `.mT` swaps the last two" if ".T" in text and c.code == "MT0203" else ""
-            yield f"{shown} needs {names[0]} == {names[1]} at every call; give one dimension one name{also}"
+            yield c.span, f"{shown} needs {names[0]} == {names[1]} at every call; give one dimension one name{also}"
 
 
 def warn_of_requirements(conditions: Iterable[Condition]) -> None:
@@ -35,5 +36,5 @@ def warn_of_requirements(conditions: Iterable[Condition]) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
-    for sentence in requirements(conditions):
+    for _, sentence in requirements(conditions):
         warnings.warn(sentence, ShapeWarning, stacklevel=level)

@@ -59,6 +59,23 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     return made
 
 
+def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
+    """The graph in which `rule` replaces some nodes. `by` is the pass, for reports.
+
+    `rule` gets an interner, the old node and its copy in the new graph. It returns None to keep the copy.
+    """
+
+    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
+        made = copy(interner, node, args)
+        replacement = rule(interner, node, made)
+        if replacement is None:
+            return made
+        fired(by, made, replacement, interner.place)
+        return replacement
+
+    return rebuild(graph, make)
+
+
 def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
     """Applies rules to a node until none of them changes it. A rule returns None if it does not apply."""
     while True:

@@ -34,7 +34,7 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
     wanted = DTYPES[declared.dtype]
     array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
     match_sizes(declared, array.shape, sizes, lambda: CompileError(
-        "MT0207", f"argument `{param.name}` of {function.name} has rank {len(array.shape)}: {array}"))  # fmt: skip
+        "MT0207", f"argument `{param.name}` of {function.name} has rank {array.rank}: {array}"))  # fmt: skip
     return array
 
 

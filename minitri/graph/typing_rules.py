@@ -46,6 +46,10 @@ class Array:
     def shape(self) -> Shape:
         return self.node.shape
 
+    @property
+    def rank(self) -> int:
+        return len(self.node.shape)
+
     def __str__(self) -> str:
         return str(ArrayType(self.dtype, self.shape))
 
@@ -81,10 +85,9 @@ class Typer:
     # ---- conversions -----------------------------------------------------------------
 
     def constant(self, value: int | float | bool, dtype: DType) -> Node:
-        if dtype.is_integer and isinstance(value, (int, float)):
+        if dtype.is_integer:
             low, high = dtype.limits
-            if value != value or not low <= value <= high:
-                raise CompileError("MT0208", f"{value} does not fit {dtype}", help=f"{dtype} holds {low} to {high}")
+            ensure(low <= value <= high, "MT0208", f"{value} does not fit {dtype}", f"{dtype} holds {low} to {high}")
         if dtype.is_float and math.inf > abs(value) >= dtype.compute.overflow:
             help = "write `inf` if you mean it, or compute in f64: `astype(x, f64)`"
             raise CompileError("MT0208", f"{value:.3g} is past the largest {dtype.compute}", help=help)
@@ -236,10 +239,8 @@ class Typer:
             listed = " and ".join(map(literals.shown, shapes))
             message = f"the shapes {listed} of the {what} do not broadcast: {other} is not {result}"
             help = "sizes must be equal, or 1; insert an axis with x[:, None] or fix the shape"
-            if other not in full:  # 1 is repeated, 0 meets 0
-                self.require(result * (1 - other), "==", dims.ZERO, "MT0201", message, help=help)
-            else:
-                self.require(other, "==", result, "MT0201", message, help=help)
+            sides = (other, result) if other in full else (result * (1 - other), dims.ZERO)  # 1 is repeated, 0 meets 0
+            self.require(sides[0], "==", sides[1], "MT0201", message, help=help)
         return result
 
     def broadcast(self, node: Node, shape: Shape) -> Node:
@@ -261,9 +262,8 @@ class Typer:
         Raises CompileError MT0102 for a wrong number of operands, MT0202 for a dtype that the operator does not take.
         """
         row = OPERATORS[name]
-        if len(values) != row.arity:
-            plural = "" if row.arity == 1 else "s"
-            raise CompileError("MT0102", f"{name} takes {row.arity} argument{plural}, not {len(values)}")
+        arity = f"{row.arity} argument{'s' * (row.arity != 1)}"
+        ensure(len(values) == row.arity, "MT0102", f"{name} takes {arity}, not {len(values)}")
         dtype, weak = self._operand_dtype(row, values)
         if dtype.kind not in row.accepts:
             taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
@@ -315,6 +315,12 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
     require(a.shape[-1] == b.shape[-2], f"contract of {a.type} with {b.type}")
     require(a.dtype == b.dtype and a.dtype.is_float, "contract of unlike dtypes")
     return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
+
+
+def ensure(holds: bool, code: str, message: str, help: str = "") -> None:
+    """Raises a CompileError with this code, message and help unless `holds`."""
+    if not holds:
+        raise CompileError(code, message, help=help)
 
 
 def require(holds: bool, rule: str) -> None:

@@ -173,6 +173,7 @@ def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
 CHIPS = {name: _chip(row, shared_bytes(Target.parse(name))) for name, row in ROWS["chips"].items()}
 GENERIC = {kind: _chip(row) for kind, row in ROWS["generic"].items()}
 H200 = CHIPS["h200"]
+FASTER = 4  # how many times as fast as f32 TF32 must be: there are three products, and their parts to compute
 # The GPU that an architecture usually means. The title of a roofline names it.
 _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942": "mi300x"}
 
@@ -186,6 +187,12 @@ def chip_of(target: Target) -> Chip:
     generic = GENERIC[target.kind]
     shared = shared_bytes(target)
     return generic if shared is None else replace(generic, shared=shared)
+
+
+def has_fast_tf32(target: Target) -> bool:
+    """Whether three products of TF32 numbers take less time than one product in f32."""
+    known = peak(target) if target.kind == "cuda" else None
+    return known is not None and known.rates.get("tf32", 0) >= FASTER * known.rates["f32"]
 
 
 def peak(target: Target) -> Peak | None:

@@ -80,12 +80,12 @@ def unit(dtype: DType, precision: str = "ieee") -> str:
     """The unit that multiplies matrices of a dtype."""
     if dtype.is_float and dtype.bits == 16:
         return "f16"
-    return "tf32" if dtype.name == "f32" and precision != "ieee" else dtype.name
+    return "tf32" if dtype.name == "f32" and precision.startswith("tf32") else dtype.name
 
 
 def _products(factors: DType, precision: str, count: int) -> dict[str, int]:
     """The operations of `count` multiplications and additions. A product of tf32x3 takes three products of TF32."""
-    return {unit(factors, precision): 2 * count * (3 if precision == "tf32x3" else 1)}
+    return {unit(factors, precision): 2 * count * (3 if precision.startswith("tf32x3") else 1)}
 
 
 def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:

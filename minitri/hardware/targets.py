@@ -11,7 +11,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed, suggest
 
@@ -27,21 +27,6 @@ HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
 class StageUnavailable(CompileError):
     """A stage that cannot be had here; `help` says what would make it so."""
-
-
-class Launched(Protocol):
-    """What Triton's compiler knows of a kernel."""
-
-    @property
-    def warps(self) -> int: ...
-    @property
-    def stages(self) -> int: ...
-    @property
-    def registers(self) -> int: ...
-    @property
-    def relaxed(self) -> bool: ...
-    @property
-    def follows(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +77,6 @@ class Target:
 
         arch: Any = int(self.arch) if self.kind == "cuda" else self.arch
         return GPUTarget(self.kind, arch, self.warp)
-
-    def compile_options(self, kernel: Launched) -> dict[str, Any]:
-        """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed);
-        denormals are kept."""
-        options: dict[str, Any] = {
-            "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
-        }  # fmt: skip
-        if self.kind == "cuda":
-            options |= {"enable_reflect_ftz": False, "maxnreg": kernel.registers or None, "launch_pdl": kernel.follows}
-        return options
 
 
 def _suggested(name: str) -> str:

@@ -33,7 +33,7 @@ from minitri.base.intervals import is_natural
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store
 from minitri.kernels.text import comparison
-from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, index_ranges, isolated
+from minitri.tiles.ir import Access, Loop, Program, TileAxis, index_axes, index_ranges, isolated, on_host
 
 ALONE = "a program has one element of it"
 ANY = 1 << 30  # more than any tile: all neighbours, or a power of two that divides 0
@@ -95,8 +95,8 @@ class _Along:
         loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
         self.firsts = {name: loop.first for loop in loops for name in loop.axes if loop.first is not None}
         self.assumed: dict[Dim, None] = {}  # arguments whose divisibility was used
-        self.offset = sum((d * s for d, s in zip(op.index, op.buffer.strides)), ZERO)
-        self.whole = self._sum(self.offset)
+        self.offset = op.offset
+        self.whole = self._sum(op.offset)
 
     def width(self, count: int, threads: int) -> Width:
         """The smallest width that a part of the access allows, and the reason. `count` is the number of elements of
@@ -110,19 +110,17 @@ class _Along:
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
         """How many elements at a time each part of the access allows, with the reason."""
-        moving = [(m, c) for m, c in self.offset.terms if any(map(self._varies, m))]
-        for monomial, c in moving:
-            if any(a in self.picks for a in monomial):
+        begin, products = on_host(self.offset)
+        moving = [p for p in products if any(map(self._varies, p[2]))]
+        for sign, factor, atoms in moving:
+            if any(a in self.picks for a in atoms):
                 yield 1, "elements are picked one by one"
-            elif self.axis.symbol in monomial:
-                apart = Dim({tuple(a for a in monomial if a != self.axis.symbol): c})
+            elif self.axis.symbol in atoms:
+                apart = factor * sign * Dim({tuple(a for a in atoms if a != self.axis.symbol): 1})
                 yield ANY if apart == 1 else 1, f"elements lie {_distance(apart, size)} apart"
         yield self.whole.contiguity, f"neighbours need not lie side by side in [{', '.join(map(str, self.op.index))}]"
-        for monomial, c in self.offset.terms:
-            if not _is_host(monomial) and (monomial, c) not in moving:
-                apart = Dim({tuple(a for a in monomial if _is_host((a,))): c})
-                yield self._product(monomial, c).divisibility, f"rows lie {_distance(apart, size)} apart"
-        begin = _of_sizes(self.offset)
+        for sign, factor, atoms in (p for p in products if p not in moving):
+            yield self._product(sign, factor, atoms).divisibility, f"rows lie {_distance(factor * sign, size)} apart"
         past = f"{begin.constant * size % ALIGNMENT} bytes" if begin.constant is not None else f"{begin} elements"
         yield self._argument(begin).divisibility, f"it begins {past} past a multiple of {ALIGNMENT}"
         yield self.whole.divisibility, f"blocks have {self.axis.block} elements"
@@ -140,17 +138,15 @@ class _Along:
 
     def _sum(self, d: Dim) -> Info:
         """A sum of products. All terms that depend on sizes only count as one argument."""
-        host = _of_sizes(d)
-        parts = [self._product(m, c) for m, c in d.terms if not _is_host(m)]
+        host, products = on_host(d)
+        parts = [self._product(*p) for p in products]
         parts += [self._argument(host)] if host.terms or not parts else []
         return reduce(_added, parts)
 
-    def _product(self, monomial: Monomial, c: int) -> Info:
-        factor = Dim({tuple(a for a in monomial if _is_host((a,))): abs(c)})
-        parts = [self._atom(a) for a in monomial if not _is_host((a,))]
-        parts += [self._argument(factor)] if factor != 1 else []
+    def _product(self, sign: int, factor: Dim, atoms: Monomial) -> Info:
+        parts = [*map(self._atom, atoms), *([self._argument(factor)] if factor != 1 else [])]
         found = reduce(_multiplied, parts)
-        return found if c > 0 else Info(1, found.divisibility, found.constancy)
+        return found if sign > 0 else Info(1, found.divisibility, found.constancy)
 
     def _argument(self, d: Dim) -> Info:
         """What is known about an expression of sizes only: it is a literal, or an integer argument of the kernel."""
@@ -216,15 +212,6 @@ def _multiplied(x: Info, y: Info) -> Info:
     """The product of x and y. Where neighbours increase, a divisor of the first one need not divide the others."""
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))
-
-
-def _of_sizes(d: Dim) -> Dim:
-    return Dim({m: c for m, c in d.terms if _is_host(m)})
-
-
-def _is_host(monomial: Monomial) -> bool:
-    """Whether a product depends on sizes only, so that the host computes it."""
-    return all(s.kind == "size" for a in monomial for s in Dim({(a,): 1}).symbols())
 
 
 def _power(n: int) -> int:

@@ -22,13 +22,14 @@ from minitri.kernels.ir import Axis, Buffer, Op
 
 Key = tuple[Node, Demand]
 Spans = Mapping[Node, tuple[Span, ...]]
+Buffers = Callable[[Node], Sequence[Buffer]]
 
 
 class _Builder:
     """Makes the ops of one kernel, operands before users."""
 
-    def __init__(self, part: Indexing, buffer_of: Callable[[Node], Buffer], spans: Spans) -> None:
-        self.part, self.buffer_of, self.spans = part, buffer_of, spans
+    def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
+        self.part, self.buffers, self.spans = part, buffers, spans
         self.ops: list[Op] = []
         self.value: dict[Key, Op] = {}
         self._pure: dict[object, Op] = {}
@@ -146,7 +147,7 @@ class _Builder:
         return self._add(ir.Spread(dtype=x.dtype, axes=wide, spans=x.spans, x=x))
 
     def _load(self, node: Node, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        buffer = self.buffer_of(node)
+        buffer = self.buffers(node)[0]
         if buffer.role == "scalar":
             return self._once(("scalar", buffer), ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
         if 0 in node.shape:  # an empty array has no element that could be read
@@ -206,21 +207,17 @@ def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
     return kept and repr(rest.value) == repr(type(rest.value)(load.other))  # -0.0 is not 0.0
 
 
-def build(
-    name: str, part: Indexing, buffer_of: Callable[[Node], Buffer], outputs: Callable[[Node], Sequence[Buffer]],
-    spans: Spans,
-) -> ir.Kernel:  # fmt: skip
+def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kernel:
     """The kernel that computes a part and stores its roots.
 
-    name       the name of the kernel, such as "k0"
-    buffer_of  gives the buffer that holds a node computed elsewhere
-    outputs    gives the buffers that a root of the part is stored in
-    spans      the source spans of each node
+    name     the name of the kernel, such as "k0"
+    buffers  gives the buffers that hold a node. Several outputs of a program may be one node
+    spans    the source spans of each node
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}
-    builder = _Builder(part, buffer_of, spans)
+    builder = _Builder(part, buffers, spans)
     for node, demand in part.stores:
-        for buffer in outputs(node):
+        for buffer in buffers(node):
             builder.store(node, demand, buffer)
     axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
     used = [op.buffer for op in builder.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]

@@ -23,7 +23,6 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
-from minitri.base.operators import OPERATORS
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Op, Plan
 
@@ -40,7 +39,12 @@ class Memory:
         return np.lib.stride_tricks.as_strided(self.flat[self.first :], shape, [s * item for s in strides])
 
 
-def allocate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Memory]:
+Arrays = Mapping[str, Any]  # by name, as the others
+Memories = Mapping[str, Memory]
+Sizes = Mapping[str, int]
+
+
+def allocate(plan: Plan, inputs: Arrays, sizes: Sizes) -> dict[str, Memory]:
     """The memory of each buffer of a plan, by name. Inputs have the strides that the plan says.
 
     Temporaries and outputs start with the value 77 or -77, not 0, so that an element that no kernel writes is noticed.
@@ -53,7 +57,7 @@ def allocate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) ->
     return memory
 
 
-def _laid_out(b: Buffer, array: Any, sizes: Mapping[str, int]) -> Memory:
+def _laid_out(b: Buffer, array: Any, sizes: Sizes) -> Memory:
     reach = [(n - 1) * s.evaluate(sizes) for n, s in zip(array.shape, b.strides) if n > 1 and array.size]
     first = -sum(r for r in reach if r < 0)
     count = 1 + first + sum(r for r in reach if r > 0)
@@ -65,7 +69,7 @@ def _laid_out(b: Buffer, array: Any, sizes: Mapping[str, int]) -> Memory:
     return made
 
 
-def result(memory: Memory, buffer: Buffer, sizes: Mapping[str, int]) -> Any:
+def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
     """The contents of an output buffer as a numpy array."""
     return memory.flat.reshape([e.evaluate(sizes) for e in buffer.shape])
 
@@ -76,7 +80,7 @@ class Values:
     A subclass must have a method `count`, and a method `carry` if its programs have loops.
     """
 
-    def __init__(self, names: Sequence[str], memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
+    def __init__(self, names: Sequence[str], memory: Memories, sizes: Sizes) -> None:
         self.names, self.memory, self.sizes = list(names), memory, sizes
         self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
         self.values: dict[Op, Any] = {}
@@ -118,11 +122,8 @@ class Values:
                 return self.position(op.expr, op)
             case ir.Inside():
                 return self.holds(op.conditions, op)
-            case ir.Compute(op="cast"):
-                return numpy_semantics.cast(self.values[op.args[0]], op.dtype)
             case ir.Compute():
-                with np.errstate(all="ignore"):
-                    return OPERATORS[op.op].numpy(*[self.values[a] for a in op.args])
+                return numpy_semantics.apply(op.op, op.dtype, [self.values[a] for a in op.args])
             case ir.Spread():
                 shape = [self.width(n) if n in op.axes else 1 for n in self.names]
                 return np.broadcast_to(self.values[op.x], shape)
@@ -196,7 +197,7 @@ class Values:
 # ---- kernels -----------------------------------------------------------------------------
 
 
-def evaluate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+def evaluate(plan: Plan, inputs: Arrays, sizes: Sizes) -> tuple[Any, ...]:
     """The outputs of a plan as numpy arrays. Temporaries and outputs start with garbage, not zeros."""
     memory = allocate(plan, inputs, sizes)
     for kernel in plan.kernels:
@@ -207,7 +208,7 @@ def evaluate(plan: Plan, inputs: Mapping[str, Any], sizes: Mapping[str, int]) ->
 
 
 class _Run(Values):
-    def __init__(self, kernel: ir.Kernel, memory: Mapping[str, Memory], sizes: Mapping[str, int]) -> None:
+    def __init__(self, kernel: ir.Kernel, memory: Memories, sizes: Sizes) -> None:
         super().__init__([a.name for a in kernel.axes], memory, sizes)
         for a in kernel.axes:
             self.env[a.symbol] = self.along(a.name, np.arange(a.extent.evaluate(sizes)))

@@ -32,7 +32,7 @@ from typing import Union
 from minitri.base.diagnostics import Span
 from minitri.base.dims import ZERO, Dim, Symbol, axis
 from minitri.base.types import ArrayType, DType
-from minitri.graph.ir import Condition, contiguous
+from minitri.graph.ir import PRECISIONS, Condition, contiguous, postorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +206,8 @@ class Scan(_Op):
 class Dot(_Op):
     """The sum of `a * b` over one axis: a matrix product.
 
+    `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked": "tf32x3", but a sum may be infinite
+    or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py).
     `tile` names the axis of the rows of `a` and the axis of the columns of `b`. `a` has no column axis, and `b` has no
     row axis. A loop multiplies the partial sum by `rescale` before it adds a block, as in `Reduce`.
     """
@@ -221,7 +223,7 @@ class Dot(_Op):
     @property
     def on_tensor_cores(self) -> bool:
         """Whether tensor cores compute the product: its factors have at most 16 bits, or are f32 rounded to tf32."""
-        return self.precision != "ieee" or self.a.dtype.bits <= 16
+        return self.precision.startswith("tf32") or self.a.dtype.bits <= 16
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -323,6 +325,7 @@ class Plan:
     conditions: tuple[Condition, ...]
 
 
+DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 # The fields of each op that hold an operand. Some of these fields may be None.
 OPERANDS: Mapping[type[Op], tuple[str, ...]] = {
     Spread: ("x",), Scan: ("x",), Old: ("x",), Store: ("value",), Carry: ("initial",),
@@ -367,13 +370,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
 
 def needed(root: Op) -> set[Op]:
     """An op and all ops that its value depends on."""
-    stack, seen = [root], set[Op]()
-    while stack:
-        op = stack.pop()
-        if op not in seen:
-            seen.add(op)
-            stack += op_operands(op)
-    return seen
+    return {*postorder([root], op_operands)}
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from minitri.base.dims import Dim, product
 from minitri.graph import rewrite
-from minitri.graph.ir import Apply, Graph, Input, Interner, Node, allows, contiguous
+from minitri.graph.ir import Apply, Graph, Interner, Node, allows, contiguous
 from minitri.kernels.builder import build
 from minitri.kernels.demand import COMPUTE, Indexing, NotOneKernel
 from minitri.kernels.ir import Buffer, Decision, Plan
@@ -104,7 +104,7 @@ def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
 def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision], layouts: Layouts) -> Plan:
     """The plan with one kernel for each part, in the order of `parts`."""
     role = {i: "scalar" if i.scalar else "input" for i in graph.inputs}
-    buffers = {i: _buffer(i.name, i, role[i], layouts.get(i.name)) for i in graph.inputs}
+    inputs = {i: _buffer(i.name, i, role[i], layouts.get(i.name)) for i in graph.inputs}
     taken = {i.name for i in graph.inputs}
     names = ["out"] if len(graph.outputs) == 1 else [f"out{k}" for k in range(len(graph.outputs))]
     outputs = [_buffer(_unused_name(taken, name), n, "output") for name, n in zip(names, graph.outputs)]
@@ -115,12 +115,9 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
     for node in (n for part in parts for n in reversed(part.roots) if n not in stored):
         temporaries.append(_buffer(_unused_name(taken, f"t{len(temporaries)}"), node, "temporary"))
         stored[node].append(temporaries[-1])
-
-    def buffer_of(node: Node) -> Buffer:
-        return buffers[node] if isinstance(node, Input) else stored[node][0]
-
-    kernels = [build(f"k{k}", part, buffer_of, stored.__getitem__, graph.spans) for k, part in enumerate(parts)]
-    memory = tuple(buffers.values()), tuple(outputs), tuple(temporaries)
+    buffers = {**stored, **{i: [buffer] for i, buffer in inputs.items()}}
+    kernels = [build(f"k{k}", part, buffers.__getitem__, graph.spans) for k, part in enumerate(parts)]
+    memory = tuple(inputs.values()), tuple(outputs), tuple(temporaries)
     return Plan(graph.name, *memory, tuple(kernels), tuple(ledger), graph.conditions)
 
 

@@ -21,8 +21,8 @@ from minitri.base.types import DType, f64
 from minitri.graph.ir import contiguous
 from minitri.graph.parse import read_conditions, read_input_type
 from minitri.kernels import ir
-from minitri.kernels.ir import Axis, Buffer, Decision, Kernel, Mask, Op, Plan
-from minitri.kernels.text import AXIS, LINES, usual_tile
+from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
+from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
 from minitri.text_io.name_resolution import Names, read_dtype, read_identifier, read_list, read_text
 from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole
 from minitri.text_io.reader import read, reading
@@ -187,23 +187,10 @@ def _decision(e: Expr, names: Names) -> Decision:
     return Decision(value, producer, consumer, verdict != "apart", rule, size, verdict == "again")
 
 
-# The names of ops and fields that each stage does not have.
-ABSENT = {
-    "kernels": frozenset({"carry", "index", "acc", "tested", "reasons"}),
-    "tile": frozenset({"count", "old", "rescale", "shift", "tested", "reasons"}),
-    "tile.masked": frozenset({"count", "old", "rescale", "shift", "guards"}),
-}
-
-
 class Body(LineReader[Op]):
     """Parses the lines of a kernel or a tile program, in order. `stage` decides which ops and fields are allowed."""
 
-    templates = LINES
-    one_operand = {
-        "const": "`const` has one operand",
-        "scalar": "`scalar` has one operand",
-        "load": "`load` has one operand, an element as in x[i, j]",
-    }
+    templates, one_operand, precisions = LINES, TABLE["one_operand"], DOT_PRECISIONS
 
     def __init__(self, source: Source, names: Names, axes: Sequence[str], buffers: Buffers, stage: str) -> None:
         super().__init__(source)
@@ -231,7 +218,7 @@ class Body(LineReader[Op]):
 
         Only sums and products have `rescale`, only sums have `shift`, and only argmax and argmin have `index`.
         """
-        absent = ABSENT[self.stage]
+        absent = frozenset(TABLE["absent"][self.stage])
         absent |= {"rescale", "shift"} if word not in ("reduce.sum", "dot") else frozenset()
         return absent | ({"index"} if word.removeprefix("reduce.") not in POSITIONS else frozenset())
 

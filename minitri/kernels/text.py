@@ -16,14 +16,17 @@ temporaries. The ledger lists the fusion decisions, each with the rule that made
     }
 
 In an index, `$i` is a size whose name is also the name of an axis. Default values are left out: row-major strides, and
-the axes of a product's tile if only one pair is possible. minitri/kernels/parse.py parses the text.
+the axes of a product's tile if only one pair is possible. lines.toml has the form of each line, and
+minitri/kernels/parse.py parses the text.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from minitri.base import dims
@@ -34,28 +37,8 @@ from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Mask, Op, Pl
 from minitri.text_io.templates import Template
 
 AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane|_start)?")
-LINES = {
-    ir.Load: Template(
-        "load <element:loaded> {where = <guards:conditions?>, mask = <tested:conditions?>, because = <reasons:texts?>, "
-        "other = <other:number?>}"
-    ),
-    ir.Constant: Template("const <value:number>"),
-    ir.Scalar: Template("scalar <buffer:scalar>"),
-    ir.Position: Template("position {expr = <expr:dim>}"),
-    ir.Inside: Template("inside {where = <conditions:conditions>}"),
-    ir.Compute: Template("<op> <args...>"),
-    ir.Spread: Template("spread <x>"),
-    ir.Reduce: Template("reduce.<op> <x>, <index> {over = <over:axis_names>, rescale = <rescale?>, shift = <shift?>}"),
-    ir.Count: Template("count {over = <over:axis_names>}"),
-    ir.Old: Template("old <x>"),
-    ir.Scan: Template("scan.<op> <x> {along = <along:axis>}"),
-    ir.Dot: Template(
-        "dot <a>, <b>, <acc> {over = <over:axis>, precision = <precision:precision?>, tile = <tile:axis_names?>, "
-        "rescale = <rescale?>}"
-    ),
-    ir.Carry: Template("carry <initial>"),
-    ir.Store: Template("store <element:stored> <value> {mask = <tested:conditions?>, because = <reasons:texts?>}"),
-}
+TABLE = tomllib.loads(Path(__file__).with_name("lines.toml").read_text(encoding="utf-8"))
+LINES = {getattr(ir, name): Template(line) for name, line in TABLE["lines"].items()}
 
 PlanLine = tuple[str, Op | Buffer | Kernel | Decision | None]
 

@@ -7,12 +7,12 @@ that was parsed from text. `verify_op` has the rules that hold for kernels and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.operators import OPERATORS, POSITIONS, reduction, running
 from minitri.base.types import DType, bool_, f32, f64, i32, i64
-from minitri.graph.ir import PRECISIONS
 from minitri.graph.typing_rules import require
 from minitri.kernels import ir
 from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands
@@ -26,12 +26,9 @@ def verify(plan: Plan) -> None:
         raise ValueError(f"two buffers are called {twice}")
     verify_order(plan, [(k.name, k.body) for k in plan.kernels])
     for kernel in plan.kernels:
-        known: set[Op] = set()
+        known, axes = set[Op](), {a.name for a in kernel.axes}
         for op in kernel.body:
-            try:
-                _verify(op, kernel, known)
-            except ValueError as error:
-                raise BrokenRule(f"{kernel.name}: {error}", op.spans) from None
+            verify_line(kernel.name, axes, op, known, partial(_verify_in_kernel, kernel=kernel))
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
@@ -54,11 +51,18 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
         raise ValueError(f"nothing writes {missing[0]}")
 
 
-def _verify(op: Op, kernel: Kernel, known: set[Op]) -> None:
-    require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
-    require(set(op.axes) <= {a.name for a in kernel.axes}, f"{type(op).__name__} has the axes {op.axes}")
-    _verify_in_kernel(op, kernel)
-    verify_op(op)
+def verify_line(name: str, axes: set[str], op: Op, known: set[Op], check: Callable[[Op], None]) -> None:
+    """Verifies one op of a kernel or a tile program with these axes, and adds it to the ops before it (`known`).
+
+    `check` has the rules of its stage.
+    """
+    try:
+        require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
+        require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")
+        check(op)
+        verify_op(op)
+    except ValueError as error:
+        raise BrokenRule(f"{name}: {error}", op.spans) from None
     known.add(op)
 
 
@@ -124,7 +128,7 @@ def _verify_dot(op: ir.Dot) -> None:
     require({*op.a.axes, *op.b.axes} - {op.over} <= set(op.axes), f"a product has the axes {op.axes}")
     require(op.over not in op.axes, f"a product keeps {op.over}")
     require(op.acc is None or set(op.acc.axes) == set(op.axes), "the accumulator has other axes")
-    require(op.precision in PRECISIONS, f"precision {op.precision}")
+    require(op.precision in ir.DOT_PRECISIONS, f"precision {op.precision}")
 
 
 def _verify_index(op: Op) -> None:

@@ -21,6 +21,7 @@ from minitri.base.types import DTYPES, dtype, from_numpy
 from minitri.language import ast
 from minitri.language import foreign_annotations as foreign
 from minitri.language.foreign import names
+from minitri.language.syntax_errors import mistake
 
 Type: TypeAlias = ast.ArrayType | ast.ScalarType
 Reader: TypeAlias = Callable[[Span], ast.Expr]  # parses the text of a string annotation
@@ -43,10 +44,10 @@ def read_type(expr: ast.Expr, parse: Reader) -> Type:
                 return ast.ArrayType(expr.span, foreign.JAXTYPING[_word(head)], _one_pack(dims))
             return ast.ArrayType(expr.span, _dtype(head), _one_pack(tuple(map(_dim, _flat(indices)))))
         case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
-            error = ParseError("MT0004", "the dimensions of a type stand in square brackets", expr.span)
-            raise error.write(expr.span, f"{name}[{args[0].span.to(args[-1].span).text}]")
+            dims = args[0].span.to(args[-1].span).text
+            raise mistake("brackets_of_type", expr.span).write(expr.span, f"{name}[{dims}]")
         case _:
-            raise ParseError("MT0004", "this is not a type", expr.span, help=foreign.EXAMPLE)
+            raise mistake("not_a_type", expr.span)
 
 
 def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
@@ -93,7 +94,7 @@ def _flat(indices: tuple[ast.Expr | ast.Slice | ast.Pack, ...]) -> tuple[ast.Exp
 
 def _expression(part: ast.Expr | ast.Pack) -> ast.Expr:
     if isinstance(part, ast.Pack):
-        raise ParseError("MT0004", "`*` belongs before a dimension, not before a type", part.span)
+        raise mistake("starred_type", part.span)
     return part
 
 
@@ -106,16 +107,11 @@ def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
             case ast.Number(value=int(value)) if not isinstance(value, bool):
                 pass
             case ast.EllipsisLiteral():
-                help = "write `*B` for any number of axes, with a name of your own"
-                raise ParseError("MT0004", "`...` is not a dimension", node.span).write(node.span, "*B", help)
-            case ast.Slice() | ast.NoneLiteral():
-                help = f"give the dimension a name, such as `{_unused(node)}`"
-                error = ParseError("MT0004", "a dimension needs a name or a size", node.span)
-                raise error.write(node.span, _unused(node), help)
+                raise mistake("ellipsis", node.span).write(node.span, "*B")
             case _:
-                help = "a dimension is a name, an integer, or + - * // % of them"
-                error = ParseError("MT0004", "this is not a dimension", node.span)
-                raise error.write(node.span, _unused(node), help)
+                unnamed, name = isinstance(node, ast.Slice | ast.NoneLiteral), _unused(node)
+                error = mistake("unnamed_dimension" if unnamed else "not_a_dimension", node.span, name=name)
+                raise error.write(node.span, name)
     return dim
 
 
@@ -128,6 +124,5 @@ def _unused(node: ast.Node) -> str:
 def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
     """Refuses two packs in one type: a call could not tell where the first one ends."""
     for second in [d for d in shape if isinstance(d, ast.Pack)][1:]:
-        help = "name the axes of one of them: `f32[*B, M, N]`"
-        raise ParseError("MT0004", f"`*{second.id}` is a second pack of axes in one type", second.span, help=help)
+        raise mistake("second_pack", second.span, name=second.id)
     return shape

@@ -17,20 +17,20 @@ Parentheses and whitespace are gone, nothing else is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from typing import TypeVar, Union
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar, Union
 
+from minitri.base.nodes import NodeClass
 from minitri.base.spans import Source, Span
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class Node(metaclass=NodeClass):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     span: Span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Word(Node):
     """A token. `type` is a terminal of the grammar, `KEYWORD` or `$END`."""
 
@@ -38,80 +38,67 @@ class Word(Node):
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Name(Node):
     id: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Number(Node):
     value: int | float | bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class String(Node):
     value: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class NoneLiteral(Node):
     pass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class EllipsisLiteral(Node):
     pass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Tuple(Node):
     """A tuple display."""
 
     elements: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class List(Tuple):
     """A list display. As an index it is an array; elsewhere it is a tuple."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Unary(Node):
     op: str  # "-" "+" "~"
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Binary(Node):
+    left: Expr
     op: str  # + - * / // % ** @ & | ^ << >>
-    left: Expr
     right: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Compare(Node):
-    op: str  # == != < <= > >=
     left: Expr
+    op: str  # == != < <= > >=
     right: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Conditional(Node):
     """`body if test else orelse`; the test must be known at compile time."""
 
-    test: Expr
     body: Expr
+    test: Expr
     orelse: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Call(Node):
     function: str
     args: tuple[Expr, ...]
     keywords: tuple[tuple[str, Expr], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Attribute(Node):
     """`value.T`, `value.mT`, `value.shape`, `value.ndim`."""
 
@@ -119,14 +106,12 @@ class Attribute(Node):
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Slice(Node):
     start: Expr | None
     stop: Expr | None
     step: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Subscript(Node):
     value: Expr
     indices: tuple[Expr | Slice | EllipsisLiteral, ...]
@@ -138,43 +123,36 @@ Expr = Union[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Pack(Node):
     """`*B` in a type: any number of leading axes."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ArrayType(Node):
     dtype: str  # a name of minitri.base.types.DTYPES
     dims: tuple[Expr | Pack, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ScalarType(Node):
     kind: str  # "float" "int" "bool"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Param(Node):
     name: str
     annotation: ArrayType | ScalarType | None
     default: Expr | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Assign(Node):
     targets: tuple[Name, ...]  # several names unpack a tuple
     value: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Return(Node):
     value: Expr  # a Tuple is several outputs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Function(Node):
     name: str
     params: tuple[Param, ...]
@@ -182,7 +160,6 @@ class Function(Node):
     body: tuple[Assign | Return, ...]  # ends in its only Return
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Module(Node):
     source: Source
     functions: tuple[Function, ...]

@@ -14,12 +14,9 @@ This text cannot be parsed back. To change a program, edit its source.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
 
 from minitri.base.diagnostics import printable
-from minitri.base.spans import Source
 from minitri.language import ast
 
 _DEEP = 60  # levels that are indented; deeper ones say their depth
@@ -56,21 +53,7 @@ def _table(lines: Iterator[_Line]) -> Iterator[_Line]:
     """The lines with the position of each node in a column of its own."""
     rows = list(lines)
     width = min(_WIDE, max(len(text) for text, _ in rows))
-    starts: dict[int, list[int]] = {}
-    return ((f"{text:<{width}}  {_position(node, starts)}", node) for text, node in rows)
-
-
-def _position(node: ast.Node, starts: dict[int, list[int]]) -> str:
-    """`line:column`; `starts` remembers the offsets of the lines of each source."""
-    source = node.span.source
-    if id(source) not in starts:
-        starts[id(source)] = _line_starts(source)
-    line = bisect_right(starts[id(source)], node.span.start)
-    return f"{line}:{node.span.start - starts[id(source)][line - 1] + 1}"
-
-
-def _line_starts(source: Source) -> list[int]:
-    return [0, *accumulate(len(line) + 1 for line in source.text.split("\n"))][:-1]
+    return (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in rows)
 
 
 def _function(function: ast.Function) -> Iterator[_Line]:

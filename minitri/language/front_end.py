@@ -28,11 +28,11 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES
 from minitri.language import ast, parser, parser_tables, python_source
-from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign.names import PREFIXES
+from minitri.language.interpreter import NAMED_VALUES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
+from minitri.language.syntax_errors import mistake
 from minitri.language.syntax_repairs import parsed
 
 parser.make_parser = parser_tables.parser  # every front door is in this module
@@ -43,8 +43,7 @@ def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast
     """The module of a text. An expression over `params` (name → type text) becomes a function `main`."""
     if is_module(text):
         if params:
-            help = "write them in the `def`: `def f(x: f32[N]):`"
-            raise ParseError("MT0102", "a module says the types of its parameters itself", help=help)
+            raise mistake("typed_module")
         return read_module(text, name)
     place = whole_text(text, name)
     value = parsed(_expression, place)
@@ -71,8 +70,7 @@ def is_module(text: str) -> bool:
 
 def _param(place: Span, name: str, kind: str | None) -> ast.Param:
     if not is_name(name):
-        message = f"`{name[:40]}` cannot name a parameter"
-        raise ParseError("MT0001", message, help="names are made of ASCII letters, digits and `_`")
+        raise mistake("parameter_name", name=name[:40])
     if kind is None:
         used = re.compile(rf"\b{name}\b").search(place.source.text)
         return ast.Param(Span(place.source, *used.span()) if used else place, name, None, None)
@@ -126,7 +124,7 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 
     `x + pi * y` has x and y. Left out: names of the language, and names of other libraries (`np`), which are mistakes.
     """
-    known = {*CONSTANTS, *DTYPES, *PREFIXES, "newaxis"}
+    known = {*NAMED_VALUES, *PREFIXES}
     nodes = ast.postorder(parsed(_expression, whole_text(text, name)))
     names = [node for node in nodes if isinstance(node, ast.Name) and node.id not in known]
     return dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.span.start))

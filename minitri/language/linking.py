@@ -21,20 +21,19 @@ whatever N is outside. Functions of equal names get different ones.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Source, Span
-from minitri.base.types import DTYPES, DType
+from minitri.base.types import DType
 from minitri.language import ast
-from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign.names import PREFIXES
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+from minitri.language.interpreter import NAMED_VALUES
+from minitri.language.signatures import function_names
 
 MISSING = object()  # what a name stands for that nothing has
 Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
@@ -101,7 +100,7 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
     """
     linker = _Linker(definition)
     made = linker.functions(entry)
-    if len(made) > 1 and is_language_function(entry.function.name):  # the others call the language's
+    if len(made) > 1 and entry.function.name in function_names():  # the others call the language's
         linker = _Linker(definition, own_names=False)
         made = linker.functions(entry)
     module = ast.Module(entry.function.span, entry.function.span.source, tuple(reversed(made)))
@@ -131,7 +130,7 @@ class _Linker:
         function = found.function
         if function not in self.names:
             taken, name, number = {*self.names.values()}, function.name, 2
-            while name in taken or (is_language_function(name) and (taken or not self.own_names)):
+            while name in taken or (name in function_names() and (taken or not self.own_names)):
                 name, number = f"{function.name}_{number}", number + 1
             self.names[function] = name
             self.definitions.append(found)
@@ -222,7 +221,7 @@ class _Names:
         """The function that a call calls; None for a function of the language, or of nobody."""
         value = self.value(path)
         found = None if value is MISSING else self.linker.definition(value)
-        if found is not None or is_language_function(path[-1]) or path[0] in PREFIXES:
+        if found is not None or path[-1] in function_names() or path[0] in PREFIXES:
             return found
         if value is MISSING:
             self.linker.missing.add(path[-1])
@@ -239,7 +238,7 @@ class _Names:
         if param.default is None or param.name not in self.found.defaults:
             return param
         names = {n.id for n in ast.postorder(param.default) if isinstance(n, ast.Name)}
-        if all(name in CONSTANTS or name in DTYPES for name in names):
+        if names <= NAMED_VALUES.keys():
             return param
         value = self.found.defaults[param.name]
         place = Span(Source(f"<default of {param.name}>", repr(value)), 0, len(repr(value)))
@@ -274,14 +273,8 @@ def _bound(function: ast.Function) -> frozenset[str]:
     return frozenset([*names, *targets, *(p.name for p in function.params)])
 
 
-def is_language_function(name: str) -> bool:
-    """Whether the language has a function of this name."""
-    tables: Sequence[Mapping[str, Any]] = (OPERATORS, ALIASES, SIGNATURES, FUNCTION_ALIASES, library_functions())
-    return any(name in table for table in tables)
-
-
 def _is_language_name(name: str) -> bool:
-    return name in CONSTANTS or name in DTYPES or name == "newaxis" or is_language_function(name)
+    return name in NAMED_VALUES or name in function_names()
 
 
 def _literal(value: Any, place: Span) -> ast.Expr | None:

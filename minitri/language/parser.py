@@ -23,6 +23,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -65,9 +66,7 @@ def parse_module_at(place: Span) -> ast.Module:
         error.others = tuple(errors.further_mistakes(place, error, partial(_parse, start="module")))
         raise
     if not functions:
-        help = "write `def f(x: f32[N]):` and a body that ends in `return`"
-        start = Span(place.source, place.start, place.start)
-        raise ParseError("MT0003", "the module has no function", start, help=help)
+        raise errors.mistake("no_function", replace(place, end=place.start))
     return ast.Module(place, place.source, functions)
 
 
@@ -89,7 +88,7 @@ def _parse(place: Span, start: Start) -> Any:
     check_text(source, place.start, place.end)
     parser = _lark().parse_interactive(start=start)
     words = layout(source, _tokens(place), place.start, place.end)
-    before: Word | None = None
+    before = Word(replace(place, end=place.start), "$BEGIN", "")
     result: Any = None
     try:
         for word in words:
@@ -138,8 +137,7 @@ def check_text(source: Source, start: int, end: int) -> None:
         message = f"the text has {end - start:,} characters, the limit is {limit:,}"
         raise errors.too_much("source", message, Span(source, start, start + 1))
     if bad := re.compile("[\0\ud800-\udfff]").search(source.text, start, end):
-        message = f"the text holds U+{ord(bad.group()):04X}, which is not a character of any program"
-        raise ParseError("MT0001", message, Span(source, bad.start(), bad.end()))
+        raise errors.mistake("not_a_character", Span(source, *bad.span()), code=f"{ord(bad.group()):04X}")
 
 
 def layout(source: Source, tokens: Iterable[Any], start: int, end: int) -> Iterator[Word]:
@@ -184,17 +182,16 @@ def _check_string(word: Word) -> None:
     prefix, rest = match[1].lower(), match[2]
     if prefix not in ("", "r", "u"):
         kind = {"f": "f-strings", "b": "byte strings"}.get(prefix.strip("r"), "strings with a prefix")
-        raise ParseError("MT0002", f"the language has no {kind}", word.span, help="write a plain string")
+        raise errors.mistake("string_prefix", word.span, kind=kind)
     if prefix != "r" and not _PLAIN_STRING.fullmatch(rest):
-        message = "the escapes \\x, \\u, \\U and \\N are not supported in a string"
-        raise ParseError("MT0002", message, word.span, help='write r"..." to keep backslashes as they are')
+        raise errors.mistake("escapes", word.span)
 
 
 def _indentation(begin: int, word: Word) -> str:
     """The blanks before the first token of a line; as in Python, a form feed restarts them."""
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:
-        raise ParseError("MT0001", "a line cannot begin with `\\`", word.span, help="remove the empty line")
+        raise errors.mistake("continued_line", word.span)
     return blanks.rpartition("\f")[2]
 
 
@@ -204,14 +201,13 @@ def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> 
         indents.append(indent)
         return
     yield Word(line_end, "_NEWLINE", "")
-    here = Span(word.span.source, word.span.start, word.span.start)
     if indent != indents[-1] and indent.startswith(indents[-1]):
         indents.append(indent)
         yield Word(word.span, "_INDENT", "")
         return
     while len(indents) > 1 and indents[-1] != indent and indents[-1].startswith(indent):
         indents.pop()
-        yield Word(here, "_DEDENT", "")
+        yield Word(replace(word.span, end=word.span.start), "_DEDENT", "")
     if indent != indents[-1]:
         raise errors.uneven(indents, indent, word)
 
@@ -224,7 +220,7 @@ def _track(brackets: list[Word], word: Word) -> None:
             raise errors.too_much("nesting", f"more than {limit:,} brackets are open here", word.span)
     elif word.type in ("RPAR", "RSQB"):
         if not brackets:
-            raise errors.closes_nothing(word)
+            raise errors.mistake("closes_nothing", word.span, bracket=word.text).write(word.span, "")
         opening = brackets.pop()
         if CLOSES[opening.text] != word.text:
             raise errors.unmatched(opening, word)

@@ -200,10 +200,6 @@ def _full(shape: Value, fill_value: Value, dtype: DType | None) -> Array:
     return Array(np.broadcast_to(value.data, shape), value.dtype)
 
 
-def _full_like(x: Value, fill_value: Value, dtype: DType | None) -> Array:
-    return _full(array(x).data.shape, fill_value, dtype or settled(x))
-
-
 def _arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array:
     start, stop = (0, start) if stop is None else (start, stop)
     if not any(isinstance(v, float) for v in (start, stop, step)):
@@ -248,7 +244,7 @@ def _triangle(function: Any) -> Callable[..., Array]:
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{name: _reduction(row) for name, row in REDUCTIONS.items()},
     **{f"cumulative_{name}": _scan(REDUCTIONS[name]) for name in SCANS},
-    "mean": _mean, "var": _var, "std": lambda **given: elementwise("sqrt", [_var(**given)]),
+    "mean": _mean, "var": _var,
     "matmul": _matmul, "einsum": _einsum,
     "tensordot": lifted.product(lambda x1, x2, axes: np.tensordot(x1, x2, axes)),
     "dot": _scaled_or_summed(np.dot), "inner": _scaled_or_summed(np.inner),
@@ -257,11 +253,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "tril": _triangle(np.tril), "triu": _triangle(np.triu),
     "take": _take, "take_along_axis": _take_along_axis,
     "arange": _arange, "one_hot": _one_hot, "eye": _eye,
-    "full": _full, "full_like": _full_like,
-    "zeros": lambda shape, dtype: _full(shape, 0, dtype or f32),
-    "ones": lambda shape, dtype: _full(shape, 1, dtype or f32),
-    "zeros_like": lambda x, dtype: _full_like(x, 0, dtype),
-    "ones_like": lambda x, dtype: _full_like(x, 1, dtype),
+    "full": _full,
     "asarray": lambda obj, dtype: strong(obj) if dtype is None else rounded(obj, dtype),
     "astype": lambda x, dtype: rounded(x, dtype),
 }  # fmt: skip

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ast as python
 import tomllib
-from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.operators import REDUCTIONS, SCANS
+from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
 from minitri.language import ast
 from minitri.language.parser import parse_module
 
@@ -28,7 +27,6 @@ class _Required:
 REQUIRED = _Required()
 
 Signature = dict[str, Any]
-V = TypeVar("V")
 
 
 def _signature(text: str) -> Signature:
@@ -62,10 +60,15 @@ def library_functions() -> dict[str, ast.Function]:
     return {function.name: function for module in modules for function in module.functions}
 
 
-def bind(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter name, with defaults filled in. CompileError MT0102 if they do not fit."""
-    signature = SIGNATURES[name]
+def signature_of(function: ast.Function) -> Signature:
+    """The parameters of a function with the trees of their defaults."""
+    return {p.name: REQUIRED if p.default is None else p.default for p in function.params}
+
+
+def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """The given arguments by parameter name, without defaults. Raises CompileError MT0102 if they do not fit."""
     bound: dict[str, Any] = {}
+    help = described(name, signature)
     rest = list(args)
     for parameter in signature:
         if parameter.startswith("*") and rest:
@@ -74,68 +77,29 @@ def bind(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str
         elif rest:
             bound[parameter] = rest.pop(0)
     if rest:
-        count = len(signature)
-        message = f"{name} takes at most {count} argument{'s' * (count != 1)}, not {len(args)}"
-        raise CompileError("MT0102", message, help=describe(name))
+        count = f"{len(signature)} argument{'s' * (len(signature) != 1)}"
+        raise CompileError("MT0102", f"{name} takes at most {count}, not {len(args)}", help=help)
+    plain = [p.lstrip("*") for p in signature]
     for key, given in keywords.items():
-        parameter = _parameter(name, key, signature)
+        parameter = key if key in plain else KEYWORD_ALIASES.get(key, key)
+        if parameter not in plain:
+            known = [*plain, *(a for a, p in KEYWORD_ALIASES.items() if p in plain)]
+            raise CompileError("MT0102", f"{name} has no argument `{key[:40]}`", help=suggest(key, known) or help)
         if parameter in bound:
-            raise CompileError("MT0102", f"{name} got `{parameter}` twice", help=describe(name))
+            raise CompileError("MT0102", f"{name} got `{parameter}` twice", help=help)
         bound[parameter] = given
-    for parameter, default in signature.items():
-        plain = parameter.lstrip("*")
-        if plain not in bound and default is REQUIRED:
-            raise CompileError("MT0102", f"{name} needs its argument `{plain}`", help=describe(name))
-        bound.setdefault(plain, default)
+    for parameter, default in zip(plain, signature.values()):
+        if default is REQUIRED and parameter not in bound:
+            raise CompileError("MT0102", f"{name} needs its argument `{parameter}`", help=help)
     return bound
 
 
-def _parameter(name: str, key: str, signature: Signature) -> str:
-    plain = [p.lstrip("*") for p in signature]
-    parameter = key if key in plain else KEYWORD_ALIASES.get(key, key)
-    if parameter not in plain:
-        aliases = [a for a, p in KEYWORD_ALIASES.items() if p in plain]
-        help = suggest(key, [*plain, *aliases]) or describe(name)
-        raise CompileError("MT0102", f"{name} has no argument `{key[:40]}`", help=help)
-    return parameter
-
-
-def describe(name: str) -> str:
+def described(name: str, signature: Signature) -> str:
     """The signature as one would write it: `sum(x, axis=None, keepdims=False)`."""
-    shown = [p if d is REQUIRED else f"{p}={d}" for p, d in SIGNATURES[name].items()]
-    return f"`{name}({', '.join(shown)})`"
+    defaults = {p: d.span.text if isinstance(d, ast.Node) else d for p, d in signature.items()}
+    return f"`{name}({', '.join(p if d is REQUIRED else f'{p}={d}' for p, d in defaults.items())})`"
 
 
-# ---- calls that are made once --------------------------------------------------------------
-
-
-class Memo(Generic[V]):
-    """Results of calls, by function and arguments. Equal calls are made once.
-
-        def f1(x): return f0(x) + f0(x)        f0(x) is made once, though it is called twice
-        def f2(x): return f1(x) + f1(x)        so f2 needs three calls, not seven
-
-    Without this the number of calls doubles with each level of functions that call another twice.
-    `key` gives the identity of a value that is neither a number nor a tuple.
-    """
-
-    def __init__(self, key: Callable[[Any], Hashable]) -> None:
-        self._key = key
-        self._made: dict[Hashable, V] = {}
-
-    def once(self, function: Hashable, arguments: Mapping[str, V], make: Callable[[], V]) -> V:
-        """The result of an earlier equal call, or else of `make()`."""
-        key = function, tuple((name, self._of(value)) for name, value in sorted(arguments.items()))
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
-
-    def _of(self, value: Any) -> Hashable:
-        """Keys are equal if no program can tell the values apart. 1, 1.0 and True differ, and so do 0.0 and -0.0."""
-        match value:
-            case tuple():
-                return tuple(map(self._of, value))
-            case bool() | int() | float():
-                return type(value).__name__, repr(value)
-            case _:
-                return "other", self._key(value)
+def function_names() -> list[str]:
+    """The names of all functions of the language, with aliases."""
+    return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]

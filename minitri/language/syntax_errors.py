@@ -4,8 +4,7 @@
 
 In: the token (or character) where the parser stopped, the token before it, and the tokens that would have fitted.
 Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar contains only what
-the language has. The first token that does not fit tells which construct was meant. MT0002 is for valid Python
-that the language does not have, MT0001 for everything else.
+the language has. The first token that does not fit tells which construct was meant. syntax_errors.toml has the messages.
 """
 
 from __future__ import annotations
@@ -26,44 +25,48 @@ from minitri.language.ast import Word
 from minitri.language.python_rewriting import comprehension, expression, moved_up, statement
 
 CLOSES = {"(": ")", "[": "]"}
-_ONLY_DEFS = "a module holds `def`s only"
 _OPERAND_ENDS = {"NAME", "NUMBER", "STRING", "TRUE", "FALSE", "NONE", "RPAR", "RSQB", "ELLIPSIS"}
 _OPERAND_STARTS = _OPERAND_ENDS - {"RPAR", "RSQB", "ELLIPSIS"}
 _OPERATORS = {
     "COMPARE", "SHIFT", "DIVIDE", "POWER", "STAR", "AT", "PLUS", "MINUS", "TILDE", "BAR", "CARET", "AMPERSAND",
 }  # fmt: skip
 _LINE_ENDS = {"_NEWLINE", "$END"}
-_LOGIC = {"and", "or", "not", "is", "in"}
+_SHOWN = {
+    "_NEWLINE": "the end of the line", "$END": "the end of the text", "_INDENT": "this indentation",
+    "_DEDENT": "the end of the block",
+}  # fmt: skip
 _DOUBLED = (("&&", " and "), ("||", " or "))
 
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    """What syntax_errors.toml says: `keywords` and `characters`."""
+    """The tables of syntax_errors.toml."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
+    """The error of this name, with parts of the program in its message and its help."""
+    code, message, help = _tables()["mistakes"][name]
+    return ParseError(code, message.format(**words), span, help=help.format(**words))
 
 
 def bad_character(span: Span) -> ParseError:
     """The error for a character that begins no word."""
-    character = span.text
-    tables = _tables()
+    character, tables = span.text, _tables()
     if character in tables["characters"]:
         code, message, help = tables["characters"][character]
         return ParseError(code, message, span, help=help)
-    help = "names are made of the letters A-Z and a-z, digits and `_`"
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
-    return ParseError("MT0001", f"the character {shown} has no meaning here", span, help=help)
+    return mistake("character", span, shown=shown)
 
 
-def bad_word(word: Word, before: Word | None, expected: set[str]) -> ParseError:
+def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     """The error for a word that does not fit after `before`."""
-    for judge in (_line, _keyword, _top_level, _adjacent, _missing):
-        if error := judge(word, before, expected):
-            return error
-    return ParseError("MT0001", f"{_shown(word)} does not fit here", word.span)
+    found = (judge(word, before, expected) for judge in (_line, _keyword, _top_level, _adjacent, _missing))
+    return next(filter(None, found), None) or mistake("misfit", word.span, word=_shown(word))
 
 
-def bad_word_or_bracket(word: Any, before: Word | None, expected: set[str], rest: Iterator[Word]) -> ParseError:
+def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Iterator[Word]) -> ParseError:
     """The mistake at a word. If an open bracket never closes, that bracket is the mistake."""
     error = bad_word(word, before, expected)
     if error.code == "MT0001" or word.type in ("DEF", "RETURN"):
@@ -117,176 +120,135 @@ class UnclosedBracket(ParseError):
 
 def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
     """The error for a line whose indentation matches no line above."""
-    if "\t" in indent + indents[-1] and " " in indent + indents[-1]:
-        message, help = "tabs and spaces are mixed in the indentation", "indent with four spaces"
-    else:
-        message = "this line is indented less than its block, but matches no line above"
-        help = "line it up with the block it belongs to"
-    return ParseError("MT0001", message, word.span, help=help)
+    blanks = indent + indents[-1]
+    return mistake("mixed_indentation" if "\t" in blanks and " " in blanks else "uneven_indentation", word.span)
 
 
 def unmatched(opening: Word, word: Word) -> ParseError:
     """The error for a closing bracket of the wrong kind."""
-    line = opening.span.source.line_column(opening.span.start)[0]
-    message = f"`{word.text}` cannot close the `{opening.text}` of line {line}"
-    help = f"write `{CLOSES[opening.text]}`, or remove one of the two"
-    return ParseError("MT0001", message, word.span).write(word.span, CLOSES[opening.text], help)
+    line, wanted = opening.span.line_column[0], CLOSES[opening.text]
+    error = mistake("wrong_bracket", word.span, closing=word.text, opening=opening.text, line=line, wanted=wanted)
+    return error.write(word.span, wanted)
 
 
-def closes_nothing(word: Word) -> ParseError:
-    """The error for a closing bracket without an opening one."""
-    return ParseError("MT0001", f"this `{word.text}` closes nothing", word.span).write(word.span, "")
-
-
-def unclosed(opening: Word) -> UnclosedBracket:
+def unclosed(opening: Word) -> ParseError:
     """The error for a bracket that is never closed."""
-    source, close = opening.span.source, CLOSES[opening.text]
+    source, wanted = opening.span.source, CLOSES[opening.text]
     end = source.text.find("\n", opening.span.end)
     line = source.text[opening.span.start : end if end >= 0 else len(source.text)].rstrip(" \t\r:")
     end = opening.span.start + len(line)
-    error = UnclosedBracket("MT0001", f"this `{opening.text}` is never closed", opening.span)
-    return error.write(Span(source, end, end), close, f"add the missing `{close}`")
+    error = mistake("never_closed", opening.span, bracket=opening.text, wanted=wanted)
+    return UnclosedBracket(error.code, error.message, error.span).write(Span(source, end, end), wanted, error.help)
 
 
 # ---- words ---------------------------------------------------------------------------------------
 
 
 def _shown(word: Word) -> str:
-    names = {"_NEWLINE": "the end of the line", "$END": "the end of the text"}
-    names |= {"_INDENT": "this indentation", "_DEDENT": "the end of the block"}
-    return names.get(word.type) or f"`{word.text[:40]}`"
+    return _SHOWN.get(word.type) or f"`{word.text[:40]}`"
 
 
-def _lacks(what: str, span: Span, help: str) -> ParseError:
-    return ParseError("MT0002", f"the language has no {what}", span, help=help)
-
-
-def _line(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+def _line(word: Word, before: Word, expected: set[str]) -> ParseError | None:
     """Indentation, and the `:` of a `def`."""
     if word.type == "_INDENT":
-        return ParseError("MT0001", "this line is indented, but no block was opened", word.span)
+        return mistake("unopened_block", word.span)
     if "_INDENT" in expected:
         if word.type in ("$END", "DEF"):
-            return ParseError("MT0001", "this function has no body", before.span if before else word.span)
-        return ParseError("MT0001", "the body of a function is indented", word.span, help="indent by four spaces")
+            return mistake("no_body", before.span)
+        return mistake("unindented_body", word.span)
     if "COLON" in expected and word.type in ("_NEWLINE", "RETURN"):
-        error = ParseError("MT0001", "a `:` is missing here", word.span, help="write `def f(x):`")
-        return error.write(_after(before), ":", "write `:` at the end of the `def`") if before else error
-    if before is not None and before.type == "_NEWLINE" and expected == {"$END"}:
-        help = "put an expression of several lines in parentheses"
-        return ParseError("MT0001", "the expression has ended on the line before", word.span, help=help)
-    return None
+        return mistake("no_colon", word.span).write(replace(before.span, start=before.span.end), ":")
+    return mistake("after_expression", word.span) if before.type == "_NEWLINE" and expected == {"$END"} else None
 
 
-def _keyword(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+def _keyword(word: Word, before: Word, expected: set[str]) -> ParseError | None:
     """A keyword of Python: a construct that the language lacks, or a name that cannot be used."""
     keywords = _tables()["keywords"]
     if word.text not in keywords and word.type not in ("DEF", "RETURN"):
         return None
     if "NAME" in expected and "NUMBER" not in expected:
-        help = "choose another name"
-        return ParseError("MT0001", f"`{word.text}` is a keyword of Python, not a name", word.span, help=help)
+        return mistake("keyword_as_name", word.span, word=word.text)
     if word.type == "DEF" and "RETURN" in expected:
-        help = "write it beside the other one, on the top level"
-        return _lacks("functions inside functions", word.span, help).correct(*moved_up(word.span), help=help)
+        error = mistake("nested_function", word.span)
+        return error.correct(*moved_up(word.span), help=error.help)
     if word.type in ("DEF", "RETURN"):
-        where = "on a line of its own" if word.type == "DEF" else "at the end of a function"
-        return ParseError("MT0001", f"a `{word.text}` stands {where}", word.span)
-    if word.type in ("IF", "ELSE") and before is not None and not expected & {"RETURN", "DEF"}:
+        return mistake(f"misplaced_{word.text}", word.span)
+    if word.type in ("IF", "ELSE") and before.type != "$BEGIN" and not expected & {"RETURN", "DEF"}:
         return None  # within an expression: something is missing
     what, help = keywords[word.text]
     if word.text == "lambda":
-        return _lacks(what, word.span, help).correct(*moved_up(word.span), help=help)
-    rewrite = expression if word.text in _LOGIC else comprehension if _in_brackets(word, expected) else statement
-    return _lacks(what, word.span, help).correct(rewrite(word.span))
+        return mistake("lacks", word.span, what=what, help=help).correct(*moved_up(word.span), help=help)
+    in_expression = word.text == "for" and "RETURN" not in expected
+    logic = word.text in ("and", "or", "not", "is", "in")
+    rewrite = expression if logic else comprehension if in_expression else statement
+    return mistake("lacks", word.span, what=what, help=help).correct(rewrite(word.span))
 
 
-def _in_brackets(word: Word, expected: set[str]) -> bool:
-    """Whether a `for` stands in an expression."""
-    return word.text == "for" and "RETURN" not in expected
-
-
-def _top_level(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+def _top_level(word: Word, before: Word, expected: set[str]) -> ParseError | None:
     if "DEF" not in expected:
         return None
     if word.type == "AT":
-        line = word.span.source.line(word.span.source.line_column(word.span.start)[0])
-        whole = Span(word.span.source, word.span.start, word.span.start + len(line.strip()))
-        return _lacks("decorators", word.span, "").write(whole, "", "leave the decorator out")
-    return ParseError("MT0002", "only functions stand on the top level", word.span, help=_ONLY_DEFS)
+        whole = replace(word.span, end=word.span.start + len(word.span.first_line.strip()))
+        return mistake("decorator", word.span).write(whole, "")
+    return mistake("top_level", word.span)
 
 
 def _before(word: Word) -> Span:
-    return Span(word.span.source, word.span.start, word.span.start)
+    return replace(word.span, end=word.span.start)
 
 
-def _after(word: Word) -> Span:
-    return Span(word.span.source, word.span.end, word.span.end)
-
-
-def _adjacent(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+def _adjacent(word: Word, before: Word, expected: set[str]) -> ParseError | None:
     """Two tokens that mean something in Python only together."""
-    if word.type == "EQUAL":
-        return _equal(word, before, expected)
-    touching = before is not None and before.span.end == word.span.start
-    if before is not None and touching and word.text == before.text and word.text in ("&", "|"):
-        span, help = before.span.to(word.span), f"write `a {word.text} b`"
-        error = ParseError("MT0001", f"`{word.text * 2}` is not an operator", span, help=help)
-        return error.correct(expression(span, _DOUBLED))
-    if word.type in ("STAR", "POWER") and (before is None or before.type not in _OPERAND_ENDS | _OPERATORS):
-        return _lacks("starred parameters and arguments", word.span, "write each one out")
-    if word.type == "COLON" and word.span.source.text.startswith("=", word.span.end):
-        return _lacks("`:=`", word.span, "assign on a line of its own")
-    if word.type == "COLON" and "_NEWLINE" in expected and "EQUAL" in expected:
-        error = _lacks("annotations on assignments", word.span, "annotate the parameters and the result")
-        return error.correct(statement(word.span))
-    if word.type == "STRING" and before is not None and before.type == "STRING":
-        return _lacks("strings of several pieces", word.span, "write one string")
+    both, touching = before.span.to(word.span), before.span.end == word.span.start
+    match word.type:
+        case "EQUAL":
+            return _equal(word, before, expected)
+        case "AMPERSAND" | "BAR" if touching and word.text == before.text:
+            return mistake("no_operator", both, sign=word.text * 2, instead=word.text).correct(
+                expression(both, _DOUBLED)
+            )
+        case "STAR" | "POWER" if before.type not in _OPERAND_ENDS | _OPERATORS:
+            return mistake("starred", word.span)
+        case "COLON" if word.span.source.text.startswith("=", word.span.end):
+            return mistake("walrus", word.span)
+        case "COLON" if {"_NEWLINE", "EQUAL"} <= expected:
+            return mistake("annotated_assignment", word.span).correct(statement(word.span))
+        case "STRING" if before.type == "STRING":
+            return mistake("string_pieces", word.span)
     return None
 
 
-def _equal(word: Word, before: Word | None, expected: set[str]) -> ParseError:
-    touching = before is not None and before.span.end == word.span.start
-    if before is not None and touching and before.type in _OPERATORS:
-        span, help = before.span.to(word.span), f"write `x = x {before.text} y`"
-        return _lacks("augmented assignment", span, help).correct(statement(span))
-    if before is not None and touching and before.type == "COLON":
-        return _lacks("`:=`", before.span.to(word.span), "assign on a line of its own")
+def _equal(word: Word, before: Word, expected: set[str]) -> ParseError:
+    both, touching = before.span.to(word.span), before.span.end == word.span.start
+    if touching and before.type in _OPERATORS:
+        return mistake("augmented_assignment", both, operator=before.text).correct(statement(both))
+    if touching and before.type == "COLON":
+        return mistake("walrus", both)
     if "_NEWLINE" in expected and "$END" not in expected:
-        return _lacks("chained assignment", word.span, "assign one name a line").correct(statement(word.span))
-    help = "`==` compares; assignments are lines of a `def`"
-    return ParseError("MT0001", "`=` has no meaning here", word.span, help=help)
+        return mistake("chained_assignment", word.span).correct(statement(word.span))
+    return mistake("equal_sign", word.span)
 
 
-def _missing(word: Word, before: Word | None, expected: set[str]) -> ParseError | None:
+def _missing(word: Word, before: Word, expected: set[str]) -> ParseError | None:
     """Something was left out before the word."""
-    if before is None:
-        return _nothing(word)
+    shown = _shown(word)
+    if before.type == "$BEGIN":
+        is_type = word.span.source.name.startswith("<type of ")
+        empty = "no_type" if is_type else "nothing"
+        return mistake(empty if word.type in _LINE_ENDS else "cannot_begin", word.span, word=shown)
     if before.type in _OPERATORS and "NAME" in expected:
-        return ParseError("MT0001", f"an operand is missing after `{before.text}`", before.span)
+        return mistake("operand_after", before.span, word=before.text)
     if "ELSE" in expected and word.type not in _OPERAND_STARTS:
-        help = "write `a if c else b`"
-        return ParseError("MT0001", "this conditional has no `else`", word.span, help=help)
+        return mistake("no_else", word.span)
     if before.type in _OPERAND_ENDS and word.type in _OPERAND_STARTS and "PLUS" in expected:
         if word.type == "NAME" and nearest(before.text, ["return"]):
-            error = ParseError("MT0001", f"{_shown(before)} does not fit here", before.span)
-            return error.write(before.span, "return", "did you mean `return`?")
-        help = "`*` multiplies; `,` separates arguments"
-        error = ParseError("MT0001", f"an operator is missing before {_shown(word)}", word.span)
-        return error.write(_before(word), "* ", help)
+            return mistake("misspelt_return", before.span, word=_shown(before)).write(before.span, "return")
+        return mistake("operator_before", word.span, word=shown).write(_before(word), "* ")
     if word.type in _LINE_ENDS:
-        return ParseError("MT0001", f"something is missing after {_shown(before)}", before.span)
+        return mistake("something_after", before.span, word=_shown(before))
     if word.type in _OPERATORS | {"COMMA", "RPAR", "RSQB", "COLON", "IF", "ELSE"} and "NUMBER" in expected:
-        return ParseError("MT0001", f"an operand is missing before {_shown(word)}", word.span)
+        return mistake("operand_before", word.span, word=shown)
     return None
-
-
-def _nothing(word: Word) -> ParseError:
-    if word.type in _LINE_ENDS:
-        in_type = word.span.source.name.startswith("<type of ")
-        example = "a type, such as `f32[M, N]`" if in_type else "an expression, such as `a * b + c`"
-        return ParseError("MT0003", "there is nothing here", word.span, help=f"write {example}")
-    return ParseError("MT0001", f"{_shown(word)} cannot begin an expression", word.span)
 
 
 # ---- what the grammar lets through -----------------------------------------------------------
@@ -296,23 +258,19 @@ def bad_number(word: Word, is_float: bool) -> ParseError:
     """The error for a token that begins like a number. `is_float`: without its last letter it is a float."""
     text = word.text
     if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
-        return ParseError("MT0002", "there are no complex numbers", word.span, help="use two real arrays")
-    help = "an operator may be missing, or a digit"
-    return ParseError("MT0001", f"`{text[:40]}` is not a number", word.span, help=help)
+        return mistake("complex_number", word.span)
+    return mistake("not_a_number", word.span, text=text[:40])
 
 
 def bad_target(node: ast.Expr) -> ParseError:
     """The error for anything but a name on the left of `=`."""
     match node:
         case ast.Subscript() | ast.Attribute():
-            message, help = "arrays are never changed", "build a new one, for example `y = where(mask, a, x)`"
-            return ParseError("MT0002", message, node.span, help=help).correct(statement(node.span))
+            return mistake("changed_array", node.span).correct(statement(node.span))
         case ast.Tuple():
-            help = "unpack in two steps"
-            return ParseError("MT0002", "targets cannot be nested or empty", node.span, help=help)
+            return mistake("nested_targets", node.span)
         case _:
-            help = "a name is on the left of `=`; `==` compares"
-            return ParseError("MT0001", "this cannot be assigned to", node.span, help=help)
+            return mistake("not_a_target", node.span)
 
 
 def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
@@ -321,9 +279,8 @@ def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseErr
     match parts:
         case [_, _, ast.Binary(op="&" | "|" as op, left=left, right=right), _, _]:  # `&` binds more than `<`
             text = f"({' '.join(texts[:2])} {left.span.text}) {op} ({right.span.text} {' '.join(texts[3:])})"
-            error = ParseError("MT0002", f"`{op}` binds its operands before a comparison does", span)
-            return error.write(span, text, f"write `{text}`")
+            return mistake("strong_operator", span, operator=op, text=text).write(span, text, f"write `{text}`")
     pairs = [" ".join(texts[k : k + 3]) for k in range(0, len(texts) - 2, 2)]
     text = " & ".join(f"({pair})" for pair in pairs)
-    short = text if len(text) < 100 else "(a < b) & (b < c)"
-    return ParseError("MT0002", "comparisons cannot be chained", span).write(span, f"({text})", f"write `{short}`")
+    error = mistake("chained_comparison", span, short=text if len(text) < 100 else "(a < b) & (b < c)")
+    return error.write(span, f"({text})", error.help)

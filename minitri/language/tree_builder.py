@@ -2,8 +2,8 @@
 
 In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: there is no parse tree. When the
 parser has the parts of a rule, it calls the method with the rule's name (or alias). So depth needs no recursion. The
-functions below the class refuse what the grammar accepts but the language does not have. Code MT0002 is for valid
-Python that the language lacks, MT0001 for what Python refuses too.
+functions below the class refuse what the grammar accepts but the language does not have. syntax_errors.toml has the
+messages.
 
 Left out: names. The typer says whether `relu` exists.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from minitri.base.spans import Span
 from minitri.language import ast, python_rewriting
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
-from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, too_much
+from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, mistake, too_much
 
 _DIGITS = r"[0-9](_?[0-9])*"
 _INTEGER = re.compile(r"0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*")
@@ -31,14 +31,12 @@ _EXPONENT = rf"[eE][+-]?{_DIGITS}"
 _FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIGITS}{_EXPONENT}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Effect(ast.Node):
     """An expression as a statement. It is a docstring or a mistake."""
 
     value: ast.Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Keyword(ast.Node):
     """`name=value` in a call."""
 
@@ -56,6 +54,13 @@ def covering(parts: Sequence[ast.Node | None]) -> Span:
     return there[0].span.to(there[-1].span)
 
 
+NODES = {
+    "effect": Effect, "conditional": ast.Conditional, "comparison": ast.Compare, "binary": ast.Binary, "unary": ast.Unary,
+    "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name,
+}  # fmt: skip
+"""The rules whose parts are the fields of a node."""
+
+
 class Callbacks:
     """A builder as lark calls it: with the parts of a rule in one list."""
 
@@ -63,12 +68,14 @@ class Callbacks:
         self.builder = builder
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
+        if node := NODES.get(rule):
+            return lambda parts: node(covering(parts), *(p.text if isinstance(p, Word) else p for p in parts))
         method = getattr(self.builder, rule)
         return lambda parts: method(*parts)
 
 
 class Builder:
-    """A method for each rule of the grammar. It takes the parts of the rule. A part that is absent is None."""
+    """A method for each other rule of the grammar. It takes the parts of the rule. A part that is absent is None."""
 
     def __init__(self, parse: Reader) -> None:
         self.parse = parse  # for annotations inside strings
@@ -106,33 +113,13 @@ class Builder:
 
     def returns(self, word: Word, value: ast.Expr | None) -> ast.Return:
         if value is None:
-            raise ParseError("MT0002", "this `return` has no value", word.span, help="write `return y`")
+            raise mistake("empty_return", word.span)
         return ast.Return(word.span.to(value.span), checked_value(value))
 
-    def effect(self, value: ast.Expr) -> Effect:
-        return Effect(value.span, value)
-
-    # Operators
-
-    def conditional(self, body: ast.Expr, test: ast.Expr, orelse: ast.Expr) -> ast.Conditional:
-        return ast.Conditional(body.span.to(orelse.span), test, body, orelse)
-
-    def comparison(self, left: ast.Expr, op: Word, right: ast.Expr) -> ast.Compare:
-        return ast.Compare(left.span.to(right.span), op.text, left, right)
+    # Operators and primaries
 
     def chain(self, *parts: Any) -> ast.Compare:
         raise chained_comparison(parts, covering(parts))
-
-    def binary(self, left: ast.Expr, op: Word, right: ast.Expr) -> ast.Binary:
-        return ast.Binary(left.span.to(right.span), op.text, left, right)
-
-    def unary(self, op: Word, operand: ast.Expr) -> ast.Unary:
-        return ast.Unary(op.span.to(operand.span), op.text, operand)
-
-    # Primaries
-
-    def attribute(self, value: ast.Expr, name: Word) -> ast.Attribute:
-        return ast.Attribute(value.span.to(name.span), value, name.text)
 
     def call(self, function: ast.Expr, arguments: Sequence[Any] | None, close: Word) -> ast.Call:
         check_arguments(arguments or [])
@@ -143,9 +130,6 @@ class Builder:
 
     def arguments(self, *parts: Any) -> Sequence[Any]:
         return parts
-
-    def keyword(self, name: Word, value: ast.Expr) -> Keyword:
-        return Keyword(name.span.to(value.span), name.text, value)
 
     def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
@@ -165,9 +149,6 @@ class Builder:
         return ast.Slice(covering(parts), *parts[::2])
 
     # Atoms
-
-    def name(self, word: Word) -> ast.Name:
-        return ast.Name(word.span, word.text)
 
     def number(self, word: Word) -> ast.Number:
         return ast.Number(word.span, read_number(word))
@@ -205,15 +186,11 @@ def checked_value(root: ast.Expr) -> ast.Expr:
     for node in nodes:
         match node:
             case ast.Pack():
-                help = "write `...` for the leading axes of an array"
-                raise ParseError("MT0002", f"`*{node.id}` belongs in types only", node.span, help=help)
+                raise mistake("pack_as_index", node.span, name=node.id)
             case ast.Subscript(indices=()):
-                raise ParseError("MT0001", "this subscript is empty", node.span, help="write an index")
+                raise mistake("empty_subscript", node.span)
             case ast.String() if id(node) not in options:
-                help = 'a string is only an argument of a call, `gelu(x, "tanh")`; dtypes are plain names, `f16`'
-                raise ParseError("MT0002", "a string is no value", node.span, help=help)
-            case _:
-                pass
+                raise mistake("string_value", node.span)
     return root
 
 
@@ -235,41 +212,30 @@ def read_number(word: Word) -> int | float:
     if _INTEGER.fullmatch(text):
         value = int(text.replace("_", ""), 0) if len(text) < 4000 else 2**64  # Python reads no more digits
         if value >= 2**64:
-            help = "the largest integers are those of u64"
-            raise ParseError("MT0401", "this integer does not fit in 64 bits", word.span, help=help)
+            raise mistake("large_integer", word.span)
         return value
-    if _FLOAT.fullmatch(text):
-        return _finite(word)
-    raise bad_number(word, is_float=_FLOAT.fullmatch(word.text[:-1]) is not None)
-
-
-def _finite(word: Word) -> float:
-    """`1e400` is past the largest float: infinity is written `inf`."""
-    value = float(word.text.replace("_", ""))
-    if math.isinf(value):
-        message = f"{word.text[:40]} is past the largest float, 1.7976931348623157e308"
-        raise ParseError("MT0208", message, word.span).write(word.span, "inf", "write `inf` for infinity")
-    return value
+    if not _FLOAT.fullmatch(text):
+        raise bad_number(word, is_float=_FLOAT.fullmatch(word.text[:-1]) is not None)
+    if math.isinf(float(text.replace("_", ""))):
+        raise mistake("infinite", word.span, text=text[:40]).write(word.span, "inf")
+    return float(text.replace("_", ""))
 
 
 def distinct_functions(found: Sequence[ast.Function]) -> tuple[ast.Function, ...]:
     """The functions of a module, each name once."""
     for function in repeated(found):
-        start = function.span.start  # a function's span begins with its name
-        span = Span(function.span.source, start, start + len(function.name))
-        help = "give one of the two another name"
-        raise ParseError("MT0104", f"function `{function.name}` is defined twice", span, help=help)
+        name = replace(function.span, end=function.span.start + len(function.name))  # the span begins with the name
+        raise mistake("repeated_function", name, name=function.name)
     return tuple(found)
 
 
 def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
     """The parameters of a function: each name once, those with a default last."""
     for param in repeated(found):
-        raise ParseError("MT0104", f"parameter `{param.name}` is given twice", param.span)
+        raise mistake("repeated_parameter", param.span, name=param.name)
     for before, param in pairwise(found):
         if before.default is not None and param.default is None:
-            message = f"parameter `{param.name}` has no default, but follows one that has"
-            raise ParseError("MT0001", message, param.span, help="move it before those with a default")
+            raise mistake("default_before", param.span, name=param.name)
     return tuple(found)
 
 
@@ -285,11 +251,9 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
 def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
     """A parameter's default: scalars and options have one, arrays have none."""
     if isinstance(kind, ast.ArrayType) and root is not None:
-        help = "remove it: only a parameter without annotation, or a `float`, `int` or `bool`, has a default"
-        source, end = root.span.source, root.span.end
-        start = len(source.text[: source.text.rindex("=", 0, root.span.start)].rstrip())
-        error = ParseError("MT0002", f"array parameter `{name.text}` has a default", root.span)
-        raise error.write(Span(source, start, end), "", help)
+        text = root.span.source.text
+        whole = replace(root.span, start=len(text[: text.rindex("=", 0, root.span.start)].rstrip()))
+        raise mistake("array_default", root.span, name=name.text).write(whole, "")
     return root if root is None or isinstance(root, ast.String) else checked_value(root)
 
 
@@ -303,8 +267,7 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
         statements.append(statement)
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
-            help = "a function has one `return`, at its end; several outputs are `return a, b`"
-            raise ParseError("MT0002", "this comes after the `return`", after.span, help=help)
+            raise mistake("after_return", after.span)
     if not statements or not isinstance(statements[-1], ast.Return):
         raise no_return(name, statements)
     return tuple(statements)
@@ -312,27 +275,19 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
 
 def idle(statement: Effect, is_last: bool) -> ParseError:
     """The error for an expression as a statement. The last one of a function is meant to be returned."""
-    help = "assign it to a name, or return it"
-    error = ParseError("MT0002", "this statement does nothing", statement.span, help=help)
-    source, start = statement.span.source, statement.span.start
-    return (
-        error.write(Span(source, start, start), "return ", f"write `return {statement.span.text}`")
-        if is_last
-        else error
-    )
+    error = mistake("idle", statement.span)
+    start = replace(statement.span, end=statement.span.start)
+    return error.write(start, "return ", f"write `return {statement.span.text}`") if is_last else error
 
 
 def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> ParseError:
     """The error for a function without `return`. The last name that it assigns is its likely result."""
-    help = "end it with `return` and a value"
-    error = ParseError("MT0002", f"function `{name.text}` returns nothing", name.span, help=help)
+    error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
         case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:
-            column = span.source.line_column(span.start)[1]
-            text = f"\n{' ' * (column - 1)}return {result}"
-            return error.write(Span(span.source, span.end, span.end), text, f"end it with `return {result}`")
-        case _:
-            return error
+            text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
+            error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
+    return error
 
 
 def _is_docstring(statement: Statement) -> bool:
@@ -352,25 +307,22 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
     """What is called, and the receiver of a method as its first argument."""
     match function:
         case ast.Name(id="print"):
-            help = "remove it, or return the value as one more output: `return y, x`"
-            error = ParseError("MT0002", "a program cannot print", function.span)
-            raise error.correct(python_rewriting.statement(function.span), help=help)
+            error = mistake("print", function.span)
+            raise error.correct(python_rewriting.statement(function.span), help=error.help)
         case ast.Name(id=id):
             return id, ()
         case ast.Attribute(value=value, name=name):
             return name, (value,)
         case _:
-            help = "call a function by its name; `*` multiplies"
-            raise ParseError("MT0002", "only a name can be called", function.span, help=help)
+            raise mistake("not_callable", function.span)
 
 
 def check_arguments(found: Sequence[ast.Node]) -> None:
     """Positional arguments first, each keyword once."""
     for keyword in repeated([argument for argument in found if isinstance(argument, Keyword)]):
-        raise ParseError("MT0102", f"`{keyword.name}` is given twice", keyword.span)
+        raise mistake("repeated_keyword", keyword.span, name=keyword.name)
     for before, argument in pairwise(found):
         if isinstance(before, Keyword) and not isinstance(argument, Keyword):
-            help = "write positional arguments first"
-            error = ParseError("MT0102", "this argument follows a named one", argument.span)
+            error = mistake("positional_after_keyword", argument.span)
             swapped = Edit(before.span, argument.span.text), Edit(argument.span, before.span.text)
-            raise error.correct(*swapped, help=help)
+            raise error.correct(*swapped, help=error.help)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from minitri.base.diagnostics import CompileError
 from minitri.notebook.html import card, counted
@@ -13,17 +14,13 @@ SHOWN = ("graph.simplified", "kernels")  # stages on the card of a program
 
 def program_card(name: str, signature: str, source: str, compilation: Compilation | None) -> str:
     """The source of a program and its kernels. `compilation`: None if only a call can say the types."""
-    facts, stages = _kernels(compilation) if compilation is not None else ("", [])
+    facts, stages = "", []
+    if compilation is not None:
+        with suppress(CompileError, KeyError):
+            facts = counted(len(compilation.value("kernels").kernels), "kernel")
+            stages = _tabs(compilation, [stage for stage in SHOWN if stage in compilation.stages])
     note = f"{name}.lower() has every stage, {name}.explore() shows them side by side"
     return card(name, f"({signature})", facts=facts, tabs=[("source", source), *stages], note=note, longest=4000)
-
-
-def _kernels(compilation: Compilation) -> tuple[str, list[tuple[str, str]]]:
-    try:
-        count = counted(len(compilation.value("kernels").kernels), "kernel")
-    except (CompileError, KeyError):
-        return "", []
-    return count, _tabs(compilation, [stage for stage in SHOWN if stage in compilation.stages])
 
 
 def stages_card(compilation: Compilation) -> str:

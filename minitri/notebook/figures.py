@@ -16,17 +16,18 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError
 from minitri.explore.drawing import views
+from minitri.explore.plans import Operation
 from minitri.graph.ir import Node
 from minitri.hardware.chips import Peak
 from minitri.hardware.roofline import Roofline, roofline
 from minitri.hardware.targets import StageUnavailable
-from minitri.kernels.ir import Compute, Dot, Kernel, Reduce, Scan
 from minitri.pipeline import Compilation
 
 COLOURS = ("#0b6e4f", "#c8553d", "#2f5d9b", "#8a5fa8", "#b07d12", "#4a4a4a")
 PAPER, INK = "#ffffff", "#222222"
 UNITS = ("f16", "tf32", "f32", "f64")
 PIXELS = 100  # an inch of a figure
+LABEL: Any = {"textcoords": "offset points", "fontsize": 8}
 
 
 class Plot:
@@ -48,13 +49,14 @@ class Plot:
         return file.getvalue()
 
 
-def _figure(width: float, height: float) -> Any:
-    """An empty figure of matplotlib; the sizes are in inches."""
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    """An empty figure of matplotlib, and its axes. The sizes are in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise StageUnavailable("MT0402", "matplotlib is not installed", help="pip install matplotlib") from None
-    return Figure(figsize=(width, height), dpi=PIXELS, layout="constrained", facecolor=PAPER)
+    figure = Figure(figsize=(width, height), dpi=PIXELS, layout="constrained", facecolor=PAPER)
+    return figure, figure.add_subplot()
 
 
 # ---- the roofline --------------------------------------------------------------------------------
@@ -73,8 +75,7 @@ def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | No
     if found.chip is None:
         message = f"the peak rates of {compilation.context.target} are not known"
         raise CompileError("MT0402", message, help='name a GPU: `lower(target="h100")`')
-    figure = _figure(7, 4.5)
-    axes = figure.add_subplot()
+    figure, axes = _figure(7, 4.5)
     _roofs(axes, found.chip, found)
     _kernels(axes, found)
     axes.set(xscale="log", yscale="log", xlabel="FLOP / byte", ylabel="FLOP / s", title=found.chip.name)
@@ -92,23 +93,14 @@ def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
     for unit, rate in rates.items():
         corner = rate / chip.bandwidth
         axes.plot([left, corner, max(right, corner)], [left * chip.bandwidth, rate, rate], color=INK, linewidth=0.9)
-        axes.annotate(
-            f"{unit}: {rate / 1e12:.3g} TFLOP/s",
-            (right, rate),
-            (-2, 3),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-        )
-    label = f"{chip.bandwidth / 1e12:.3g} TB/s"
-    axes.annotate(label, (left, left * chip.bandwidth), (8, -2), textcoords="offset points", fontsize=8)
+        axes.annotate(f"{unit}: {rate / 1e12:.3g} TFLOP/s", (right, rate), (-2, 3), ha="right", **LABEL)
+    axes.annotate(f"{chip.bandwidth / 1e12:.3g} TB/s", (left, left * chip.bandwidth), (8, -2), **LABEL)
 
 
 def _kernels(axes: Any, found: Roofline) -> None:
     """A point for each kernel that computes; the legend names the others too, which only move bytes."""
     for k, row in enumerate(found.kernels):
-        seconds = row.measured if row.measured is not None else row.predicted
-        said = "measured" if row.measured is not None else "predicted"
+        seconds, said = (row.predicted, "predicted") if row.measured is None else (row.measured, "measured")
         colour = COLOURS[k % len(COLOURS)]
         if row.needed.total and seconds:
             label = f"{row.name}: {said} {seconds * 1e6:.3g} µs"
@@ -127,13 +119,11 @@ def graph_figure(compilation: Compilation) -> Plot:
     """
     graph = compilation.value("graph.simplified")
     kernels = compilation.value("kernels").kernels
-    numbers = [_numbers(kernel) for kernel in kernels]
+    numbers = [{span.node for op in k.body if isinstance(op, Operation) for span in op.spans} for k in kernels]
     view = views(graph, lambda node: _kernels_of(node, graph.spans, numbers))[0]
-    figure = _figure(max(view["width"] / PIXELS, 3) + 1.2, view["height"] / PIXELS + 0.8)
-    axes = figure.add_subplot()
-    for start, end, line in view["edges"]:
-        points = _edge(view["boxes"][start]["at"], line, view["boxes"][end]["at"])
-        axes.plot(*zip(*points), color="#888888", linewidth=0.9, zorder=1)
+    figure, axes = _figure(max(view["width"] / PIXELS, 3) + 1.2, view["height"] / PIXELS + 0.8)
+    for _, _, line in view["edges"]:
+        axes.plot(*zip(*line), color="#888888", linewidth=0.9, zorder=1)
     for box in view["boxes"]:
         _box(axes, box)
     axes.set(xlim=(-10, max(view["width"], 300) + 10), ylim=(view["height"] + 10, -10), aspect="equal")
@@ -144,12 +134,6 @@ def graph_figure(compilation: Compilation) -> Plot:
     if kernels:
         figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return Plot(figure)
-
-
-def _numbers(kernel: Kernel) -> set[int | None]:
-    """The nodes of the first graph that a kernel computes, by their numbers."""
-    computing = [op for op in kernel.body if isinstance(op, (Compute, Dot, Reduce, Scan))]
-    return {span.node for op in computing for span in op.spans}
 
 
 def _kernels_of(node: Node, spans: Mapping[Node, Sequence[Any]], numbers: Sequence[set[int | None]]) -> list[int]:
@@ -165,18 +149,9 @@ def _box(axes: Any, box: Mapping[str, Any]) -> None:
     x, y, width, height = box["at"]
     plain = box["kind"] == "input" or not box["marks"]
     colour = "#777777" if plain else COLOURS[box["marks"][0] % len(COLOURS)]
-    style = {
-        "facecolor": PAPER if plain else f"{colour}22",
-        "edgecolor": colour,
-        "linewidth": 2 if box["output"] else 1,
-    }
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=4", zorder=2, **style))
+    style: Any = {"facecolor": PAPER if plain else f"{colour}22", "linewidth": 2 if box["output"] else 1}
+    frame = "round,pad=0,rounding_size=4"
+    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=frame, edgecolor=colour, zorder=2, **style))
     text = box["label"] if box["kind"] == "view" else f"{box['label']}\n{box['type']}"
     centre = (x + width / 2, y + height / 2)
     axes.text(*centre, text, ha="center", va="center", family="monospace", fontsize=7.5, color=INK, parse_math=False)
-
-
-def _edge(start: Sequence[float], line: Sequence[Sequence[float]], end: Sequence[float]) -> list[tuple[float, float]]:
-    """From the lower edge of a box to the upper edge of another."""
-    bends = [(x, y) for x, y in line[1:-1]]
-    return [(start[0] + start[2] / 2, start[1] + start[3]), *bends, (end[0] + end[2] / 2, end[1])]

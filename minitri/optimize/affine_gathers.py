@@ -46,9 +46,7 @@ def affine_gather(i: Interner, node: Node) -> Node | None:
 
 def _symbol(k: int) -> Symbol:
     """The symbol of the k-th index array in the index of a gather."""
-    symbol = pick(k).atom
-    assert isinstance(symbol, Symbol)
-    return symbol
+    return Symbol(f"@{k}", "value")
 
 
 def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:

@@ -17,7 +17,24 @@ from collections.abc import Container
 from minitri.base import dims
 from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol, postorder
+from minitri.graph.rewrite import rewritten
+from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import made_of
+from minitri.optimize.split_reduction import choose
+
+
+def collapse(graph: Graph, chip: Chip, gaps: Container[str] = ()) -> Graph:
+    """The graph in which reductions that will be split have one axis in place of neighbouring axes.
+
+    `gaps` has the names of inputs that are not contiguous in memory. A reduction that stays in one kernel keeps its axes.
+    """
+    several = joinable(graph, gaps)
+
+    def one_axis(i: Interner, node: Node, made: Node) -> Node | None:
+        whole = joined(i, made) if node in several and isinstance(made, Reduce) else None
+        return whole if whole is not None and choose(whole, chip) is not None else None
+
+    return rewritten(graph, collapse, one_axis) if several else graph
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:

@@ -14,7 +14,7 @@ from math import prod
 from minitri.base.dims import ONE, ZERO, Dim, Pair
 from minitri.base.intervals import Ranges
 from minitri.graph.index_width import LIMIT, reach
-from minitri.kernels.ir import Count, Inside, Kernel, Load, Op, Position, Store
+from minitri.kernels.ir import Count, Kernel, Load, Store, index_expressions
 
 
 def fits_32_bits(kernel: Kernel) -> bool:
@@ -23,7 +23,8 @@ def fits_32_bits(kernel: Kernel) -> bool:
         return False
     extents = {a.name: int(a.extent) for a in kernel.axes}
     ranges: Ranges = {a.symbol: (ZERO, a.extent - ONE) for a in kernel.axes}
-    exprs = [a.index for a in kernel.axes] + [d for op in kernel.body for d in _computed(op)]
+    exprs = [a.index for a in kernel.axes] + [d for op in kernel.body for d in index_expressions(op)]
+    exprs += [op.offset for op in kernel.body if isinstance(op, (Load, Store))]
     known = all(s in ranges for d in exprs for s in d.symbols())
     counted = [prod(extents[n] for n in op.over) for op in kernel.body if isinstance(op, Count)]
     return known and all(_is_small(d, ranges) for d in exprs) and all(n < LIMIT for n in counted)
@@ -34,18 +35,3 @@ def _is_small(d: Dim, ranges: Ranges) -> bool:
     parts = [p for atom in d.atoms() if isinstance(atom, Pair) for p in (atom.a, atom.b)]
     numbers = all(abs(c) < LIMIT for _, c in d.terms)
     return numbers and reach(d, ranges, {}) < LIMIT and all(_is_small(p, ranges) for p in parts)
-
-
-def _computed(op: Op) -> tuple[Dim, ...]:
-    """The index expressions that an op computes."""
-    match op:
-        case Load():
-            return (*op.index, *op.guards, op.offset)
-        case Store():
-            return (*op.index, op.offset)
-        case Position():
-            return (op.expr,)
-        case Inside():
-            return op.conditions
-        case _:
-            return ()

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from minitri.base.dims import ONE, ZERO, Dim, Symbol
+from minitri.base.dims import ZERO, Dim, Symbol
 from minitri.base.inequalities import prove as follows
 from minitri.base.intervals import Range, proves_nonnegative
 from minitri.base.logs import fired
@@ -133,9 +133,8 @@ class MaskElision(Masking):
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
     """The first and the last index of the elements that pass the tests."""
-    blocks = ONE if axis.role == "whole" else axis.tiles
     fits = not overhangs(axis) and axis.lanes == axis.block
-    first, last = ZERO, axis.extent - 1 if fits else (blocks - 1) * axis.block + (axis.lanes - 1)
+    first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
         split = test.coefficient(axis.symbol)
         if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):

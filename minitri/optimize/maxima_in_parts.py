@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
 from minitri.tiles.ir import Program
+from minitri.tiles.verify import maximum_of_rows
 
 COLUMNS, CARRIED_COLUMNS = 128, 32
 
@@ -24,14 +25,12 @@ def part(program: Program) -> Program:
 
 
 def _is_of_a_wide_product(program: Program, op: Op) -> bool:
-    if not isinstance(op, Reduce) or op.op != "max" or op.index is not None:
+    if not isinstance(op, Reduce) or not (tile := maximum_of_rows(program, op)):
         return False
-    wide = [a for a in program.axes if a.block > 1 and a.name in op.x.axes]
-    if len(wide) != 2 or [a for a in wide if a.name in op.over] != wide[1:]:
-        return False
+    rows, columns = tile
     source, carried = _product(op.x)
-    many = wide[1].lanes >= (CARRIED_COLUMNS if carried else COLUMNS)
-    return many and wide[0].lanes >= 16 * program.warps and isinstance(source, Dot)
+    many = columns.lanes >= (CARRIED_COLUMNS if carried else COLUMNS)
+    return many and rows.lanes >= 16 * program.warps and isinstance(source, Dot)
 
 
 def _product(op: Op) -> tuple[Op, bool]:

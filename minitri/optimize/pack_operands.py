@@ -9,8 +9,9 @@ becomes
 
 The hardware can copy a block of a factor directly to shared memory if two things hold. The rows of the factor begin at
 multiples of 16 bytes, and nothing is computed during the copy. TF32 also needs contiguous elements along the depth,
-the axis that is summed over ("K-major"). Other factors are slow to read, and each tile reads them again. One packed
-copy is cheaper if each element is used often enough:
+the axis that is summed over ("K-major"). So do products of f32 arrays that f32_products.py gives to tensor cores. The
+units for f32 need a second factor that is contiguous along its columns. Other factors are slow to read, and each tile
+reads them again. One packed copy is cheaper if each element is used often enough:
 
   - Rows of the first factor that begin at multiples of 4 bytes still reach shared memory without a copy. They must be
     used more often for a copy to pay.
@@ -29,12 +30,14 @@ depth, whose factors fit into one program (attention).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import or_
 
 from minitri.base.dims import ZERO, Dim
-from minitri.base.logs import fired
+from minitri.base.tf32_parts import LEAST_DEPTH
+from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
-from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
 from minitri.optimize.factor_out_scales import scaled, taken_out
 from minitri.optimize.mixed_input_products import is_converted
@@ -45,68 +48,101 @@ ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
 DEPTH = 512  # the least depth of a product
 REUSE, REUSE_OF_ASYNC, REUSE_OF_COMPUTED, REUSE_OF_CONVERTED = 512, 1536, 129, 1280  # the fewest uses of an element
+REUSE_OF_F32 = 128
 WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 2**34 take about ten microseconds
+WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
+WORTH_OF_PARTS = 1 << 28  # the fewest operations of a product of TF32 parts
+SIDE_OF_PARTS = 32  # the fewest rows and columns: tensor cores compute 64 rows at a time
 
 Layouts = Mapping[str, tuple[Dim, ...]]
 
 
-def pack(graph: Graph, layouts: Layouts) -> Graph:
-    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
-        made = copy(interner, node, args)
-        packed = _packed(interner, made, layouts) if isinstance(made, Contract) else made
-        if packed is not made:
-            fired(pack, made, packed, interner.place)
-        return packed
+def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
+    """`parts` says whether tensor cores compute products that leave their precision to the compiler."""
 
-    return rebuild(graph, make)
+    def packed(i: Interner, _: Node, made: Node) -> Node | None:
+        if not isinstance(made, Contract):
+            return None
+        wanted = _wanted(made, layouts, parts)
+        return _packed(i, made, layouts, wanted) if wanted else None
+
+    return rewritten(graph, pack, packed)
 
 
-def _packed(i: Interner, node: Contract, layouts: Layouts) -> Node:
-    """The product with packed factors, or `node` itself if no copy pays."""
-    computed = _places(node.b, layouts) is None
-    if not _is_large(node, WORTH_COMPUTED if computed else WORTH) or not (is_read(node.a) and is_read(node.b)):
-        return node
-    *_, m, n = (int(e) for e in node.shape)
-    tf32, last = node.precision != "ieee", node.rank - 1
-    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, tf32, ASYNC) else REUSE
-    uses = REUSE if not computed else REUSE_OF_CONVERTED if is_converted(node) else REUSE_OF_COMPUTED
-    moves = [
-        n >= often and _is_large(node, WORTH) and not _fits(node.a, last, layouts, tf32),
-        m >= uses and not _fits(node.b, last - 1, layouts, tf32),
-    ]
+def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
+    """The product with packed factors, or None if no copy pays."""
+    last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
-        return node
+        return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
-    missing = Dim.of(-int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
+    missing = Dim.of(0 if wanted == "columns" else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
     a, b = (
-        _copied(i, factor, depth, missing, tf32) if moved else padded(i, factor, depth, missing, 0.0)
+        _copied(i, factor, depth, missing, wanted) if moved else padded(i, factor, depth, missing, 0.0)
         for factor, depth, moved in ((node.a, last, moves[0]), (second, last - 1, moves[1]))
     )
     made = i.contract(node.dtype, node.shape, a, b, node.precision)
     return made if scale is None else scaled(i, made, scale)
 
 
-def _is_large(node: Contract, worth: int) -> bool:
-    """Whether tensor cores compute this product and it is large enough to pay for one more kernel.
+def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
+    """Whether to copy the first and the second factor."""
+    computed = _places(node.b, layouts) is None
+    worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
+    least = min(worth, WORTH_COMPUTED) if computed else worth
+    if not _is_large(node, least) or not (is_read(node.a) and is_read(node.b)):
+        return False, False
+    *_, m, n = (int(e) for e in node.shape)
+    last = node.rank - 1
+    often = REUSE_OF_ASYNC if _fits(node.a, last, layouts, wanted, ASYNC) else reuse
+    of_computed = REUSE_OF_CONVERTED if is_converted(node) else min(reuse, REUSE_OF_COMPUTED)
+    first = n >= often and _is_large(node, worth) and not _fits(node.a, last, layouts, wanted)
+    return first, m >= (of_computed if computed else reuse) and not _fits(node.b, last - 1, layouts, wanted)
 
-    `worth` is the least number of operations.
+
+def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
+    """The axis along which the product needs contiguous factors: "depth", "any" of their two axes, or "columns" for the
+    second factor alone. "" if the layout does not matter.
     """
+    if node.a.dtype != f32:
+        return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
+    if node.precision.startswith("tf32"):
+        return "depth"
+    if not parts or node.precision != "f32" or not suits_parts(node.shape, node.a.shape[-1]):
+        return "columns"
+    moves, last = _moves(node, layouts, "depth"), node.rank - 1
+    fits = _fits(node.a, last, layouts, "depth"), _fits(node.b, last - 1, layouts, "depth")
+    return "depth" if all(map(or_, moves, fits)) else "columns"
+
+
+def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
+    """Whether a product is large and deep enough for TF32 parts (f32_products.py). `sizes` are those of its result."""
+    if any(e.constant is None for e in (*sizes, depth)):
+        return False
+    *_, m, n = map(int, sizes)
+    work = 2 * math.prod(map(int, (*sizes, depth)))
+    return int(depth) >= LEAST_DEPTH and min(m, n) >= SIDE_OF_PARTS and work >= WORTH_OF_PARTS
+
+
+def _is_large(node: Contract, worth: int) -> bool:
+    """Whether a product has at least `worth` operations and is deep enough to pay for one more kernel."""
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
-    by_tensor_cores = node.precision != "ieee" or node.a.dtype.is_float and node.a.dtype.bits == 16
-    return by_tensor_cores and len(sizes) > node.rank and sizes[-1] >= DEPTH and 2 * math.prod(sizes) >= worth
+    deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.rank == 2 and node.a.dtype == f32)
+    return deep and 2 * math.prod(sizes) >= worth
 
 
-def _fits(factor: Node, depth: int, layouts: Layouts, tf32: bool, alignment: int = ALIGNMENT) -> bool:
-    """Whether tensor cores can read blocks of the factor without a copy.
+def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
+    """Whether a product can read blocks of the factor without a copy.
 
     `depth` is the axis that the product sums over. Rows may begin at multiples of `alignment` bytes.
     """
     found = _places(factor, layouts)
+    if wanted == "columns":
+        return depth == factor.rank - 1 or found is not None and found[1][depth] != 1
     if found is None:
         return False
     start, steps = found
     row = 2 * factor.rank - 3 - depth  # of the last two axes, the one that is not `depth`
-    if steps[depth] != 1 and (tf32 or steps[row] != 1):
+    if steps[depth] != 1 and (wanted == "depth" or steps[row] != 1):
         return False
     return all(n * factor.dtype.bytes % alignment == 0 for n in (start, *(s for s in steps if s != 1)))
 
@@ -128,24 +164,25 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     return (start, steps) if start is not None and len(steps) == len(axes) else None
 
 
-def _copied(i: Interner, factor: Node, depth: int, missing: Dim, tf32: bool) -> Node:
+def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) -> Node:
     """A copy of a factor, padded with `missing` zeros along its depth. A factor that a batch repeats is copied once."""
     varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, View) else None
     repeated = [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]
     if not repeated:
-        return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, tf32)
+        return _aligned(i, padded(i, factor, depth, missing, 0.0), depth, wanted)
     kept = [k for k in range(factor.rank) if k not in repeated]
     first = tuple(axis(kept.index(k)) if k in kept else ZERO for k in range(factor.rank))
     one = i.view(factor, tuple(factor.shape[k] for k in kept), first)
-    copied = _copied(i, one, depth - len(repeated), missing, tf32)
+    copied = _copied(i, one, depth - len(repeated), missing, wanted)
     shape = tuple(e + missing if k == depth else e for k, e in enumerate(factor.shape))
     return i.view(copied, shape, tuple(map(axis, kept)))
 
 
-def _aligned(i: Interner, factor: Node, depth: int, tf32: bool) -> Node:
+def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
     """A copy whose rows begin at multiples of 16 bytes. If necessary, the depth becomes the last axis of the copy."""
     last = factor.rank - 1
-    if depth == last or not tf32 and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0:
+    aligned = wanted == "any" and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0
+    if depth == last or aligned or wanted == "columns":
         return i.apply("cast", factor.dtype, factor.shape, (factor,))
     turned = (*map(axis, range(last - 1)), axis(last), axis(last - 1))
     shape = (*factor.shape[: last - 1], factor.shape[last], factor.shape[last - 1])

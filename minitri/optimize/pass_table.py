@@ -5,7 +5,7 @@
 minitri/pipeline.py has the core: the passes that every program needs. This table adds the optimisations, called
 *rooms*. Most rooms are rows between the rows of the core. Two rooms replace a row of the core: `simplify` replaces
 `legalise`, and `fusion` replaces `partition`. `--without NAME` leaves out a room. The rooms in `PARTS` have no row
-of their own, because they are part of the pass `split`, `lower` or `mask`.
+of their own, because they are part of the pass `lower` or `mask`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.resource_limits import check_time
 from minitri.graph.ir import Graph
 from minitri.graph.rewrite import legalise
-from minitri.hardware.chips import chip_of
+from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.lower_graph import partition
 from minitri.optimize import (
     boundary_peeling,
     collapse_axes,
+    collapse_reduced_axes,
+    deferred_checks,
     early_start,
     f16_products,
+    f32_products,
     flatten_loops,
     mask_elision,
     maxima_in_parts,
@@ -37,7 +40,10 @@ from minitri.optimize import (
     program_order,
     simplify,
     software_pipelining,
+    split_k,
+    split_kv,
     split_reduction,
+    split_scan,
     strength_reduction,
     tensor_descriptors,
 )
@@ -67,16 +73,22 @@ def same(value: Any, context: Context) -> Any:
 # ---- graphs and kernels --------------------------------------------------------------------
 
 
-def pack(graph: Graph, context: Context) -> Graph:
-    """Packs the operands of products. The interpreter has no tensor cores, so its graph stays unchanged."""
-    return graph if context.target.kind == "interpreter" else pack_operands.pack(graph, context.layouts)
+def on_gpu(name: str, stage: str, change: Callable[[Graph, Context], Graph], function: Callable[..., Graph]) -> Pass:
+    """A row for a pass over the graph that is for GPUs alone.
+
+    The interpreter has no tensor cores and runs one program at a time, so its graph stays unchanged.
+    """
+    return graph_pass(name, stage, lambda g, c: g if c.target.kind == "interpreter" else change(g, c), function, same)
 
 
-def split(graph: Graph, context: Context) -> Graph:
-    """Splits reductions and products. The interpreter runs one program at a time, so its graph stays unchanged."""
-    if context.target.kind == "interpreter":
-        return graph
-    return split_reduction.split(graph, chip_of(context.target), context.layouts, context.without)
+def _with_parts(context: Context) -> bool:
+    """Whether tensor cores compute products of f32 arrays that leave their precision to the compiler."""
+    return "f32-products" not in context.without and has_fast_tf32(context.target)
+
+
+def split(name: str, stage: str, function: Callable[[Graph, Chip], Graph]) -> Pass:
+    """A row for a pass that computes some nodes in parts, to fill the chip."""
+    return on_gpu(name, stage, lambda g, c: function(g, chip_of(c.target)), function)
 
 
 def online(plan: Plan, context: Context) -> Plan:
@@ -177,12 +189,19 @@ PASSES: tuple[Pass, ...] = (
                lambda g, c: legalise(g)),
     graph_pass("strength-reduction", "graph.strength", lambda g, c: strength_reduction.reduce_strength(g),
                strength_reduction.reduce_strength, same),
-    graph_pass("pack-operands", "graph.packed", pack, pack_operands.pack, same),
-    graph_pass("split", "graph.simplified", split, split_reduction.split, same),
+    on_gpu("pack-operands", "graph.packed", lambda g, c: pack_operands.pack(g, c.layouts, _with_parts(c)), pack_operands.pack),
+    on_gpu("collapse-reduced-axes", "graph.collapsed",
+           lambda g, c: collapse_reduced_axes.collapse(g, chip_of(c.target), c.layouts), collapse_reduced_axes.collapse),
+    split("split-reduction", "graph.reductions", split_reduction.split_reductions),
+    split("split-kv", "graph.loops", split_kv.split_loops),
+    split("split-k", "graph.products", split_k.split_products),
+    split("split-scan", "graph.simplified", split_scan.split_scans),
     plan_pass("fusion", "kernels.fused", lambda g, c: fuse.fuse(g, c.layouts), fuse.fuse,
               lambda g, c: partition(g, c.layouts)),
     plan_pass("collapse-axes", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, same),
     plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
+    plan_pass("f32-products", "kernels.products", lambda p, c: f32_products.on_tensor_cores(p, has_fast_tf32(c.target)),
+              f32_products.on_tensor_cores, same),
     plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
     _core("lower", stage="tile.lowered", run=lower),
     each_pass("skip-blocks", "tile.skipped", skip.skip, masked=False),
@@ -199,6 +218,7 @@ PASSES: tuple[Pass, ...] = (
     each_pass("fast-operators", "tile.fast", fast_operators.hasten),
     each_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
     each_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
+    each_pass("deferred-checks", "tile.deferred", deferred_checks.defer),
     tile_pass("early-start", "tile.early", lambda p, c: early_start.start_early(p) if c.target.has_early_starts else p,
               early_start.start_early, same, masked=True),
     *map(_core, ("target", "emit")),
@@ -216,8 +236,6 @@ class Room:
 
 # Rooms that are part of another pass, with the stage that shows their effect.
 PARTS = (
-    *(Room(name, "graph.simplified", f"minitri.optimize.{name.replace('-', '_')}")
-      for name in ("collapse-reduced-axes", "split-reduction", "split-scan", "split-k", "split-kv")),
     Room("mask-elision", "tile.masked", "minitri.optimize.mask_elision"),
     *(Room(name, "tile", rule.__module__) for name, rule in RULES.items()),
 )  # fmt: skip
@@ -232,6 +250,7 @@ OLD_NAMES = {
     "relax": "fast-math", "skip": "skip-blocks", "rotate": "software-pipelining",
     "order": "program-order", "peel": "boundary-peeling", "narrow": "narrow-integers", "halve": "f16-products",
     "descriptors": "tensor-descriptors", "join": "collapse-reduced-axes",
+    "split": "split-reduction,split-kv,split-k,split-scan",
 }  # fmt: skip
 
 

@@ -18,18 +18,23 @@ from __future__ import annotations
 import math
 
 from minitri.base.dims import Dim
-from minitri.graph.ir import Concat, Contract, Input, Interner, Node, Reduce, Scan, Split, axis
+from minitri.graph.ir import Concat, Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
 from minitri.optimize import mixed_input_products
 from minitri.optimize.mixed_input_products import MOST, PART, viewed
-from minitri.optimize.split_parts import contract_in_parts, made_of
+from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, split
 
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second kernel; the latter if small tiles do
 
 
-def split_product(i: Interner, node: Contract, chip: Chip, splits: list[Split]) -> Node | None:
+def split_products(graph: Graph, chip: Chip) -> Graph:
+    """The graph with deep products computed in parts. Its field `splits` lists them."""
+    return split(graph, split_products, lambda i, _, node: _halves(i, node, chip), Contract)
+
+
+def _halves(i: Interner, node: Contract, chip: Chip) -> Halves | None:
     """The sum of partial products; None if the product stays whole."""
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or not (is_read(node.a) and is_read(node.b)):
         return None
@@ -41,11 +46,10 @@ def split_product(i: Interner, node: Contract, chip: Chip, splits: list[Split]) 
     if parts == 1:
         return None
     lead, length = node.rank - 2, Dim.of(depth // parts)
-    splits.append(Split(node, parts, length))
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(node.a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
     partial = contract_in_parts(i, node, rows, node.b, parts, length)
-    return i.reduce("sum", node.dtype, node.shape, partial, (lead,))
+    return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
 
 
 def _streams(node: Contract) -> bool:

@@ -10,9 +10,9 @@ Attention with few rows has few programs, so most of the chip would be idle. The
 first factor depends on a maximum along the summed axis, not only for attention.
 minitri/optimize/online_reductions/transport.py decides whether the product can be corrected to a new maximum.
 
-`loops` takes a graph in which nothing is split yet. It decides into how many parts to split each maximum and the sums
-that depend on it. `split_loop` then splits the product itself. If the first factor is divided by such a sum, the result
-of the product is divided instead.
+All products that share a loop agree on the number of parts. The maximum is split into these parts, and so are the sums
+that depend on it. Then the product itself is split. If the first factor is divided by such a sum, the result of the
+product is divided instead.
 
 A loop of unknown length gets at most 32 parts, some of which may be empty. Left out: other unknown sizes; products with
 too many columns for one program; factors with more than exponentials, if the parts are uneven.
@@ -23,13 +23,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from minitri.base.dims import Dim
+from minitri.base.dims import ONE, Dim
 from minitri.base.types import f32
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, Split
-from minitri.graph.scalar_form import Element, GraphTerms
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, axis, axis_symbol
+from minitri.graph.scalar_form import Element, GraphTerms, build
 from minitri.hardware.chips import Chip
+from minitri.optimize import split_parts
 from minitri.optimize.online_reductions.transport import Rescale
-from minitri.optimize.split_parts import Cuts, FollowingProduct, made_of, only_exponentials, terms_of, transported
+from minitri.optimize.split_parts import Cut, Cuts, Following, Halves, made_of, terms_of, transported
 
 MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
 ROWS = 64  # rows of the product in one program, if there are few programs
@@ -42,30 +43,42 @@ STEP = 64  # the length of a part is a multiple of this, so that parts consist o
 Parts = tuple[int, Dim]  # the number of parts, and the length of each
 
 
-def loops(graph: Graph, chip: Chip) -> dict[Node, Parts]:
-    """The number and length of parts for each maximum and sum that shares a loop with a product."""
+def split_loops(graph: Graph, chip: Chip) -> Graph:
+    """The graph in which loops of products over keys run in parts. Its field `splits` lists them."""
+    groups = loops(graph)
+    decided = {y: min((g.parts(chip) for g in groups[y]), key=lambda p: p[0]) for y in groups}
+    cuts: dict[Node, Cut] = {}  # split maxima and sums, by their result
+
+    def halves(i: Interner, node: Node, made: Contract | Reduce) -> Halves | None:
+        if isinstance(made, Contract):
+            return _product(i, made, cuts) if cuts else None
+        parts = decided.get(node, (1, ONE))
+        return Cut(i, made, made.axes[0], *parts).made(cuts) if parts[0] > 1 else None
+
+    return split_parts.split(graph, split_loops, halves, Contract, Reduce) if decided else graph
+
+
+def loops(graph: Graph) -> dict[Node, list[_Group]]:
+    """The maxima and sums that share a loop with a product, each with its products."""
     nodes = graph.nodes()
-    found: dict[Node, Parts] = {}  # by the maxima
+    found: dict[Node, list[_Group]] = {}  # by the maxima
     for node in (n for n in nodes if isinstance(n, Contract) and _is_known(n)):
         group = _Group.of(node, GraphTerms(node.a, (node.rank - 1,), permuted=True), _follows)
         if group is not None and _may_be_held(node):
-            y = group.found.y.y.node
-            parts = group.parts(chip)
-            found[y] = min(parts, found.get(y, parts), key=lambda p: p[0])
+            found.setdefault(group.found.y.y.node, []).append(group)
     sums = [n for n in nodes if found and isinstance(n, Reduce) and n.op == "sum"]
     needs = [(s, y.y.node) for s in sums for y in GraphTerms(s.x, s.axes).needs()]
     return {**found, **{s: found[y] for s, y in needs if y in found}}
 
 
-def split_loop(i: Interner, node: Contract, cuts: Cuts, splits: list[Split]) -> Node | None:
+def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
     """The product computed in parts, if its first factor depends on a maximum that is split. Otherwise None."""
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
-    group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None) if cuts else None
+    group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
     if group is None or group.found.y.y.node not in cuts:
         return None
     cut = cuts[group.found.y.y.node]
-    splits.append(Split(node, cut.parts, cut.length))
-    return FollowingProduct(i, terms, cuts).product(node, group.found, group.numerator, group.divisor, group.over)
+    return group.in_parts(Following(i, terms, cuts), cut), cut.parts, cut.length
 
 
 class _Group:
@@ -100,6 +113,31 @@ class _Group:
         found = transported(terms, numerator, needs)
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
+    def in_parts(self, following: Following, cut: Cut) -> Node:
+        """The product in parts, which follows the maximum `cut`."""
+        i, node, lead = following.i, self.node, self.node.rank - 2
+        a = following.with_own(self.numerator, self.found, cut)
+        a = build(i, self.terms, self.terms.root, a.shape, {}, {self.over: a})
+        places = [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in self.terms.places(self.found.y.y) or ()]
+        index = (*places[: cut.k], axis(lead), axis(lead + 2), *places[cut.k + 1 :])
+        rows = i.view(a, (*node.shape[:lead], Dim.of(cut.parts), node.shape[lead], cut.length), index)
+        b = split_parts.padded(i, node.b, lead, cut.missing, 0.0)
+        partial = split_parts.contract_in_parts(i, node, rows, b, cut.parts, cut.length)
+
+        def for_each_column(of_parts: Node) -> Node:
+            """The result of each part, repeated for each column of [*B, part, M, N], so that one kernel combines both."""
+            kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
+            return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))
+
+        maxima = for_each_column(cut.first)
+        result = following.merged(self.found, partial, maxima, lead)
+        if self.divisor is None:
+            return result
+        sums = following.cuts[self.divisor.node]
+        assert sums.found is not None
+        total = following.merged(sums.found, for_each_column(sums.first), maxima, lead)
+        return split_parts.compute(i, "divide", result, total)
+
     def parts(self, chip: Chip) -> Parts:
         """The number and length of the parts; one part if the loop stays whole."""
         *sizes, depth = self.node.a.shape
@@ -108,7 +146,7 @@ class _Group:
         for parts in range(wanted, max(1, wanted // 2), -1):
             if depth.constant is not None and depth.constant % (parts * STEP) == 0:
                 return parts, depth // parts
-        pure = only_exponentials(self.terms, self.numerator, self.found.y)
+        pure = split_parts.only_exponentials(self.terms, self.numerator, self.found.y)
         if wanted < 2 or not pure:
             return 1, depth
         length = (depth + (wanted * STEP - 1)) // (wanted * STEP) * STEP

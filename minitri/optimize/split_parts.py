@@ -14,50 +14,58 @@ factor. One more factor corrects the final result to the true maximum. If the pa
 padded. The operand of an exponential is padded with -inf, so that the exponential is 0. Other operands are padded with
 the neutral element of the reduction.
 
-Left out: which reductions to split, and into how many parts (split_reduction.py, split_kv.py).
+Left out: which nodes to split, and into how many parts (split_reduction.py, split_kv.py, split_k.py, split_scan.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.operators import neutral
+from minitri.base.operators import POSITIONS, neutral
 from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
-from minitri.graph.ir import (
-    Contract,
-    Interner,
-    Node,
-    Reduce,
-    Scan,
-    Shape,
-    View,
-    axis,
-    axis_symbol,
-    operands,
-    pick,
-    postorder,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
 from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
 
 WAVES = 8  # the number of programs for each multiprocessor that splitting aims at
 LANES = 64  # the fewest neighbouring results that one program computes
 
+Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of parts, and the length of each
+
+
+def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
+    """The graph in which `rule` computes some nodes of these kinds in parts. Its field `splits` lists them.
+
+    `rule` gets an interner, the old node and its copy in the new graph. It returns None for a node that stays whole.
+    `by` is the pass, for reports.
+    """
+    splits: list[ir.Split] = []
+    if not any(isinstance(node, kinds) for node in graph.nodes()):
+        return graph
+
+    def recorded(i: Interner, node: Node, made: Node) -> Node | None:
+        halves = rule(i, node, made) if isinstance(made, kinds) else None
+        splits.extend([ir.Split(made, *halves[1:])] if halves else [])
+        return halves and halves[0]
+
+    changed = rewritten(graph, by, recorded)
+    return replace(changed, splits=(*graph.splits, *splits)) if splits else graph
+
 
 class Cut:
     """A reduction in two steps. Axis k becomes two axes: the part, and the index in the part. The latter is reduced
     first.
-
-    `looped` says whether the reduction shares its loop with a product.
     """
 
-    def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim, looped: bool = False) -> None:
-        self.i, self.node, self.k, self.parts, self.length, self.looped = i, node, k, parts, length, looped
+    def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim) -> None:
+        self.i, self.node, self.k, self.parts, self.length = i, node, k, parts, length
         self.extent = node.x.shape[k]
         self.missing = parts * length - self.extent
         self.place = k - sum(1 for a in node.axes if a < k)  # the axis of the parts among the axes that are kept
@@ -65,9 +73,21 @@ class Cut:
         self.first: Node = node  # the results of the parts, once `partial` has built them
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
-    def made(self) -> Node:
-        """The whole reduction, if it depends on no other reduction."""
-        return self.merged(self.partial(self.x))
+    def made(self, cuts: dict[Node, Cut]) -> Halves:
+        """The reduction in two steps, which is added to `cuts`.
+
+        If it depends on reductions in `cuts`, it uses their parts if possible. Otherwise it reads the elements again,
+        after these reductions are complete.
+        """
+        if self.node.op in POSITIONS:
+            return self.position(), self.parts, self.length
+        terms = terms_of(self.node.x, self.node.axes, cuts)
+        needs = [y for y in terms.needs() if y.y.node in cuts]
+        result = Following(self.i, terms, cuts).made(self, needs) if needs and self.node.op == "sum" else None
+        result = result or self.merged(self.partial(self.x))
+        if not needs or self.found is not None:
+            cuts[result] = self
+        return result, self.parts, self.length
 
     def in_parts(self, x: Node) -> View:
         """`x`, an array with the operand's shape, padded and with axis k split into two axes."""
@@ -98,7 +118,7 @@ class Cut:
         i, op, x = self.i, self.node.op, self.x
         part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
         index = [axis(n) for n in range(part.rank)]
-        index.insert(self.place, pick(0))
+        index.insert(self.place, ir.pick(0))
         place = i.gather(self._reduced(x, op, i64), part.shape, tuple(index), (part,))
         length = i.view(i.const(int(self.length), i64), part.shape, ())
         return compute(i, "add", compute(i, "multiply", part, length), place)
@@ -134,7 +154,7 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, b: Node, parts: int,
 
 def made_of(root: Node) -> list[Node]:
     """A node and all nodes that it is computed from. The search stops at products, reductions and scans."""
-    return postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, Scan)) else operands(node))
+    return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.operands(node))
 
 
 def transported(
@@ -154,7 +174,7 @@ def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False)
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
     """Whether the operand of the maximum is the only part of the expression that varies along the reduced axes."""
-    elements = postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
+    elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
 
@@ -169,20 +189,28 @@ class Following:
     terms: GraphTerms
     cuts: Cuts
 
+    def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
+        """A sum that uses the parts of the reductions in `needs`. None if it has no transport or different parts."""
+        found = transported(self.terms, self.terms.root, needs)
+        theirs = [self.cuts[y.y.node] for y in needs]
+        if found is None or any((c.k, c.length) != (cut.k, cut.length) for c in theirs):
+            return None
+        return self.rescaled(cut, found) if isinstance(found, Rescale) else self.shifted(cut, found)
+
     # ---- a maximum -------------------------------------------------------------------
 
     def rescaled(self, cut: Cut, found: Rescale[Element]) -> Node:
         """A sum that depends on a maximum: adds the partial sums, each corrected to the maximum of all parts."""
         cut.found = found
         partial = cut.partial(self.with_own(self.terms.root, found, cut))
-        return self.merged(found, partial, self._maximum(found).first, cut.place)
+        return self.merged(found, partial, self.maximum(found).first, cut.place)
 
-    def _maximum(self, found: Rescale[Element]) -> Cut:
+    def maximum(self, found: Rescale[Element]) -> Cut:
         return self.cuts[found.y.y.node]
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
         """The expression `root` in parts, with the maximum of each part in place of the maximum of all parts."""
-        y, maximum = found.y, self._maximum(found)
+        y, maximum = found.y, self.maximum(found)
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = self._of_own_part(finite(self.i, maximum.first), cut)
             return cut.in_parts(build(self.i, self.terms, root, cut.node.x.shape, {}, {y.y: own}))
@@ -258,48 +286,6 @@ class Following:
             return self.i.view(self.i.const(int(rest * cut.length), cut.node.dtype), shape, ())
         length = smallest(cut.length, cut.extent - axis(cut.place) * cut.length)
         return self.i.apply("cast", cut.node.dtype, shape, (self.i.index(i64, shape, length * rest),))
-
-
-class FollowingProduct(Following):
-    """Builds a product in parts whose first factor depends on a maximum along the summed axis."""
-
-    def product(
-        self, node: Contract, found: Rescale[Element], numerator: Element, divisor: Element | None, over: Element
-    ) -> Node:
-        """The product `node` in parts. Its first factor is `numerator / divisor`, perhaps converted (`over`)."""
-        cut, lead = self._maximum(found), node.rank - 2
-        a = self.with_own(numerator, found, cut)
-        a = build(self.i, self.terms, self.terms.root, a.shape, {}, {over: a})
-        places = self.terms.places(found.y.y) or ()
-        partial = self._partial(node, a, padded(self.i, node.b, lead, cut.missing, 0.0), cut, places)
-        maxima = self._for_each_column(cut, cut.first, partial.shape, places)
-        result = self.merged(found, partial, maxima, lead)
-        if divisor is None:
-            return result
-        sums = self.cuts[divisor.node]
-        assert sums.found is not None
-        total = self.merged(sums.found, self._for_each_column(cut, sums.first, partial.shape, places), maxima, lead)
-        return compute(self.i, "divide", result, total)
-
-    def _partial(self, node: Contract, a: Node, b: Node, cut: Cut, places: tuple[Dim, ...]) -> Node:
-        """The product of each part. In `a`, the summed axis is already split as in `cut`."""
-        *batch, m, _ = node.shape
-        lead = len(batch)
-        index = self._with_part_axis(places, lead)
-        index[cut.k : cut.k + 1] = [axis(lead), axis(lead + 2)]
-        rows = self.i.view(a, (*batch, Dim.of(cut.parts), m, cut.length), tuple(index))
-        return contract_in_parts(self.i, node, rows, b, cut.parts, cut.length)
-
-    def _for_each_column(self, cut: Cut, of_parts: Node, shape: Shape, places: tuple[Dim, ...]) -> Node:
-        """The result of each part, repeated for each column of [*B, part, M, N], so that one kernel can combine
-        both."""
-        lead = len(shape) - 3
-        index = [d for k, d in enumerate(self._with_part_axis(places, lead)) if k not in cut.node.axes]
-        return self.i.view(of_parts, shape, (*index[: cut.place], axis(lead), *index[cut.place :]))
-
-    def _with_part_axis(self, places: tuple[Dim, ...], lead: int) -> list[Dim]:
-        """`places` for an array with a part axis before the row axis."""
-        return [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in places]
 
 
 def finite(i: Interner, y: Node) -> Node:

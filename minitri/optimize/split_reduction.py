@@ -8,8 +8,7 @@ becomes
 
 Reductions of columns are split even if they have more results. If a reduction depends on another one of the same
 elements, both are split into the same parts. minitri/optimize/split_parts.py describes how parts are computed and
-combined. minitri/optimize/split_kv.py decides for reductions that share a loop with a product, and
-minitri/optimize/split_scan.py for scans.
+combined. Reductions that share a loop with a product stay whole: only minitri/optimize/split_kv.py can split that loop.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. Uneven
 parts are padded. Left out: unknown sizes.
@@ -18,23 +17,14 @@ parts are padded. Left out: unknown sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
-from dataclasses import replace
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.logs import fired
-from minitri.base.operators import POSITIONS
-from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, Scan, Split, axis, axis_symbol
-from minitri.graph.rewrite import copy, rebuild
-from minitri.graph.scalar_form import Element, GraphTerms, element
+from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, axis, axis_symbol
+from minitri.graph.scalar_form import element
 from minitri.hardware.chips import Chip
-from minitri.optimize.collapse_reduced_axes import joinable, joined
-from minitri.optimize.online_reductions.transport import Reduced, Rescale
-from minitri.optimize.split_k import split_product
-from minitri.optimize.split_kv import Parts, loops, split_loop
-from minitri.optimize.split_parts import LANES, WAVES, Cut, Cuts, Following, terms_of, transported
-from minitri.optimize.split_scan import split_scan
+from minitri.optimize.split_kv import loops
+from minitri.optimize.split_parts import LANES, WAVES, Cut, Halves, split
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
 SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
@@ -43,70 +33,20 @@ MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 
 
-def split(graph: Graph, chip: Chip, gaps: Container[str] = (), without: Container[str] = ()) -> Graph:
-    """The graph, with long reductions, products and scans computed in parts. Its field `splits` lists them.
-
-    gaps      the inputs that are not contiguous
-    without   the names of the rooms to leave out, such as "split-k"
-    """
-    splits: list[Split] = []
+def split_reductions(graph: Graph, chip: Chip) -> Graph:
+    """The graph with long reductions computed in parts. Its field `splits` lists them."""
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
-    decided = {} if "split-kv" in without else loops(graph, chip)
-    several = set() if "collapse-reduced-axes" in without else joinable(graph, gaps)
+    looped = loops(graph)
 
-    def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
-        made = copy(interner, node, args)
-        halves: Node | None = None
-        if isinstance(made, Contract):
-            halves = split_loop(interner, made, {y: c for y, c in cuts.items() if c.looped}, splits)
-            if halves is None and "split-k" not in without:
-                halves = split_product(interner, made, chip, splits)
-        elif isinstance(made, Reduce) and (node in decided or "split-reduction" not in without):
-            whole = joined(interner, made) if node in several and node not in decided else made
-            cut = _cut(interner, whole, chip, decided.get(node))
-            halves = None if cut is None else _split(cut, cuts, splits)
-        elif isinstance(made, Scan) and "split-scan" not in without:
-            halves = split_scan(interner, made, chip, splits)
-        if halves is None:
-            return made  # a reduction that stays in one kernel keeps its axes
-        fired(split, made, halves, interner.place)
-        return halves
+    def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
+        choice = choose(made, chip) if node not in looped else None
+        return Cut(i, made, *choice).made(cuts) if choice is not None else None
 
-    return replace(rebuild(graph, make), splits=tuple(splits))
+    return split(graph, split_reductions, halves, Reduce)
 
 
-def _split(cut: Cut, cuts: dict[Node, Cut], splits: list[Split]) -> Node:
-    """The nodes of a reduction in two steps. If it depends on split reductions, it uses their parts if possible."""
-    node = cut.node
-    splits.append(Split(node, cut.parts, cut.length))
-    if node.op in POSITIONS:
-        return cut.position()
-    terms = terms_of(node.x, node.axes, cuts)
-    needs = [y for y in terms.needs() if y.y.node in cuts]
-    result = _follow(terms, cut, cuts, needs) if needs and node.op == "sum" else None
-    if result is None:  # reads the elements again, after the reductions that it depends on are complete
-        result = cut.made()
-    if not needs or cut.found is not None:
-        cuts[result] = cut
-    return result
-
-
-def _follow(terms: GraphTerms, cut: Cut, cuts: Cuts, needs: list[Reduced[Element]]) -> Node | None:
-    """A sum that uses the parts of the split reductions in `needs`. None if it has no transport or different parts."""
-    found = transported(terms, terms.root, needs)
-    if found is None or any((cuts[y.y.node].k, cuts[y.y.node].length) != (cut.k, cut.length) for y in needs):
-        return None
-    following = Following(cut.i, terms, cuts)
-    return following.rescaled(cut, found) if isinstance(found, Rescale) else following.shifted(cut, found)
-
-
-def _cut(i: Interner, node: Reduce, chip: Chip, decided: Parts | None) -> Cut | None:
-    """How to split a reduction, or None if splitting does not pay.
-
-    `decided` is the number and length of parts that split_kv.py has chosen. With one part the reduction stays whole.
-    """
-    if decided is not None:
-        return Cut(i, node, node.axes[0], *decided, looped=True) if decided[0] > 1 else None
+def choose(node: Reduce, chip: Chip) -> tuple[int, int, Dim] | None:
+    """The axis to split, the number of parts and their length. None if splitting does not pay."""
     if any(e.constant is None for e in node.x.shape):
         return None
     extents, results = [int(node.x.shape[k]) for k in node.axes], math.prod(map(int, node.shape))
@@ -115,7 +55,7 @@ def _cut(i: Interner, node: Reduce, chip: Chip, decided: Parts | None) -> Cut | 
     place = extents.index(max(extents))
     long = extents[place]
     length = _length(long, min(parts, long), width > 0 or len(extents) > 1) if parts > 1 else long
-    return Cut(i, node, node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
+    return (node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:

@@ -23,19 +23,21 @@ import math
 
 from minitri.base import operators
 from minitri.base.dims import Dim
-from minitri.graph.ir import Interner, Node, Scan, Split, axis
+from minitri.graph.ir import Graph, Interner, Node, Scan, axis
 from minitri.hardware.chips import Chip
-from minitri.optimize.split_parts import LANES, WAVES, compute, in_parts, padded
+from minitri.optimize.split_parts import LANES, WAVES, Halves, compute, in_parts, padded, split
 
 FEW = 64  # with more programs than this, rows are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
 
 
-def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node | None:
-    """A scan computed in parts: the total of the earlier parts is added to the scan of each part.
+def split_scans(graph: Graph, chip: Chip) -> Graph:
+    """The graph with long scans computed in parts. Its field `splits` lists them."""
+    return split(graph, split_scans, lambda i, _, node: _halves(i, node, chip), Scan)
 
-    Returns None if the scan stays in one part. Otherwise `splits` gets a record of the split.
-    """
+
+def _halves(i: Interner, node: Scan, chip: Chip) -> Halves | None:
+    """A scan computed in parts: the total of the earlier parts is added to the scan of each part."""
     k = node.axis
     if any(e.constant is None for e in node.shape):
         return None
@@ -48,7 +50,6 @@ def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node
         return None
     length = -(-extent // parts)
     parts = -(-extent // length)
-    splits.append(Split(node, parts, Dim.of(length)))
     neutral = operators.neutral(node.op, node.dtype)
     whole = padded(i, node.x, k, Dim.of(parts * length - extent), neutral)
     x = in_parts(i, whole, k, parts, Dim.of(length))
@@ -57,7 +58,7 @@ def split_scan(i: Interner, node: Scan, chip: Chip, splits: list[Split]) -> Node
     spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
     made = compute(i, operators.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
-    return i.view(made, node.shape, back)
+    return i.view(made, node.shape, back), parts, Dim.of(length)
 
 
 def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:

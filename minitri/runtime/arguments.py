@@ -8,7 +8,7 @@ copied, with one exception: a CPU array with another byte order, or with strides
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -71,7 +71,7 @@ def view(value: Any, name: str) -> ArrayView:
     """
     masked = sys.modules.get("numpy.ma")  # a masked array's module is loaded already; importing it takes 20 ms
     if masked is not None and isinstance(value, masked.MaskedArray):
-        raise CompileError("MT0305", f"argument `{name}` is a masked array", help="pass x.filled(…) or x.data")
+        raise _refused(name, "is a masked array", "pass x.filled(…) or x.data")
     if isinstance(value, (np.ndarray, np.generic, bool, int, float)):
         return _numpy_view(np.asarray(value), name)
     torch = sys.modules.get("torch")
@@ -82,15 +82,19 @@ def view(value: Any, name: str) -> ArrayView:
     if hasattr(value, "__cuda_array_interface__"):
         return _cuda_view(value, name)
     if isinstance(value, (list, tuple)):
-        raise CompileError("MT0305", f"argument `{name}` is a {type(value).__name__}", help="pass numpy.asarray(…)")
-    raise CompileError("MT0305", f"argument `{name}` is no array but of type {type(value).__name__}")
+        raise _refused(name, f"is a {type(value).__name__}", "pass numpy.asarray(…)")
+    raise _refused(name, f"is no array but of type {type(value).__name__}")
+
+
+def _refused(name: str, why: str, help: str = "", code: str = "MT0305") -> CompileError:
+    return CompileError(code, f"argument `{name}` {why}", help=help)
 
 
 def _numpy_view(array: Any, name: str) -> ArrayView:
     dtype = from_numpy(array.dtype.name)
     if dtype is None:
         help = "arrays of floats, integers and booleans are understood"
-        raise CompileError("MT0303", f"argument `{name}` has the dtype {array.dtype}", help=help)
+        raise _refused(name, f"has the dtype {array.dtype}", help, "MT0303")
     item = array.dtype.itemsize
     if not array.dtype.isnative or any(s % item for s in array.strides) or not array.flags.aligned:
         array = np.ascontiguousarray(array, dtype.numpy)
@@ -101,17 +105,16 @@ def _numpy_view(array: Any, name: str) -> ArrayView:
 def _torch_view(tensor: Any, name: str) -> ArrayView:
     dtype = from_numpy(str(tensor.dtype).removeprefix("torch."))
     if dtype is None:
-        raise CompileError("MT0303", f"argument `{name}` has the dtype {tensor.dtype}")
+        raise _refused(name, f"has the dtype {tensor.dtype}", code="MT0303")
     torch = sys.modules["torch"]
     if tensor.device.type not in ("cpu", "cuda"):
-        raise CompileError("MT0305", f"argument `{name}` is on {tensor.device}", help="CPU and CUDA tensors run")
+        raise _refused(name, f"is on {tensor.device}", "CPU and CUDA tensors run")
     if tensor.layout != torch.strided or tensor.is_nested:
-        message = f"argument `{name}` is a sparse, packed or nested tensor"
-        raise CompileError("MT0305", message, help="pass a dense one: x.to_dense()")
+        raise _refused(name, "is a sparse, packed or nested tensor", "pass a dense one: x.to_dense()")
     if tensor.is_neg() or tensor.is_conj():
         tensor = tensor.resolve_neg().resolve_conj()
-    device, shape = str(tensor.device), tuple(tensor.shape)
-    return ArrayView(tensor, "torch", device, dtype, shape, tensor.stride(), tensor.data_ptr())
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    return ArrayView(tensor, "torch", str(tensor.device), dtype, shape, strides, tensor.data_ptr())
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
@@ -128,8 +131,8 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
     except CompileError:
         raise
     except Exception as error:  # the other library may raise any exception
-        message = f"argument `{name}` cannot be read through DLPack ({type(error).__name__})"
-        raise CompileError("MT0305", message, help="pass a numpy array or a torch tensor") from None
+        why = f"cannot be read through DLPack ({type(error).__name__})"
+        raise _refused(name, why, "pass a numpy array or a torch tensor") from None
 
 
 def _cuda_view(value: Any, name: str) -> ArrayView:
@@ -148,8 +151,8 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
             on = torch.cuda.ExternalStream(written, device=tensor.device)
             torch.cuda.current_stream(tensor.device).wait_stream(on)
     except Exception as error:  # the attribute may have any contents
-        message = f"argument `{name}` cannot be read through __cuda_array_interface__ ({type(error).__name__})"
-        raise CompileError("MT0305", message, help="pass a CUDA tensor, or an object with __dlpack__") from None
+        why = f"cannot be read through __cuda_array_interface__ ({type(error).__name__})"
+        raise _refused(name, why, "pass a CUDA tensor, or an object with __dlpack__") from None
     return _torch_view(tensor, name)
 
 
@@ -174,14 +177,29 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
         made = torch.empty_strided(array.shape, strides, dtype=array.owner.dtype, device=array.owner.device)
         return replace(_torch_view(made.copy_(array.owner), name), library=array.library)
     if array.kind != "numpy" or any(s <= 0 for n, s in zip(array.shape, strides) if n > 1):
-        message = f"argument `{name}` has the strides {list(array.strides)}, and must have {list(strides)}"
-        raise CompileError("MT0304", message)
-    last = sum((n - 1) * s for n, s in zip(array.shape, strides))
-    item = array.dtype.numpy.itemsize
-    memory = np.empty(last + 1, array.dtype.numpy)
-    made = np.lib.stride_tricks.as_strided(memory, array.shape, [s * item for s in strides])
+        why = f"has the strides {list(array.strides)}, and must have {list(strides)}"
+        raise _refused(name, why, code="MT0304")
+    made = strided(array.shape, strides, array.dtype.numpy)
     made[...] = array.owner
     return replace(_numpy_view(made, name), library=array.library)
+
+
+def strided(
+    shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
+) -> Any:
+    """A numpy array with these strides, in elements, in new memory. `allocate(count, dtype)` makes the memory."""
+    steps = [(n - 1) * s for n, s in zip(shape, strides)]
+    first = -sum(s for s in steps if s < 0)
+    memory = allocate(first + sum(s for s in steps if s > 0) + 1, dtype)[first:]
+    return np.lib.stride_tricks.as_strided(memory, shape, [s * dtype.itemsize for s in strides])
+
+
+def as_tensor(array: Any) -> Any:
+    """The numpy array as a torch tensor with the same memory. torch does not know ml_dtypes' bf16, but knows its bits."""
+    import torch
+
+    is_bf16 = array.dtype.name == "bfloat16"
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if is_bf16 else torch.from_numpy(array)
 
 
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:

@@ -46,6 +46,11 @@ class Call:
         return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
 
     @property
+    def values(self) -> dict[str, Any]:
+        """All arguments by parameter name, the arrays as numpy arrays."""
+        return {**self.inputs, **self.instance.statics}
+
+    @property
     def numbers(self) -> dict[str, int]:
         """All sizes that kernels may use: dimensions, and the strides that `layouts` leaves symbolic."""
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
@@ -77,6 +82,11 @@ class Call:
         """The array whose library and device the outputs get: the first one on a GPU, or else the first one."""
         return next((a for a in self.arrays.values() if a.device != "cpu"), next(iter(self.arrays.values()), None))
 
+    @property
+    def device(self) -> str:
+        """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if there is none."""
+        return next((a.device for a in self.arrays.values() if a.device != "cpu"), "cpu")
+
 
 def _strides(name: str, array: ArrayView, known: bool) -> Iterator[Dim]:
     for k, (n, stride) in enumerate(zip(array.shape, array.strides)):
@@ -90,31 +100,26 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
     given = _by_name(function, args, keywords)
-    arrays: dict[str, ArrayView] = {}
-    scalars: dict[str, float] = {}
-    statics: dict[str, Any] = {}
+    arrays, scalars, statics = dict[str, ArrayView](), dict[str, float](), dict[str, Any]()
     for param in function.params:
-        name = param.name
-        if name not in given:
-            if takes_float(param):
-                scalars[name] = constant(param.default)
-            continue
-        value = given[name]
-        match param.annotation:
-            case ast.ScalarType(kind="float"):
-                scalars[name] = scalar(param, value)
-            case ast.ScalarType():
-                statics[name] = scalar(param, value)
-            case None if _is_number(value) or (param.default is not None and not hasattr(value, "dtype")):
-                statics[name] = scalar(param, value)
-            case ast.ArrayType() if _is_number(value):
-                arrays[name] = view(_promoted(value, dtype(param.annotation.dtype)), name)
-            case _:
-                arrays[name] = view(value, name)
+        name, value = param.name, given.get(param.name)
+        if takes_float(param):
+            scalars[name] = scalar(param, value) if name in given else constant(param.default)
+        elif name in given and _is_static(param, value):
+            statics[name] = scalar(param, value)
+        elif name in given:
+            arrays[name] = view(_promoted(param, value), name)
     _one_device(arrays)
     packs = _packs(function, arrays)
     sizes, types = _sizes(function, arrays, packs)
     return Call(Instance(packs, types, statics), sizes, arrays, scalars)
+
+
+def _is_static(param: ast.Param, value: Any) -> bool:
+    """Whether an argument becomes part of the program: an int or a bool, or a number where nothing is declared."""
+    if param.annotation is None:
+        return _is_number(value) or (param.default is not None and not hasattr(value, "dtype"))
+    return isinstance(param.annotation, ast.ScalarType)
 
 
 def _by_name(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,34 +171,24 @@ def constant(expr: ast.Expr | None) -> float:
 
 def scalar(param: ast.Param, value: Any) -> Any:
     """The value of a parameter that takes no array, checked against its annotation."""
-    match param.annotation:
-        case ast.ScalarType(kind="float"):
-            return _float(param, _item(value))
-        case ast.ScalarType(kind=kind):
-            value = _compile_time(param, _item(value))
-            if not isinstance(value, bool if kind == "bool" else int):
-                raise _wrong_type(kind, param, value)
-            return value if kind == "bool" else int(value)
-        case _:
-            return _compile_time(param, value)
-
-
-def _float(param: ast.Param, value: Any) -> float:
+    if not isinstance(param.annotation, ast.ScalarType):
+        return _compile_time(param, value)
+    kind, value = param.annotation.kind, _item(value)
+    if kind != "float":
+        value = _compile_time(param, value)
+    if not isinstance(value, {"float": (int, float), "int": int, "bool": bool}[kind]):
+        raise _wrong_type(kind, param, value)
     try:
-        if isinstance(value, (int, float)):
-            return float(value)
+        return value if kind == "bool" else float(value) if kind == "float" else int(value)
     except OverflowError:
-        message = f"the integer for the parameter `{param.name}` is past all floats"
-        raise CompileError("MT0303", message, param.span) from None
-    raise _wrong_type("float", param, value)
+        raise _wrong_integer(param, "is past all floats") from None
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
     """Checks a value that becomes part of the program: a number, a string, a dtype, None, or a tuple of these."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
-            message = f"the integer for the parameter `{param.name}` has more than 64 bits"
-            raise CompileError("MT0303", message, param.span)
+            raise _wrong_integer(param, "has more than 64 bits")
         case bool() | int() | float() | str() | DType() | None:
             return value
         case tuple() | list():
@@ -210,19 +205,30 @@ def _item(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 
-def _promoted(value: int | float | bool, dtype: DType) -> Any:
-    """A Python number as an array of the declared dtype, if numpy's promotion would convert the number to this dtype."""
-    rank = {"b": 0, "u": 1, "i": 1, "f": 2}
-    given = rank["b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"]
-    if given > rank[dtype.kind] or (dtype.is_integer and not dtype.limits[0] <= value <= dtype.limits[1]):
-        return np.asarray(value)
+def _promoted(param: ast.Param, value: Any) -> Any:
+    """A Python number as an array of the declared dtype, if numpy's promotion would convert the number to this dtype.
+    Anything else is returned unchanged.
+    """
+    if not isinstance(param.annotation, ast.ArrayType) or not _is_number(value):
+        return value
+    declared, rank = dtype(param.annotation.dtype), {"b": 0, "u": 1, "i": 1, "f": 2}
+    given = 0 if isinstance(value, bool) else 1 if isinstance(value, int) else 2
+    outside = declared.is_integer and not declared.limits[0] <= value <= declared.limits[1]
     with np.errstate(all="ignore"):
-        return np.asarray(value, dtype.numpy)
+        return value if outside or given > rank[declared.kind] else np.asarray(value, declared.numpy)
 
 
 def _wrong_type(kind: str, param: ast.Param, value: Any) -> CompileError:
     message = f"the parameter `{param.name}` takes {'an' if kind == 'int' else 'a'} {kind}, not {type(value).__name__}"
     return CompileError("MT0303", message, param.span)
+
+
+def _wrong_integer(param: ast.Param, why: str) -> CompileError:
+    return CompileError("MT0303", f"the integer for the parameter `{param.name}` {why}", param.span)
+
+
+def _wrong_argument(code: str, param: ast.Param, why: str, **more: str) -> CompileError:
+    return CompileError(code, f"argument `{param.name}` {why}", param.span, **more)
 
 
 def _one_device(arrays: Mapping[str, ArrayView]) -> None:
@@ -246,10 +252,12 @@ def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str,
         rank = len(arrays[param.name].shape)
         extra = rank - (len(declared.dims) - len(names))
         if extra < 0 or (extra and not names) or (names and packs.setdefault(names[0], extra) != extra):
-            message = f"argument `{param.name}` has rank {rank}: {arrays[param.name]}"
             label = "declared " + declared.span.text.strip("\"'")
-            raise CompileError("MT0302", message, param.span, label=label)
+            raise _wrong_argument("MT0302", param, f"has rank {rank}: {arrays[param.name]}", label=label)
     return packs
+
+
+Axis = tuple[ast.Param, ArrayView, int, Dim]  # a parameter, its array, an axis, and the axis in the declared type
 
 
 def _sizes(
@@ -257,21 +265,15 @@ def _sizes(
 ) -> tuple[dict[str, int], dict[str, ArrayType]]:
     """The size of every dimension by name, and the types of parameters without annotation."""
     names = sizes_of(function, packs)
-    sizes: dict[str, int] = {}
-    where: dict[str, str] = {}
-    types: dict[str, ArrayType] = {}
-    declared: list[
-        tuple[ast.Param, ArrayView, int, Dim]
-    ] = []  # (parameter, array, axis, the size of the axis in the declared type)
-    for param in function.params:
-        if param.name not in arrays:
-            continue
+    sizes, where, types = dict[str, int](), dict[str, str](), dict[str, ArrayType]()
+    declared: list[Axis] = []
+    for param in (p for p in function.params if p.name in arrays):
         array = arrays[param.name]
         if isinstance(param.annotation, ast.ArrayType):
             type = array_type(param.annotation, names)
             if type.dtype != array.dtype:
-                message = f"argument `{param.name}` has the dtype {array.dtype}, not {type.dtype}"
-                raise CompileError("MT0303", message, param.span, help=_conversion(param.name, array, type.dtype))
+                help = _conversion(param.name, array, type.dtype)
+                raise _wrong_argument("MT0303", param, f"has the dtype {array.dtype}, not {type.dtype}", help=help)
             declared += [(param, array, axis, extent) for axis, extent in enumerate(type.shape)]
         else:
             types[param.name] = _type_of(array, sizes, names)
@@ -280,8 +282,8 @@ def _sizes(
         before = len(sizes)
         for param, array, axis, extent in declared:
             _solve(extent, array.shape[axis], param.name, sizes, where)
-    for param, array, axis, extent in declared:
-        _check_size(param, array, axis, extent, sizes, where)
+    for axis in declared:
+        _check_size(*axis, sizes, where)
     return sizes, types
 
 
@@ -332,20 +334,22 @@ def _linear_form(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, in
 def _check_size(
     param: ast.Param, array: ArrayView, axis: int, extent: Dim, sizes: Mapping[str, int], where: Mapping[str, str]
 ) -> None:
-    n = array.shape[axis]
     missing = [s.name for s in extent.symbols() if s.name not in sizes]
     if missing and _linear_form(extent, sizes) is not None:  # no value of this dimension gives this size
-        message = f"argument `{param.name}` has size {n} along axis {axis}, which is {extent} for no `{missing[0]}`"
-        raise CompileError("MT0304", message, param.span, label=f"called with {array}")
+        raise _wrong_size(param, array, axis, f"which is {extent} for no `{missing[0]}`")
     if missing:
         help = "use the dimension alone in the type of some parameter"
         raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)
     wanted = extent.evaluate(sizes)
-    if wanted != n:
+    if wanted != array.shape[axis]:
         source = where.get(extent.atom.name) if isinstance(extent.atom, Symbol) else None
         origin = f" in `{source}`" if source else ""
-        message = f"argument `{param.name}` has size {n} along axis {axis}, but {extent} is {wanted}{origin}"
-        raise CompileError("MT0304", message, param.span, label=f"called with {array}")
+        raise _wrong_size(param, array, axis, f"but {extent} is {wanted}{origin}")
+
+
+def _wrong_size(param: ast.Param, array: ArrayView, axis: int, why: str) -> CompileError:
+    label, size = f"called with {array}", f"has size {array.shape[axis]} along axis {axis}"
+    return _wrong_argument("MT0304", param, f"{size}, {why}", label=label)
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
@@ -363,31 +367,22 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
     """A call without arrays, whose sizes are given by keywords. CompileError MT0304 for an unknown name or a wrong
     size.
     """
-    names, packs = dimension_names(function)
+    dimensions = sizes_of(function, {})
     scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
-    sizes: dict[str, int] = {}
-    ranks: dict[str, int] = {}
-    values: dict[str, Any] = {}
+    sizes, ranks, values = dict[str, int](), dict[str, int](), dict[str, Any]()
     for name, value in given.items():
-        if name in packs:
+        if isinstance(dimensions.get(name), tuple):
             axes = value if isinstance(value, (tuple, list)) else (value,)
             ranks[name] = len(axes)
             sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
-        elif name in names:
+        elif name in dimensions:
             sizes[name] = _size(name, value)
         elif name in scalars:
             values[name] = scalar(scalars[name], value)
         else:
-            known = [*names, *packs]
-            help = suggest(name, known) or f"its dimensions: {', '.join(known) or 'none'}"
+            help = suggest(name, dimensions) or f"its dimensions: {', '.join(dimensions) or 'none'}"
             raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
     return Call(Instance(ranks, {}, values), sizes, {}, {})
-
-
-def dimension_names(function: ast.Function) -> tuple[list[str], list[str]]:
-    """The names of dimensions, and of packs of dimensions, in the types of the parameters."""
-    found = sizes_of(function, {})
-    return [n for n, d in found.items() if isinstance(d, Dim)], [n for n, d in found.items() if isinstance(d, tuple)]
 
 
 def _size(name: str, value: Any) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minitri.hardware.targets import StageUnavailable, Target
-from minitri.runtime.arguments import ArrayView, empty, view
+from minitri.runtime.arguments import ArrayView, as_tensor, empty, view
 from minitri.runtime.binding import Call
 
 
@@ -30,8 +30,7 @@ def target_of(device: str) -> Target:
 
 def own_target(call: Call) -> Target | None:
     """The target of the GPU that holds the arrays of a call; None if all arrays are on the CPU."""
-    devices = (a.device for a in call.arrays.values())
-    return next((target_of(d) for d in devices if d != "cpu"), None)
+    return None if call.device == "cpu" else target_of(call.device)
 
 
 def on_cpu(call: Call) -> Call:
@@ -61,7 +60,7 @@ def require_gpu() -> Any:
 def on_gpu(call: Call) -> Call:
     """The same call with every array on a GPU. StageUnavailable MT0402 if there is no GPU."""
     torch = require_gpu()
-    with torch.cuda.device(None if call.model is None or call.model.device == "cpu" else call.model.owner.device):
+    with torch.cuda.device(None if call.device == "cpu" else call.device):
         arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
     return replace(call, sizes=dict(call.sizes), arrays=arrays)
 
@@ -69,9 +68,5 @@ def on_gpu(call: Call) -> Call:
 def _copied(array: ArrayView, torch: Any) -> ArrayView:
     """A row-major copy of a CPU array in new GPU memory."""
     made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape)
-    host = np.array(array.numpy(), order="C", copy=True)
-    if array.dtype.name == "bf16":  # torch does not know ml_dtypes' bf16, so copy the bits
-        made.owner.view(torch.int16).copy_(torch.from_numpy(host.view(np.int16)))
-    else:
-        made.owner.copy_(torch.from_numpy(host))
+    made.owner.copy_(as_tensor(np.array(array.numpy(), order="C", copy=True)))
     return made

@@ -71,15 +71,12 @@ class NativeKernel:
 
         `device` must be the current device.
         """
-        kind = Kind.of(pointers, numbers)
-        found = self._loaded.get((device, kind))
-        return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
+        key = device, kind = device, Kind.of(pointers, numbers)
+        return self._loaded.get(key) or self._loaded.made(key, lambda: load(self._compiled(kind), device))
 
-    def launch(self, programs: int, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> None:
-        """Launches the kernel on the current device and stream."""
-        import torch
-
-        device = torch.cuda.current_device()
+    def launch(self, programs: int, arrays: Sequence[Any], numbers: Sequence[int], floats: Sequence[float]) -> None:
+        """Launches the kernel on the current device and stream. `arrays` are `ArrayView`s."""
+        device, pointers = sys.modules["torch"].cuda.current_device(), [a.address for a in arrays]
         loaded = self.loaded(device, pointers, numbers)
         loaded(programs, current_stream()(device), self.arguments(pointers, numbers, floats))
 
@@ -102,9 +99,8 @@ class NativeKernel:
         """
         asked, most = compiled.metadata.shared, shared_bytes(self.target)
         if most is not None and asked > most:
-            message = (
-                f"{self.kernel.name} asks for {asked:,} bytes of shared memory, a program on {self.target} has {most:,}"
-            )
+            have = f"a program on {self.target} has {most:,}"
+            message = f"{self.kernel.name} asks for {asked:,} bytes of shared memory, {have}"
             raise CompileError("MT0404", message, help="smaller blocks need less, and so do fewer stages")
         return compiled
 
@@ -158,13 +154,12 @@ def load(compiled: Any, device: int) -> Start:
     try:
         driver()
         _ = compiled.run  # loads the machine code
+        return by_triton
     except Exception:
         # torch's launcher cannot start the kernel early, but the result is right, and it needs no C compiler.
-        by_torch = _by_torch(compiled, device, by_triton) if early else None
-        if by_torch is None:
-            raise
-        return by_torch
-    return by_triton
+        if early and (by_torch := _by_torch(compiled, device, by_triton)):
+            return by_torch
+        raise
 
 
 def _by_triton(compiled: Any) -> Start:

@@ -10,14 +10,16 @@ Left out: an access that is further away from the array than a band is wide.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minitri.base.types import DType
-from minitri.runtime.arguments import ArrayView, view
+from minitri.runtime.arguments import ArrayView, strided, view
 from minitri.runtime.binding import Call
 from minitri.triton import artifacts
 from minitri.triton.descriptors import Descriptor
@@ -144,8 +146,7 @@ class Guarded:
 
     def empty(self, like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
         """Poisoned memory for an output or a temporary, with the same interface as `runtime.arguments.empty`."""
-        count = int(np.prod(shape, dtype=np.int64))
-        inside = self._memory("an output", dtype.numpy, count)
+        inside = self._memory("an output", math.prod(shape), dtype.numpy)
         return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
@@ -161,20 +162,15 @@ class Guarded:
             if copy.tobytes() != original.tobytes():
                 raise AccessError("input written", f"a kernel writes to the input {name}")
 
-    def _memory(self, name: str, dtype: Any, count: int) -> Any:
+    def _memory(self, name: str, count: int, dtype: Any) -> Any:
         raw = np.full(2 * BAND + count * dtype.itemsize, self.poison, np.uint8)
         self.made.append((name, raw))
         return raw[BAND : BAND + count * dtype.itemsize].view(dtype)
 
     def _copied(self, name: str, array: ArrayView) -> ArrayView:
-        steps = [(n - 1) * s for n, s in zip(array.shape, array.strides)]
-        first, last = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-        if 0 in array.shape or (last - first + 1) * array.dtype.bytes > LARGEST:
+        if 0 in array.shape or (array.last_offset + 1) * array.dtype.bytes > LARGEST:
             return array
-        original = array.numpy()
-        inside = self._memory(name, array.dtype.numpy, last - first + 1)
-        strides = [s * array.dtype.bytes for s in array.strides]
-        copy = np.lib.stride_tricks.as_strided(inside[-first:], array.shape, strides)
-        copy[...] = original
+        copy = strided(array.shape, array.strides, array.dtype.numpy, partial(self._memory, name))
+        copy[...] = original = array.numpy()
         self.inputs.append((name, copy, original))
         return view(copy, name)

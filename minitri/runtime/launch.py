@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -26,21 +26,22 @@ from minitri.kernels.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
 from minitri.runtime.gpu_launcher import NativeKernel, load_all
-from minitri.runtime.interpreter import Interpreted, interpreted
+from minitri.runtime.interpreter import interpreted
 from minitri.triton import artifacts
 from minitri.triton.emit import EmittedKernel
 
 Allocate = Callable[[ArrayView | None, DType, tuple[int, ...]], ArrayView]  # like, dtype, shape
 Memory = Mapping[str, ArrayView]
+Run = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]], None]  # programs, arrays, sizes, scalars
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel and the function that runs it: `native` on a GPU, otherwise `interpreted`."""
+    """One kernel and the function that runs it. `native` is the kernel on a GPU, None in the interpreter."""
 
     kernel: EmittedKernel
-    native: NativeKernel | None
-    interpreted: Interpreted | None = None
+    run: Run
+    native: NativeKernel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,8 @@ class Launch:
 
     def __call__(self) -> None:
         """Runs the kernel on the current device and stream, or in the interpreter."""
-        if self.programs and self.step.native is not None:
-            self.step.native.launch(self.programs, self.pointers, self.numbers, self.floats)
-        elif self.programs and self.step.interpreted is not None:
-            self.step.interpreted(self.programs, self.arrays, self.numbers, self.floats)
+        if self.programs:
+            self.step.run(self.programs, self.arrays, self.numbers, self.floats)
 
     @property
     def pointers(self) -> list[int]:
@@ -75,7 +74,6 @@ class Launch:
 class Executable:
     plan: Plan
     steps: tuple[Step, ...]
-    interpreted: bool
 
     def __call__(self, call: Call, allocate: Allocate | None = None) -> list[ArrayView]:
         return self.started(call, allocate).outputs
@@ -97,16 +95,16 @@ class Executable:
         allocate = allocate or empty
         made = (*self.plan.temporaries, *self.plan.outputs)
         shapes = {b: tuple(e.evaluate(call.sizes) for e in b.shape) for b in made}
-        if call.model is None or call.model.device == "cpu":
+        if call.device == "cpu":
             for b, shape in shapes.items():
                 require_memory(b.dtype, shape)
         return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
 
     def launches(self, call: Call, memory: Memory) -> list[Launch]:
         """The steps with their arguments, in order. On a GPU, this method compiles all their kernels."""
-        launches = [launch_of(step, call, memory) for step in self.steps]
-        if call.model is not None and not self.interpreted:
-            device = call.model.owner.device.index
+        launches = [_launch(step, call, memory) for step in self.steps]
+        if call.device != "cpu":
+            device = int(call.device.partition(":")[2])
             wanted = [(x.step.native, x.pointers, x.numbers) for x in launches if x.programs]
             load_all([partial(k.loaded, device, *about) for k, *about in wanted if k is not None], device)
         return launches
@@ -122,7 +120,7 @@ class Started:
     outputs: list[ArrayView]
 
 
-def launch_of(step: Step, call: Call, memory: Memory) -> Launch:
+def _launch(step: Step, call: Call, memory: Memory) -> Launch:
     kernel, sizes = step.kernel, call.numbers
     return Launch(
         step, kernel.tiles.evaluate(sizes), tuple(memory[b.name] for b in kernel.pointers),
@@ -144,13 +142,10 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
     artifacts.require_triton()
     if target.kind == "interpreter":
         made = interpreted(text, kernels)
-        return Executable(plan, tuple(Step(k, None, made[k.name]) for k in kernels), True)
+        return Executable(plan, tuple(Step(k, made[k.name]) for k in kernels))
     jitted = cache(lambda: artifacts.jit_functions(text))
-
-    def native(kernel: EmittedKernel) -> NativeKernel:
-        return NativeKernel(lambda: jitted()[kernel.name], kernel, target)
-
-    return Executable(plan, tuple(Step(k, native(k)) for k in kernels), False)
+    native = [NativeKernel(lambda name=k.name: jitted()[name], k, target) for k in kernels]
+    return Executable(plan, tuple(Step(k.kernel, k.launch, k) for k in native))
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -159,10 +154,9 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
 @cache
 def installed() -> int:
     """The memory of this machine in bytes. If the system does not tell, a number so large that it is no limit."""
-    try:
+    with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 60
+    return 1 << 60
 
 
 def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
@@ -171,8 +165,11 @@ def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
     if size > installed():
         from rich.filesize import decimal
 
-        message = f"there is not enough memory for {dtype}[{', '.join(map(str, shape))}], which is {decimal(size)}"
-        raise CompileError("MT0401", message, help="take smaller sizes")
+        raise _too_large(f"{dtype}[{', '.join(map(str, shape))}], which is {decimal(size)}")
+
+
+def _too_large(what: str) -> CompileError:
+    return CompileError("MT0401", f"there is not enough memory for {what}", help="take smaller sizes")
 
 
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
@@ -190,5 +187,4 @@ def enough() -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        message = "there is not enough memory for the arrays of this call"
-        raise CompileError("MT0401", message, help="take smaller sizes") from None
+        raise _too_large("the arrays of this call") from None

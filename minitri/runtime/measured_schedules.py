@@ -26,10 +26,10 @@ from minitri.base.tracebacks import hides_frames
 from minitri.hardware.chips import chip_of
 from minitri.language.ast_dump import format_module
 from minitri.pipeline import Compilation, Context
+from minitri.program_compilation import BaseProgram, check_effort
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.device_transfer import target_of
-from minitri.runtime.program_protocol import ProgramProtocol, check_effort
 from minitri.runtime.replay import Bound
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
@@ -42,7 +42,7 @@ VERSION = 3  # part of the cache key; a new number makes old choices invalid
 
 @hides_frames
 def tune(
-    program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
     """The fastest options for `program(*arrays, **named)`, measured now.
@@ -62,7 +62,7 @@ def tune(
 
 
 def measured(
-    program: ProgramProtocol, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
+    program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
     """Every candidate with its measured time, or with the reason why it has none."""
@@ -72,9 +72,8 @@ def measured(
     if repeats is not None and repeats < 1:
         raise CompileError("MT0404", f"repeats cannot be {repeats}", help="write a whole number from 1")
     run, call = program.prepare(*arrays, **named)
-    device = "cpu" if run.interpreted or call.model is None else call.model.device
-    chip = chip_of(target_of(device))
-    chosen = propose(run.plan, run.interpreted, effort, chip) if candidates is None else candidates
+    chip = chip_of(target_of(call.device))
+    chosen = propose(run.plan, call.device == "cpu", effort, chip) if candidates is None else candidates
     seconds = QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
     given = _arguments(call)
 
@@ -84,14 +83,14 @@ def measured(
     expected, scale = _reference(program, given), _scale(program, call)
     every = (program.options, *chosen)
     repeats = repeats or REPEATS.get(effort, 10)
-    tuning = trials(build, every, expected, device, repeats, seconds, partial(_progress, program.name), scale)
+    tuning = trials(build, every, expected, call.device, repeats, seconds, partial(_progress, program.name), scale)
     logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
         print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
     return tuning
 
 
-def chosen(program: ProgramProtocol, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
+def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
     """The result of `build` with the best options for a call. The options come from the disk cache, or are measured
     now and cached.
     """
@@ -111,7 +110,7 @@ def chosen(program: ProgramProtocol, call: Call, context: Context, build: Callab
     return built
 
 
-def known(program: ProgramProtocol, call: Call, context: Context) -> tuple[Options, str] | None:
+def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, str] | None:
     """The options that a program with an effort uses for a call, and where they are cached. Nothing is measured.
 
     The result is None if no options have been measured for this call yet.
@@ -129,7 +128,7 @@ def _arguments(call: Call) -> dict[str, Any]:
     return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
 
 
-def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
+def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
     """The result without any optimisation. If there is not enough memory for it, the result of the program itself."""
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)
@@ -139,36 +138,34 @@ def _reference(program: ProgramProtocol, given: dict[str, Any]) -> Any:
         return program.configured(effort="none")(**given)
 
 
-def _scale(program: ProgramProtocol, call: Call) -> Any:
+def _scale(program: BaseProgram, call: Call) -> Any:
     """The magnitude of the operands of each result element (minitri/trust/first_order_error.py).
 
     The result is None if the magnitude cannot be computed: the program begins at a stage after the graph, or there is
     not enough memory.
     """
     try:
-        device = "cpu" if call.model is None else call.model.device
-        context = replace(program.context(call, target_of(device)), options=Options())
+        context = replace(program.context(call, target_of(call.device)), options=Options())
         compilation = Compilation(context, {"graph": magnitude(program.graph(call.instance))})
         return returned(launchable(compilation, context.target)(call))
     except Exception:
         return None
 
 
-def _key(program: ProgramProtocol, call: Call, context: Context) -> dict[str, Any]:
+def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:
     import torch
     import triton
 
     text = f"{format_module(program.module)}\n{program.name}\n{sorted(program.without)}\n{program.options}"
     arrays = [[n, str(a.dtype), a.shape, a.strides, a.address % 16] for n, a in call.arrays.items()]
-    assert call.model is not None
     return {
         "program": hashlib.sha256(text.encode()).hexdigest(), "arrays": arrays, "statics": repr(context.instance.statics),
-        "gpu": torch.cuda.get_device_name(call.model.owner.device), "triton": triton.__version__,
+        "gpu": torch.cuda.get_device_name(call.device), "triton": triton.__version__,
         "version": VERSION, "effort": program.effort,
     }  # fmt: skip
 
 
-def _remember(program: ProgramProtocol, key: dict[str, Any], options: Options) -> None:
+def _remember(program: BaseProgram, key: dict[str, Any], options: Options) -> None:
     program.choices.pop(_key_text(key), None)
     program.choices.made(_key_text(key), lambda: options)
 

@@ -201,7 +201,7 @@ class Bound:
     def __init__(self, executable: Executable, call: Call) -> None:
         memory = executable.memory(call)
         self.keep = (call, memory)  # keeps the arrays alive: launches only hold addresses
-        self.model = None if executable.interpreted else call.model
+        self.model = None if call.device == "cpu" else call.model
         with on_device(self.model):
             self.launches = executable.launches(call, memory)
             self._start = self._native() if self.model is not None else self._interpreted
@@ -241,14 +241,14 @@ class Captured:
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
-        if executable.interpreted or call.model is None:
+        if call.device == "cpu":
             help = "pass CUDA tensors; `bind` makes a handle for arrays on a CPU"
             raise CompileError("MT0305", "only calls on a GPU can be captured", help=help)
         import torch
 
         bound = Bound(executable, call)
         self.bound, self.graph = bound, torch.cuda.CUDAGraph()
-        with torch.cuda.device(call.model.owner.device):
+        with torch.cuda.device(call.device):
             bound()  # the work of a first launch must not become part of the graph
             torch.cuda.synchronize()
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may load kernels

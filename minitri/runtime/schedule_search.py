@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from minitri.base.text_tables import milliseconds, table
@@ -33,7 +32,7 @@ from minitri.optimize.schedules import attention, products
 from minitri.optimize.schedules.block_sizes import contiguity, filled, innermost
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.schedules.rules import schedule
-from minitri.runtime.arguments import view
+from minitri.runtime.arguments import as_tensor, view
 from minitri.runtime.timing import Timing, measure
 from minitri.tiles.schedule import Options, Schedule
 
@@ -72,15 +71,12 @@ class Tuning:
         Example: `8 schedules, fastest 0.120 ms, 1.31 times as fast as the model's; 2 failed`
         """
         best, first = self.best.timing, self.trials[0].timing
-        parts = [f"{len(self.trials)} schedules"]
-        if best is not None:
-            parts.append(f"fastest {milliseconds(best.median)}")
-        if best is not None and first is not None:
-            parts.append(f"{first.median / best.median:.2f} times as fast as the model's")
+        text = f"{len(self.trials)} schedules"
+        text += f", fastest {milliseconds(best.median)}" if best else ""
+        text += f", {first.median / best.median:.2f} times as fast as the model's" if best and first else ""
         wrong = sum(t.note == DIFFERENT for t in self.trials)
         failed = sum(t.timing is None for t in self.trials) - wrong
-        faults = [f"{failed} failed"] * bool(failed) + [f"{wrong} gave a different answer"] * bool(wrong)
-        return "; ".join([", ".join(parts), *faults])
+        return text + f"; {failed} failed" * bool(failed) + f"; {wrong} gave a different answer" * bool(wrong)
 
     def __str__(self) -> str:
         return table([HEAD, *map(self._row, self.trials)])
@@ -123,7 +119,7 @@ def trials(
             if tried and time.monotonic() > deadline and not future.done():
                 future.cancel()
                 continue
-            left = max(deadline - time.monotonic(), 0.0) if tried else None
+            left = max(deadline - time.monotonic(), 0.0) if tried and deadline < math.inf else None
             tried.append(_trial(o, partial(_built, future, left), is_right, device, repeats))
             progress(len(tried), len(candidates))
     finally:
@@ -133,7 +129,7 @@ def trials(
 
 def _built(future: Future[Run], seconds: float | None) -> Run:
     try:
-        return future.result(None if seconds is None or math.isinf(seconds) else seconds)
+        return future.result(seconds)
     except TimeoutError:
         raise RuntimeError("compiles for too long") from None
 
@@ -189,11 +185,7 @@ def _tensor(array: Any) -> Any:
     """
     import torch
 
-    if isinstance(array, torch.Tensor):
-        return array
-    found = np.ascontiguousarray(view(array, "result").numpy())
-    bits = found.view(np.int16) if found.dtype == ml_dtypes.bfloat16 else found  # torch does not know this dtype
-    return torch.from_numpy(bits).view(torch.bfloat16) if bits is not found else torch.from_numpy(found)
+    return array if isinstance(array, torch.Tensor) else as_tensor(np.ascontiguousarray(view(array, "result").numpy()))
 
 
 def _units(eps: float) -> float:
@@ -212,18 +204,13 @@ def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H
     if not plan.kernels:
         return []
     kernel = max(plan.kernels, key=lambda k: (any(isinstance(op, Dot) for op in k.body), len(k.axes), len(k.body)))
-    dots = kernel.dots
-    if kernel.shared_loop is not None:
-        found = _looped(kernel, dots[0], interpreter, chip)
-    elif dots:
-        found = _products(kernel, dots, interpreter, chip)
-    else:
-        found = _rows(kernel, interpreter, chip) if kernel.reduced else _elementwise(kernel, interpreter, chip)
+    candidates = _products if kernel.dots else _rows if kernel.reduced else _elementwise
+    found = (_looped if kernel.shared_loop is not None else candidates)(kernel, interpreter, chip)
     return found[: QUICK - 1] if effort == "quick" else found
 
 
-def _products(kernel: Kernel, dots: Sequence[Dot], interpreter: bool, chip: Chip) -> list[Options]:
-    dot = dots[0]
+def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
+    dot = kernel.dots[0]
     row, column = dot.tile
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
@@ -243,15 +230,15 @@ def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
     return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
 
 
-def _looped(kernel: Kernel, dot: Dot, interpreter: bool, chip: Chip) -> list[Options]:
+def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Candidates for a kernel with a shared loop. The candidates vary the rows of a program and the block of the loop."""
-    row, loop = dot.tile[0], kernel.shared_loop or ""
+    row, loop = kernel.dots[0].tile[0], kernel.shared_loop or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
-    made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, descriptors=r.descriptors or None,
-                    registers=r.registers or None)
-            for r in attention.CANDIDATES]  # fmt: skip
-    chosen = schedule(kernel, Request(chip))
+    chosen, made = schedule(kernel, Request(chip)), list[Options]()
+    for r in attention.CANDIDATES:
+        more = {"descriptors": r.descriptors or None, "registers": r.registers or None}
+        made.append(Options({row: r.rows, loop: r.block}, r.warps, r.stages, **more))
     return [o for o in made if not _is_choice(chosen, o)]
 
 
@@ -274,20 +261,16 @@ def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}
     blocks: list[dict[str, int]] = [{}]
     if looped:
-        blocks += [{name: block * 2} for name, block in looped.items()]
-        blocks += [{name: block // 2} for name, block in looped.items()]
+        blocks += [{name: int(block * factor)} for factor in (2, 0.5) for name, block in looped.items()]
     elif kernel.parallel:
         rows = math.prod(chosen.axes[a.name][1] for a in kernel.parallel)
         order = innermost(kernel.parallel, contiguity(kernel))
         blocks += [filled(order, n) for n in sorted({max(1, rows // 4), rows * 4} - {rows})]
     else:
         blocks += [{name: block // 2} for name, (_, block) in chosen.axes.items() if block > 1]
-    counts = (4,) if interpreter else (chosen.warps, *_other_warp_counts(chosen.warps))
-    return [Options(b, warps=w) for b in blocks for w in counts if b or w != chosen.warps]
-
-
-def _other_warp_counts(warps: int) -> list[int]:
-    return [w for w in (warps * 2, warps // 2, warps * 4) if 1 <= w <= 32]
+    warps = chosen.warps
+    counts = (4,) if interpreter else [warps, *(w for w in (warps * 2, warps // 2, warps * 4) if 1 <= w <= 32)]
+    return [Options(b, warps=w) for b in blocks for w in counts if b or w != warps]
 
 
 TILES = (  # (rows, columns, warps): at most 128 elements a thread, because more need long to compile

@@ -19,10 +19,10 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import Target
 from minitri.pipeline import Context
+from minitri.program_compilation import BaseProgram
 from minitri.runtime.binding import Call
 from minitri.runtime.device_transfer import beside, target_of
 from minitri.runtime.launch import Executable
-from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 
@@ -41,10 +41,10 @@ class Variants:
         self.kept: Recent[Any, Executable] = Recent(MAX_VARIANTS)
         self.shapes: set[Any] = set()
 
-    def executable(self, program: ProgramProtocol, call: Call) -> Executable:
+    def executable(self, program: BaseProgram, call: Call) -> Executable:
         """The kernels for a call. If several threads need the same kernels, only one thread compiles them."""
         with self.kept.lock:
-            target = target_of(call.model.device if call.model is not None else "cpu")
+            target = target_of(call.device)
             special = self.is_special(call, target)
             context = program.context(call, target, special)
             if not special and program.start is None:
@@ -77,7 +77,7 @@ class Variants:
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}
 
 
-def _launchable(program: ProgramProtocol, context: Context, options: Options) -> Executable:
+def _launchable(program: BaseProgram, context: Context, options: Options) -> Executable:
     options = _for_call(context, options)
     return run_stage.launchable(program.compilation(replace(context, options=options)), context.target)
 
@@ -90,7 +90,7 @@ def _for_call(context: Context, options: Options) -> Options:
     return replace(options, descriptors=options.descriptors if own is None else own)
 
 
-def known_options(program: ProgramProtocol, call: Call, target: Target | None) -> tuple[Options | None, str]:
+def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
     """The options that a call on a GPU uses, and a line about them for `explain`. Nothing is measured.
 
     The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.

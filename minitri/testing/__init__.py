@@ -10,12 +10,12 @@ which holds the *text* of a module and sizes for its dimensions, and numpy array
 The one idea: programs are valid by construction. The writer keeps the dtype, the axes and the largest element of
 every value. It writes only statements that are valid for these values.
 
-    values.py       axes and values, and which of them fit together
-    statement_kinds.py   the kinds of statements: elementwise.py, reductions.py, views.py
-    generator.py       the values of the program so far, and the text of the whole program
-    choices.py      programs as lists of choices, which shrink
-    relations.py    changed programs that must compute the same result
-    data.py         arrays
+    values.py            axes and values, and which of them fit together
+    generator.py         the values of the program so far, and the text of the whole program
+    statement_kinds.py   the kinds of statements: elementwise.py, functions.py, reductions.py, views.py
+    choices.py           programs as lists of choices, which shrink
+    relations.py         changed programs that must compute the same result
+    data.py              arrays
 
 `programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without it. Left out:
 programs with errors.

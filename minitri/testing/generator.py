@@ -94,7 +94,6 @@ class Writer:
     statements: dict[str, str] = field(default_factory=dict)  # the text of each value, by name
     parameters: list[Parameter] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
-    names: int = 0
 
     # ---- what there is to write about ------------------------------------------------
 
@@ -103,11 +102,9 @@ class Writer:
         return self.choose(range(odds)) == odds - 1
 
     def axes(self, rank: int | None = None) -> tuple[Axis, ...]:
-        rank = self.choose((1, 2, 2, 3, 0)) if rank is None else rank
         axes: list[Axis] = []
-        for _ in range(rank):
-            room = MAX_ELEMENTS // max(1, math.prod(a.size for a in axes))
-            axes.append(self.axis(room))
+        for _ in range(self.choose((1, 2, 2, 3, 0)) if rank is None else rank):
+            axes.append(self.axis(MAX_ELEMENTS // max(1, math.prod(a.size for a in axes))))
         return tuple(axes)
 
     def axis(self, room: int = MAX_ELEMENTS) -> Axis:
@@ -147,11 +144,12 @@ class Writer:
     def add(self, text: str, dtype: str, axes: Sequence[Axis], exact: bool, reach: float) -> Value:
         """Adds a statement and returns its value. DoesNotApply if its result is too large."""
         require(math.prod(max(1, a.size) for a in axes) <= MAX_ELEMENTS and len(axes) <= 5)
-        self.names += 1
         if DTYPES[dtype].is_float and not exact and reach < 1e-3:
             reach = 1e-3
         limit = 2.0 ** DTYPES[dtype].bits if DTYPES[dtype].is_integer else reach
-        value = Value(f"v{self.names}", dtype, tuple(axes), exact or not DTYPES[dtype].is_float, min(reach, limit))
+        value = Value(
+            f"v{len(self.statements) + 1}", dtype, tuple(axes), exact or not DTYPES[dtype].is_float, min(reach, limit)
+        )
         self.statements[value.name] = text
         self.values.append(value)
         return value
@@ -191,12 +189,10 @@ class Writer:
         return sorted(taken, key=lambda p: p.type == "float")
 
     def _needed(self, outputs: Sequence[str]) -> dict[str, str]:
-        used, kept = set(outputs), dict[str, str]()
+        used = set(outputs)
         for name, text in reversed(self.statements.items()):
-            if name in used:
-                kept[name] = text
-                used |= set(words(text))
-        return dict(reversed(kept.items()))
+            used.update(words(text) if name in used else ())
+        return {name: text for name, text in self.statements.items() if name in used}
 
     def _inlined(self, kept: dict[str, str], outputs: Sequence[str]) -> dict[str, str]:
         """The statements of the body. Some statements that are used once move into the statement that uses them."""

@@ -57,18 +57,13 @@ class Reductions(Writer):
         return self.add(f"{name}({x.name}{arguments}{', keepdims=True' * keep})", dtype, axes, exact, reach)
 
     def _reduced(self, name: str, x: Value, count: int) -> tuple[str, bool, float]:
-        match name:
-            case "sum" | "prod":
-                return x.summed, x.kind != "f", x.reach * max(1, count) if name == "sum" else math.inf
-            case "any" | "all":
-                return "bool", True, 1
-            case "argmax" | "argmin":
-                return "i64", True, 200
-            case "max" | "min":
-                return x.dtype, x.exact, x.reach
-            case _:
-                dtype = x.dtype if x.kind == "f" else "f32"
-                return dtype, False, x.reach**2 if name == "var" else x.reach
+        """The dtype of a reduction, whether it is exact, and its largest element."""
+        if name in ("sum", "prod"):
+            return x.summed, x.kind != "f", x.reach * max(1, count) if name == "sum" else math.inf
+        found = {"any": ("bool", True, 1), "argmax": ("i64", True, 200), "max": (x.dtype, x.exact, x.reach)}
+        found |= {"all": found["any"], "argmin": found["argmax"], "min": found["max"]}
+        real = x.dtype if x.kind == "f" else "f32"
+        return found.get(name, (real, False, x.reach**2 if name == "var" else x.reach))
 
     def _normalise(self) -> Value:
         x = self.pick(lambda v: v.kind == "f" and v.rank > 0 and v.reach <= 1e4)

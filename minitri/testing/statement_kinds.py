@@ -1,18 +1,21 @@
-"""The kinds of statements in random programs, and how often the writer try_statement each kind.
+"""The kinds of statements in random programs, and how often the writer tries each kind.
 
-    elementwise.py   functions, operators, comparisons, conversions; other functions of one value, from a table
+    elementwise.py   operators, comparisons, conversions, functions of numbers
+    functions.py     library functions of one value
     reductions.py    reductions, scans, masks by position; matrix products, layers, attention
     views.py         movements of data, gathers, new arrays such as `arange`
 
-A kind that is listed twice in `KINDS` is tried twice as often. If no value fits a kind, the writer try_statement
+A kind that is listed twice in `KINDS` is tried twice as often. If no value fits a kind, the writer tries
 the next kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from minitri.testing.elementwise import Elementwise, Functions
+from minitri.testing.elementwise import Elementwise
+from minitri.testing.functions import Functions
 from minitri.testing.generator import FLOATS, INTEGERS, DoesNotApply, RandomProgram
 from minitri.testing.reductions import Products, Reductions
 from minitri.testing.values import Value
@@ -28,16 +31,15 @@ class Statements(Elementwise, Reductions, Products, Views, Functions):
         kinds = self.kinds()
         for _ in range(ops):
             start = self.choose(range(len(kinds)))
-            any(map(self.try_statement, kinds[start:] + kinds[:start]))  # up to the first that applies
+            any(map(self.adds, kinds[start:] + kinds[:start]))  # up to the first that applies
         self.end()
         return self.finished()
 
-    def try_statement(self, kind: Callable[[], Value]) -> bool:
-        """Whether a statement of this kind fits; if so, it is added."""
-        try:
+    def adds(self, kind: Callable[[], Value]) -> bool:
+        """Adds a statement of this kind, if one fits. Whether it has added one."""
+        with suppress(DoesNotApply):
             return bool(kind())
-        except DoesNotApply:
-            return False
+        return False
 
     def kinds(self) -> list[Callable[[], Value]]:
         """The methods that add a statement or raise DoesNotApply, in the order of `KINDS`."""
@@ -46,7 +48,7 @@ class Statements(Elementwise, Reductions, Products, Views, Functions):
     def end(self) -> None:
         """Ends a third of the programs with a reduction of a masked value."""
         if self.chance(3):
-            self.try_statement(self._masked_reduction)
+            self.adds(self._masked_reduction)
 
 
 KINDS = (

@@ -6,6 +6,7 @@ their sizes in this example are equal: the program then has a condition that its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,26 @@ class Value:
         return [ONE if k in over else a for k, a in enumerate(self.axes) if keep or k not in over]
 
     @property
+    def flat(self) -> Axis:
+        """The axis of all elements in one row."""
+        return counted(math.prod(a.size for a in self.axes), *self.axes)
+
+    @property
+    def superdiagonal(self) -> Axis:
+        """The axis of the diagonal above the main diagonal."""
+        rows, columns = self.axes[-2:]
+        return counted(max(0, min(rows.size, columns.size - 1)), rows, columns)
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """The numbers that functions.toml names."""
+        sizes = [a.size for a in self.axes]
+        count = math.prod(sizes)
+        named = {"first": sizes[0], "last": sizes[-1], "size": count, "known": self.axes[0].known}
+        least_1 = {"depth": max(1, sizes[-1]), "count": max(1, count)}
+        return named | least_1 | {"rank": self.rank, "reach": self.reach, "rows": sizes[-2:][0]}
+
+    @property
     def transposed_axes(self) -> tuple[Axis, ...]:
         return (*self.axes[:-2], self.axes[-1], self.axes[-2])
 
@@ -83,12 +104,9 @@ def joined(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
     lead = len(longer) - len(shorter)
     axes = list(longer[:lead])
     for a, b in zip(longer[lead:], shorter):
-        if "1" in (a.text, b.text):
-            axes.append(b if a.text == "1" else a)
-        elif a.size == b.size:
-            axes.append(a if a.known or not b.known else b)
-        else:
+        if a.size != b.size and "1" not in (a.text, b.text):
             return None
+        axes.append(b if a.text == "1" or (b.known and not a.known and b.text != "1") else a)
     return tuple(axes)
 
 
@@ -97,9 +115,7 @@ def product(x: Sequence[Axis], y: Sequence[Axis]) -> tuple[Axis, ...] | None:
     if not x or not y or x[-1].size != y[-2 if len(y) > 1 else 0].size:
         return None
     batch = joined(x[:-2], y[:-2])
-    if batch is None:
-        return None
-    return (*batch, *([x[-2]] if len(x) > 1 else []), *([y[-1]] if len(y) > 1 else []))
+    return None if batch is None else (*batch, *x[-2:-1], *(y[-1:] if len(y) > 1 else ()))
 
 
 def sliced(form: str, a: Axis) -> Axis:

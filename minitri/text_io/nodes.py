@@ -3,7 +3,7 @@
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 
 reader.py makes these nodes. graph/parse.py, kernels/parse.py and tiles/parse.py turn them into IRs. The one idea: every
-node has its range of characters in the text, so that an error (`Mistake`) can point at it.
+node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Line(Text):
 
 
 @dataclass(frozen=True, slots=True)
-class Next(Text):
+class Next:
     """The line of a loop that sets the value of a carried variable for the next iteration."""
 
     carry: Expr
@@ -87,7 +87,7 @@ class Next(Text):
 
 
 @dataclass(frozen=True, slots=True)
-class Nest(Text):
+class Nest:
     """A loop over axes, with its body. `bounds` has the first and last index if the loop does not cover its axis."""
 
     axes: tuple[Expr, ...]
@@ -96,7 +96,7 @@ class Nest(Text):
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Text):
+class Place:
     """An axis of a kernel or a tile program.
 
     `role` is "parallel" or "reduced" in a kernel, and "grid", "whole" or "loop" in a tile program.
@@ -110,7 +110,7 @@ class Place(Text):
 
 
 @dataclass(frozen=True, slots=True)
-class Block(Text):
+class Block:
     """A graph, a kernel or a tile program. `hints` are pairs of a name and an optional number, after the header."""
 
     name: Expr
@@ -123,7 +123,7 @@ class Block(Text):
 
 
 @dataclass(frozen=True, slots=True)
-class Head(Text):
+class Head:
     """The header of a plan: its inputs, outputs, conditions on sizes and temporary arrays."""
 
     name: Expr
@@ -134,7 +134,7 @@ class Head(Text):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole(Text):
+class Whole:
     """The text of all kernels, or of all tile programs. `ledger` has the fusion decisions."""
 
     head: Head

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,9 +45,8 @@ def read(source: Source, start: str) -> Any:
     try:
         return _lark().parse(source.text, start=start)
     except UnexpectedToken as error:
-        at = error.token.start_pos if error.token.type != "$END" else len(source.text.rstrip())
-        end = at + len(str(error.token)) if error.token.type != "$END" else at
-        raise _misplaced(Text(at, end), str(error.token), error.expected) from None
+        at = len(source.text.rstrip()) if error.token.type == "$END" else error.token.start_pos
+        raise _misplaced(Text(at, at + len(error.token)), str(error.token), error.expected) from None
     except UnexpectedCharacters as error:
         at = error.pos_in_stream
         raise _misplaced(Text(at, at + 1), source.text[at], set(error.allowed or ())) from None
@@ -72,20 +72,13 @@ def _check_text(source: Source) -> None:
         raise Mistake(Text(*bad.span()), message, code="MT0501")
 
 
-_WORDS = {
-    "NAME": "a name", "NUMBER": "a number", "VALUE": "a value such as `%0`", "_NL": "the end of the line",
-    "STRING": "a text in double quotes", "KIND": "`input`, `output`, `temporary`, `scalar`", "_OVER": "`over`",
-    "ROLE": "`grid`, `whole`, `loop`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "LPAR": "`(`",
-    "RPAR": "`)`", "COLON": "`:`", "EQUAL": "`=`", "COMMA": "`,`", "_BY": "`by`", "$END": "the end", "_PLAN": "`plan`",
-    "_GRAPH": "`graph`", "_KERNEL": "`kernel`", "_PROGRAM": "`program`", "_RETURN": "`return`", "_STORE": "`store`",
-    "RELATION": "a comparison", "_FOR": "`for`", "_NEXT": "`next`", "_ELSE": "`else`", "_LANES": "`lanes`",
-}  # fmt: skip
+TOKENS = tomllib.loads(Path(__file__).with_name("tokens.toml").read_text(encoding="utf-8"))
 
 
 def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
     shown = word.strip()[:40]
     message = f"`{shown}` cannot stand here" if shown else f"the {'line' if word else 'text'} ends too early"
-    known = [_WORDS[e] for e in sorted(expected) if e in _WORDS]
+    known = [TOKENS[e] for e in sorted(expected) if e in TOKENS]
     help = f"here stands {', '.join(known[:6])}" if 0 < len(known) <= 6 else ""
     return Mistake(place, message, help, "MT0501")
 
@@ -93,10 +86,9 @@ def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
 # ---- nodes ---------------------------------------------------------------------------------
 
 
-def _around(*parts: Text | None) -> tuple[int, int]:
-    """The range of characters from the first to the last part that is not None."""
-    there = [p for p in parts if p is not None]
-    return there[0].start, there[-1].end
+def _around(first: Text, last: Text) -> tuple[int, int]:
+    """The range of characters from one part to another."""
+    return first.start, last.end
 
 
 def _word(token: Any) -> Expr:
@@ -207,17 +199,16 @@ class Builder:
     def buffer(self, role: Expr, param: Param) -> Param:
         return replace(param, role=role.name)
 
-    def next(self, carry: Expr, value: Expr) -> Next:
-        return Next(carry.start, value.end, carry, value)
+    next = Next
 
     def loop(self, axes: Exprs, bounds: Attributes | None, *body: Any) -> Nest:
-        return Nest(axes[0].start, axes[-1].end, axes, body, bounds or {})
+        return Nest(axes, body, bounds or {})
 
     def axis(self, reduce: Expr | None, name: Expr, extent: Expr) -> Place:
-        return Place(*_around(reduce, name, extent), "reduced" if reduce else "parallel", name, extent)
+        return Place("reduced" if reduce else "parallel", name, extent)
 
     def place(self, role: Expr, name: Expr, extent: Expr, block: Expr, lanes: Expr | None) -> Place:
-        return Place(*_around(role, block, lanes), role.name, name, extent, block, lanes)
+        return Place(role.name, name, extent, block, lanes)
 
     def require(self, left: Expr, relation: Expr, right: Expr, *more: Any) -> Require:
         code, message, attributes = more
@@ -226,23 +217,22 @@ class Builder:
     # The whole
 
     def graph(self, name: Expr, params: Params | None, *lines: Any) -> Block:
-        requires, body = _of(Require, lines), _of(Line, lines)
-        return Block(name.start, name.end, name, params or (), (), (), body, requires, lines[-1])
+        return Block(name, params or (), (), (), _of(Line, lines), _of(Require, lines), lines[-1])
 
     def head(self, name: Expr, inputs: Params | None, outputs: Params, *lines: Require | Param) -> Head:
-        return Head(name.start, name.end, name, inputs or (), outputs, _of(Require, lines), _of(Param, lines))
+        return Head(name, inputs or (), outputs, _of(Require, lines), _of(Param, lines))
 
     def kernel(self, name: Expr, params: Params | None, axes: Any, hints: Any, *body: Line) -> Block:
-        return Block(name.start, name.end, name, params or (), _of(Place, axes), hints, body)
+        return Block(name, params or (), _of(Place, axes), hints, body)
 
     def program(self, name: Expr, params: Params | None, hints: Any, *lines: Any) -> Block:
-        return Block(name.start, name.end, name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
+        return Block(name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
 
     def kernels(self, head: Head, *rest: Any) -> Whole:
-        return Whole(head.start, head.end, head, _of(Block, rest), rest[-1] or ())
+        return Whole(head, _of(Block, rest), rest[-1] or ())
 
     def tiles(self, head: Head, *blocks: Block) -> Whole:
-        return Whole(head.start, head.end, head, blocks)
+        return Whole(head, blocks)
 
 
 def _line(result: Expr | None, type: Type | None, op: Expr, operands: Exprs, attributes: Attributes) -> Line:

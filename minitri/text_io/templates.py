@@ -82,12 +82,14 @@ class LineReader(Generic[V]):
 
     templates    the template of each class of operations
     one_operand  error messages for operations that take one operand and got another number
+    precisions   the precisions of a product
     names        the meaning of names in index expressions, for the line that is being read
     dtype        the dtype of the result, for the same line
     """
 
     templates: Mapping[type[Any], Template]
     one_operand: Mapping[str, str]
+    precisions: Sequence[str] = PRECISIONS
     names: Names
     dtype: DType
 
@@ -113,7 +115,7 @@ class LineReader(Generic[V]):
         return self.names.dims(read_list(e))
 
     def precision(self, e: Expr) -> str:
-        return read_word(e, PRECISIONS)
+        return read_word(e, self.precisions)
 
     def span(self, line: Line) -> tuple[Span, ...]:
         return (Span(self.source, line.start, line.end),)

@@ -11,24 +11,24 @@ then checks each access. The error for a wrong access names the program, its pla
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.dims import Dim, Symbol
-from minitri.kernels.evaluate import Memory, Values, allocate, result
+from minitri.kernels.evaluate import Arrays, Memories, Sizes, Values, allocate, result
 from minitri.kernels.ir import Access, Carry, Dot, Load, Op, Plan, Reduce, Scan
 from minitri.tiles.ir import Loop, Program
 from minitri.trust.sanitizer import AccessError, Watch
 
 __all__ = ["AccessError", "evaluate", "places", "run"]
 
+Place = tuple[int, ...]  # the number of a tile along each axis of the grid
 
-def evaluate(
-    plan: Plan, programs: Sequence[Program], inputs: Mapping[str, Any], sizes: Mapping[str, int], masked: bool
-) -> tuple[Any, ...]:
+
+def evaluate(plan: Plan, programs: Sequence[Program], inputs: Arrays, sizes: Sizes, masked: bool) -> tuple[Any, ...]:
     """The outputs of tile programs as numpy arrays. `masked` says whether the programs have masks, which then bound
     accesses.
 
@@ -43,27 +43,23 @@ def evaluate(
     return tuple(result(memory[b.name], b, sizes) for b in plan.outputs)
 
 
-def places(program: Program, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
+def places(program: Program, sizes: Sizes) -> Iterator[Place]:
     """All points of the grid, in order; the last axis changes fastest."""
     return np.ndindex(*[a.tiles.evaluate(sizes) for a in program.grid])
 
 
-def run(
-    program: Program, place: tuple[int, ...], memory: Mapping[str, Memory], sizes: Mapping[str, int], masked: bool,
-    watch: Watch,
-) -> None:  # fmt: skip
+def run(program: Program, place: Place, memory: Memories, sizes: Sizes, masked: bool, watch: Watch) -> None:
     """Runs one program of the grid, which changes `memory`. `watch` checks each statement of the program."""
     watch.enter(program, place)
-    _Run(program, memory, sizes, masked, place, watch).all()
+    _Run(program, place, memory, sizes, masked, watch).all()
 
 
 class _Run(Values):
     """The evaluation of one program of the grid."""
 
     def __init__(
-        self, program: Program, memory: Mapping[str, Memory], sizes: Mapping[str, int], masked: bool,
-        place: tuple[int, ...], watch: Watch,
-    ) -> None:  # fmt: skip
+        self, program: Program, place: Place, memory: Memories, sizes: Sizes, masked: bool, watch: Watch
+    ) -> None:
         super().__init__([a.name for a in program.axes], memory, sizes)
         self.program, self.masked, self.watch = program, masked, watch
         self.axes = {a.name: a for a in program.axes}
@@ -95,6 +91,9 @@ class _Run(Values):
                 self.run(stmt)
 
     def loop(self, loop: Loop, axes: tuple[str, ...]) -> None:
+        if loop.redo and axes == loop.axes and np.isfinite(self.values[loop.redo]).all():
+            self.values[loop.carries[0][0]] = self.values[loop.redo]
+            return
         if axes:
             blocks = range(*self.bounds(loop, axes[0]), self.axes[axes[0]].block)
             for first in reversed(blocks) if self.program.from_end(loop) else blocks:

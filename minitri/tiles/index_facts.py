@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minitri.base.dims import ONE, Dim, Symbol
+from minitri.base.dims import Dim, Symbol
 from minitri.base.inequalities import Fact
 from minitri.tiles.ir import Access, Loop, Program, TileAxis, enclosing, ends_whole, lane_number
 
@@ -51,16 +51,15 @@ def lane_symbol(a: TileAxis) -> Symbol:
 
 def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
     """The range of the index of an axis. If `lanes` is true, also the range of positions in its block."""
-    blocks = ONE if a.role == "whole" else a.tiles
-    said = f"{a.name} < {blocks * a.block} by {blocks} blocks of {a.block}"
+    said = f"{a.name} < {a.blocks * a.block} by {a.blocks} blocks of {a.block}"
     if a.role == "whole":
         said = f"{a.name} < {a.block}, one block"
-    yield Fact(blocks * a.block - a.block + a.lanes - 1 - a.index, said)
+    yield Fact(a.blocks * a.block - a.block + a.lanes - 1 - a.index, said)
     if lanes:
         lane = lane_number(a.name)
         yield Fact(Dim.of(a.lanes - 1) - lane, f"{a.name} has {a.lanes} lanes")
         yield Fact(a.index - lane, f"{a.name} starts at a block")
-        yield Fact(blocks * a.block - a.block + lane - a.index, said)
+        yield Fact(a.blocks * a.block - a.block + lane - a.index, said)
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:

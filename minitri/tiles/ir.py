@@ -7,6 +7,7 @@
               "loop"   a loop in the program works on `block` indices in each iteration
     stmt    = an op of minitri/kernels/ir.py, whose value is now a tile
             | Loop(axes, carries, body, first, last)     nested loops; the last axis is the innermost
+              with `redo`, a value: if all its elements are finite, the one carried value equals it
     hint    = Hints(…) of an op or a loop    how the target compiles it: only in `tile.target`
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
@@ -26,7 +27,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-from minitri.base.dims import ZERO, Dim, Symbol, axis, floordiv
+from minitri.base.dims import ONE, ZERO, Dim, Monomial, Symbol, axis, floordiv
 from minitri.base.intervals import Range
 from minitri.base.symbolic_minmax import Smallest
 from minitri.kernels.ir import Access, Axis, Buffer, Carry, Dot, Op, Plan
@@ -51,6 +52,11 @@ class TileAxis(Axis):
         """The number of blocks that cover the extent."""
         return floordiv(self.extent + (self.block - 1), Dim.of(self.block))
 
+    @property
+    def blocks(self) -> Dim:
+        """The number of blocks that programs work on. For a "whole" axis it is one, even if the axis is empty."""
+        return ONE if self.role == "whole" else self.tiles
+
 
 def lane_number(name: str) -> Dim:
     """The symbol for the position of an element in its block along an axis: 0 … `lanes` - 1."""
@@ -70,6 +76,7 @@ class Loop:
     first: Dim | None = None  # the index at which a loop over one axis starts, a multiple of the block
     last: Dim | None = None  # the index before which this loop ends
     because: tuple[str, ...] = ()  # why the loop may skip blocks outside its bounds, or tests inside them
+    redo: Op | None = None  # the loop runs only if an element of this value is not finite
 
 
 Stmt = Union[Op, Loop]
@@ -209,6 +216,22 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
         if sign in (1, -1) and not any(map(varies, rest.symbols())):
             return (symbol, 1, -rest) if sign == 1 else (symbol, -1, rest + 1)
     return None
+
+
+def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
+    """The part of an expression that the host computes, because it depends on sizes only, and the other products.
+
+    Each product is its sign, the factor that the host computes, and the other factors.
+    """
+    host: dict[Monomial, int] = {}
+    products: list[tuple[int, Dim, Monomial]] = []
+    for monomial, c in d.terms:
+        sizes = tuple(a for a in monomial if all(s.kind == "size" for s in Dim({(a,): 1}).symbols()))
+        if rest := tuple(a for a in monomial if a not in sizes):
+            products.append((1 if c > 0 else -1, Dim({sizes: abs(c)}), rest))
+        else:
+            host[monomial] = c
+    return Dim(host), products
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from typing import Any
 from minitri.base.dims import Dim, product
 from minitri.base.operators import COMBINE, POSITIONS, neutral, reduction
 from minitri.base.types import DType, bool_, i64
+from minitri.graph.ir import postorder
 from minitri.kernels import ir
 from minitri.kernels.ir import Carry, Compute, Constant, Count, Dot, Kernel, Op, Position, Reduce, Scan, Spread, Store
 from minitri.tiles.ir import Loop, Program, Stmt, TileAxis, lane_number
@@ -139,13 +140,8 @@ class Lowering:
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
         """The ops that must be written to compute `ops`, operands first. The ops in `have` are written already."""
-        wanted: set[Op] = set()
-        stack = [op for op in ops if op not in have]
-        while stack:
-            op = stack.pop()
-            if op not in wanted:
-                wanted.add(op)
-                stack.extend(o for o in ir.op_operands(op) if o not in have)
+        roots = [op for op in ops if op not in have]
+        wanted = {*postorder(roots, lambda op: [o for o in ir.op_operands(op) if o not in have])}
         return [op for op in self.kernel.body if op in wanted]
 
     # ---- one phase -------------------------------------------------------------------

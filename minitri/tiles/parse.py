@@ -19,7 +19,7 @@ from minitri.text_io.name_resolution import Names, read_list, read_number, read_
 from minitri.text_io.nodes import Block, Expr, Line, Mistake, Nest, Next, Place, Whole
 from minitri.text_io.reader import read, reading
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, Stmt, TileAxis, block_start, lane_number
-from minitri.tiles.text import OPTIONS
+from minitri.tiles.schedule import OPTIONS, RANGES
 
 MAX_BLOCK = 2**20
 HINT_NAMES = tuple(f.name for f in fields(Hints))
@@ -41,7 +41,7 @@ def _program(block: Block, plan: Plan, names: Names, source: Source, masked: boo
     name = read_kernel_name(block.name, taken)
     axes = tuple(_axis(p, names) for p in distinct(block.places))
     buffers = read_buffers(block, plan, names)
-    options = read_hints(block, {"warps": range(1, 33), **OPTIONS})
+    options = read_hints(block, {"warps": range(1, 33), **{name: RANGES.get(name) for name in OPTIONS}})
     warps = options.get("warps", 4)
     if warps & (warps - 1):
         raise Mistake(block.hints[0][0], f"the number of warps is a power of two, not {warps}")
@@ -86,17 +86,13 @@ def _hint(name: str, e: Expr) -> Any:
 def _axis(p: Place, names: Names) -> TileAxis:
     name, extent = read_axis(p, names)
     assert p.block is not None
-    axis = TileAxis(name, extent, p.role, _block_size(p.block))
+    block = p.block.parts[0]
+    if not isinstance(block, int) or not 1 <= block <= MAX_BLOCK:
+        raise Mistake(p.block, f"a block is a number from 1 to {MAX_BLOCK:,}")
+    axis = TileAxis(name, extent, p.role, block)
     if p.lanes is not None and p.lanes.parts[0] != axis.lanes:
         raise Mistake(p.lanes, f"a block of {axis.block} has {axis.lanes} lanes")
     return axis
-
-
-def _block_size(e: Expr) -> int:
-    value = e.parts[0]
-    if not isinstance(value, int) or not 1 <= value <= MAX_BLOCK:
-        raise Mistake(e, f"a block is a number from 1 to {MAX_BLOCK:,}")
-    return value
 
 
 def _loop(nest: Nest, body: _Body) -> Stmt:
@@ -119,16 +115,17 @@ def _loop(nest: Nest, body: _Body) -> Stmt:
                 raise Mistake(line, "a carried value stands before its loop")
     body.values = before
     bounds, hints = body.split_hints(nest.bounds)
-    because = tuple(map(read_text, read_list(bounds.get("because"))))
-    loop = Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(bounds, body), because=because)
+    because = tuple(map(read_text, read_list(bounds.pop("because", None))))
+    redo = body.ref(bounds.pop("redo")) if "redo" in bounds else None
+    loop = Loop(tuple(axes), tuple(carries), tuple(ops), **_loop_bounds(bounds, body), because=because, redo=redo)
     return body.hinted(loop, hints)
 
 
 def _loop_bounds(bounds: Mapping[str, Expr], body: Body) -> dict[str, Dim]:
     for name, e in bounds.items():
-        if name not in ("first", "last", "because"):
-            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last` and `because`")
-    return {name: body.names.dim(e) for name, e in bounds.items() if name != "because"}
+        if name not in ("first", "last"):
+            raise Mistake(e, f"a loop has no `{name[:40]}`", "it has `first`, `last`, `because` and `redo`")
+    return {name: body.names.dim(e) for name, e in bounds.items()}
 
 
 def _next(line: Next, body: Body) -> tuple[Carry, Op]:

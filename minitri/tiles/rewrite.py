@@ -54,6 +54,7 @@ def rebuilt(program: Program, change: Callable[[Op], Op]) -> Program:
         if isinstance(stmt, Loop):
             inside = tuple(moved(op) for op in stmt.body)
             made[stmt] = replace(stmt, carries=tuple((made[c], made[n]) for c, n in stmt.carries), body=inside)
+            made[stmt] = replace(made[stmt], redo=stmt.redo and made[stmt.redo])
         else:
             moved(stmt)
     hints = {made[x]: hints for x, hints in program.hints.items()}

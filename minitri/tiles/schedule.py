@@ -15,8 +15,10 @@ kernel that no rule applies to gets the plain schedule.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.resource_limits import MAX_LANES
@@ -24,12 +26,8 @@ from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
 from minitri.tiles.ir import Program
 
 WARPS = (1, 2, 4, 8, 16, 32)
-RANGES = {  # the values that a caller may choose
-    "stages": range(1, 17),  # blocks that a pipelined loop keeps in flight
-    "group": range(1, 4097),  # rows of tiles in one group
-    "persistent": range(1, (1 << 16) + 1),  # programs of a persistent kernel
-    "registers": range(32, 256),  # registers of a thread
-}
+OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
+RANGES = {name: range(row["least"], row["most"] + 1) for name, row in OPTIONS.items() if row}
 LEAST = 16  # the shortest axis that `tl.dot` accepts
 UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 

@@ -28,14 +28,8 @@ from minitri.graph.text import quoted
 from minitri.kernels.ir import Buffer, Decision, Kernel, Op
 from minitri.kernels.text import format_op, head_lines, join
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis
-from minitri.tiles.schedule import RANGES
+from minitri.tiles.schedule import OPTIONS
 
-# The options of a program after its warps, in the order of the text. An option without a range has no number.
-OPTIONS: Mapping[str, range | None] = {
-    "stages": RANGES["stages"], "group": RANGES["group"], "registers": RANGES["registers"],
-    "persistent": RANGES["persistent"], "wide": None, "relaxed": None, "descriptors": None, "descriptor_stores": None,
-    "descending": None, "returning": None, "peeled": None, "early_start": None, "flattened": None,
-}  # fmt: skip
 TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
 
@@ -56,11 +50,12 @@ def programs_lines(programs: Programs) -> Iterator[TileLine]:
 def program_lines(program: Program) -> Iterator[TileLine]:
     buffers = join(f"{b.role} {b}" for b in program.buffers)
     yield f"program {program.name}({buffers}) {_options(program)} {{", program
-    yield from ((f"  {a.role} {a.name}: {a.extent} by {a.block}{_lanes(a)}", a) for a in program.axes)
+    for a in program.axes:
+        yield f"  {a.role} {a.name}: {a.extent} by {a.block}" + f" in {a.lanes} lanes" * (a.lanes != a.block), a
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
-            yield f"  {_with_hints(f'for {join(stmt.axes)}{_bounds(stmt)}', program.hint(stmt))} {{", stmt
+            yield f"  {_with_hints(f'for {join(stmt.axes)}{_bounds(stmt, names)}', program.hint(stmt))} {{", stmt
             yield from ((f"    {_with_hints(format_op(op, names), program.hint(op))}", op) for op in stmt.body)
             yield from ((f"    next {names[c]} = {names[n]}", n) for c, n in stmt.carries)
             yield "  }", None
@@ -79,8 +74,9 @@ def _with_hints(text: str, hints: Hints) -> str:
     return f"{start}{between}{join(words)}}}"
 
 
-def _bounds(loop: Loop) -> str:
+def _bounds(loop: Loop, names: Mapping[Op, str]) -> str:
     words = [f"{n} = {d}" for n, d in (("first", loop.first), ("last", loop.last)) if d is not None]
+    words += [f"redo = {names[loop.redo]}"] if loop.redo else []
     words += [f"because = [{join(map(quoted, loop.because))}]"] * bool(loop.because)
     return f" {{{join(words)}}}" if words else ""
 
@@ -97,7 +93,3 @@ def _options(program: Program) -> str:
     options = {name: getattr(program, name) for name in OPTIONS}
     words = [name if value is True else f"{name} {value}" for name, value in options.items() if value != defaults[name]]
     return " ".join([f"warps {program.warps}", *words])
-
-
-def _lanes(axis: TileAxis) -> str:
-    return "" if axis.lanes == axis.block else f" in {axis.lanes} lanes"

@@ -13,8 +13,9 @@ from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.symbolic_minmax import Largest, Smallest
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions, op_operands
-from minitri.kernels.verify import verify_op, verify_order
+from minitri.graph.typing_rules import require
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions
+from minitri.kernels.verify import verify_line, verify_order
 from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 
 COLUMNS = 16  # the columns of one part, for the hint `in_parts`
@@ -25,8 +26,7 @@ def verify_all(programs: Programs, masked: bool) -> None:
     verify_order(programs.plan, [(p.name, p.ops()) for p in programs])
     for k, program in enumerate(programs):
         verify(program, masked)
-        if program.early_start and k == 0:
-            raise ValueError(f"{program.name}: only a kernel with another before it starts early")
+        require(k > 0 or not program.early_start, f"{program.name}: only a kernel with another before it starts early")
 
 
 def verify(program: Program, masked: bool) -> None:
@@ -34,8 +34,7 @@ def verify(program: Program, masked: bool) -> None:
     mask.
     """
     ops = list(program.ops())
-    if len(set(ops)) < len(ops):
-        raise ValueError("an op stands in two places")
+    require(len(set(ops)) == len(ops), "an op stands in two places")
     for axis in program.axes:
         _check_axis(axis)
     known: set[Op] = set()
@@ -44,8 +43,8 @@ def verify(program: Program, masked: bool) -> None:
             _check_loop(stmt, known, program, masked)
         else:
             _check(stmt, known, program, masked, ())
-    if program.flattened and not program.persistent:
-        raise ValueError(f"{program.name}: only a persistent kernel has loops to flatten")
+    flat = program.persistent > 0 or not program.flattened
+    require(flat, f"{program.name}: only a persistent kernel has loops to flatten")
     for about, hints in program.hints.items():
         _check_hints(program, about, hints)
 
@@ -66,14 +65,15 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
         _check_descriptor(program, about, hints.descriptor)
     if hints.fast and not program.relaxed:
         raise BrokenRule(f"{program.name}: only a relaxed kernel may have fast operators", spans)
-    if isinstance(about, Reduce) and hints.in_parts and not _is_maximum_of_rows(program, about):
+    if isinstance(about, Reduce) and hints.in_parts and not maximum_of_rows(program, about):
         raise BrokenRule(f"{program.name}: only a maximum of rows is made in parts, of {COLUMNS} columns", spans)
 
 
-def _is_maximum_of_rows(program: Program, op: Reduce) -> bool:
-    wide = [a for a in program.axes if a.block > 1 and a.name in op.x.axes]
-    rows = len(wide) == 2 and [a for a in wide if a.name in op.over] == wide[1:]
-    return op.op == "max" and rows and wide[1].lanes % COLUMNS == 0
+def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
+    """The rows and columns of a tile whose maximum of each row the op computes in parts. Empty for any other op."""
+    wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
+    rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]
+    return wide if op.op == "max" and rows and wide[1].lanes % COLUMNS == 0 else ()
 
 
 def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]) -> None:
@@ -95,27 +95,26 @@ def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]
 
 
 def _check_axis(axis: TileAxis) -> None:
-    if axis.role != "grid" and axis.lanes != axis.block:
-        raise ValueError(f"the block of {axis.name} is no power of two")
-    if axis.role == "whole" and (axis.extent.constant is None or axis.extent.constant > axis.block):
-        raise ValueError(f"a block of {axis.block} does not hold all of {axis.name}")
+    require(axis.role == "grid" or axis.lanes == axis.block, f"the block of {axis.name} is no power of two")
+    held = axis.extent.constant is not None and axis.extent.constant <= axis.block
+    require(held or axis.role != "whole", f"a block of {axis.block} does not hold all of {axis.name}")
 
 
 def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> None:
     walked = {a.name for a in program.axes if a.role == "loop"}
-    if not loop.axes or len({*loop.axes} & walked) < len(loop.axes):
-        raise ValueError(f"a loop over {loop.axes}")
+    require(bool(loop.axes) and len({*loop.axes} & walked) == len(loop.axes), f"a loop over {loop.axes}")
     _check_bounds(loop, program)
     inside = set(known)
     for op in loop.body:
         _check(op, inside, program, masked, loop.axes)
-    if any(c not in known or n not in inside for c, n in loop.carries):
-        raise ValueError("a loop carries a value that does not exist")
+    require(all(c in known and n in inside for c, n in loop.carries), "a loop carries a value that does not exist")
     for carry, following in loop.carries:
         if carry.dtype != following.dtype or set(carry.axes) != set(following.axes):
             raise BrokenRule("a loop carries on a value of another type", carry.spans)
-    if len({c for c, _ in loop.carries}) < len(loop.carries):
-        raise ValueError("a loop carries on a value twice")
+    require(len({c for c, _ in loop.carries}) == len(loop.carries), "a loop carries on a value twice")
+    if loop.redo and (loop.redo not in known or [(c.dtype, {*c.axes}) for c, _ in loop.carries] != [
+        (loop.redo.dtype, {*loop.redo.axes})]):  # fmt: skip
+        raise BrokenRule("a loop that redoes a value carries on one value of its type", loop.redo.spans)
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
@@ -124,12 +123,11 @@ def _check_bounds(loop: Loop, program: Program) -> None:
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
-    varies = any(s.kind != "size" and s.name not in starts for d in bounds for s in d.symbols())
-    if varies or bounds and len(loop.axes) > 1:
-        raise ValueError("the bounds of a loop depend on where the block of the grid starts alone")
-    block = program.axis("".join(loop.axes[:1])).block
-    if loop.first is not None and not _is_multiple(loop.first, block):
-        raise ValueError(f"a loop starts at a multiple of {block}")
+    fixed = all(s.kind == "size" or s.name in starts for d in bounds for s in d.symbols())
+    one = not bounds or len(loop.axes) == 1
+    require(fixed and one, "the bounds of a loop depend on where the block of the grid starts alone")
+    block = program.axis(loop.axes[0]).block
+    require(loop.first is None or _is_multiple(loop.first, block), f"a loop starts at a multiple of {block}")
 
 
 def _is_multiple(d: Dim, block: int) -> bool:
@@ -139,32 +137,22 @@ def _is_multiple(d: Dim, block: int) -> bool:
 
 
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
-    try:
-        _check_op(op, known, program, masked)
-        _check_places(op, program, loops)
-        verify_op(op)
-    except ValueError as error:
-        raise BrokenRule(f"{program.name}: {error}", op.spans) from None
-    known.add(op)
+    axes = {a.name for a in program.axes}
+    verify_line(program.name, axes, op, known, lambda op: _check_op(op, program, masked, loops))
 
 
-def _check_op(op: Op, known: set[Op], program: Program, masked: bool) -> None:
-    for operand in op_operands(op):
-        if operand not in known:
-            raise ValueError(f"{type(op).__name__} uses a value before it is made")
-    if not set(op.axes) <= {a.name for a in program.axes}:
-        raise ValueError(f"{type(op).__name__} has an axis that the program lacks")
-    if isinstance(op, (Load, Store)) and len(op.index) != len(op.buffer.shape):
-        raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
-    if isinstance(op, Store) and not {a.name for a in program.grid} <= _indices(op):
-        raise ValueError(f"several programs write the same place of {op.buffer.name}")
-    if masked and isinstance(op, (Load, Store)) and op.mask is None:
-        raise ValueError(f"an access of {op.buffer.name} has no mask")
+def _check_op(op: Op, program: Program, masked: bool, loops: tuple[str, ...]) -> None:
+    if isinstance(op, (Load, Store)):
+        name, rank = op.buffer.name, len(op.index)
+        require(rank == len(op.buffer.shape), f"an index of {rank} for {name}")
+        alone = isinstance(op, Load) or {a.name for a in program.grid} <= _indices(op)
+        require(alone, f"several programs write the same place of {name}")
+        require(op.mask is not None or not masked, f"an access of {name} has no mask")
     lanes = prod(program.axis(a).lanes for a in (*op.axes, *_indices(op) - {*op.axes}))
-    if lanes > MAX_LANES:
-        raise ValueError(f"a tile of {lanes:,} lanes; Triton has {MAX_LANES:,}")
+    require(lanes <= MAX_LANES, f"a tile of {lanes:,} lanes; Triton has {MAX_LANES:,}")
     if isinstance(op, Dot):
         _check_product(op, program)
+    _check_places(op, program, loops)
 
 
 def _check_product(op: Dot, program: Program) -> None:
@@ -172,8 +160,8 @@ def _check_product(op: Dot, program: Program) -> None:
     own = {*op.tile, op.over}
     small = [a for a in own if program.axis(a).block < 16]
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]
-    if op.acc is None or small or more:
-        raise ValueError(f"a product over blocks of {[program.axis(a).block for a in (*op.tile, op.over)]}")
+    blocks = [program.axis(a).block for a in (*op.tile, op.over)]
+    require(op.acc is not None and not small and not more, f"a product over blocks of {blocks}")
 
 
 def _check_places(op: Op, program: Program, loops: tuple[str, ...]) -> None:

@@ -161,7 +161,7 @@ def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
 
     backend = make_backend(target.of_triton)
     stages: dict[str, Any] = {}
-    backend.add_stages(stages, backend.parse_options(target.compile_options(kernel)), Language.TRITON)
+    backend.add_stages(stages, backend.parse_options(machine_code.compile_options(kernel, target)), Language.TRITON)
     return stages["cubin"](ptx, {})
 
 

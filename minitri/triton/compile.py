@@ -29,11 +29,23 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
     if not _is_usual():
         import triton
 
-        return triton.compile(source, target=target.of_triton, options=target.compile_options(kernel))
-    name = _name(source, kernel, target)
+        return triton.compile(source, target=target.of_triton, options=compile_options(kernel, target))
+    name = hashlib.sha256(json.dumps(key(source, kernel, target), sort_keys=True).encode()).hexdigest()
     found = _on_disk(source, kernel, name)
     logs.log("cache", f"{kernel.name}: {'compiled' if found is None else 'found on the disk'}")
     return found or _new(source, kernel, target, name)
+
+
+def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
+    """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed); denormals are
+    kept.
+    """
+    options: dict[str, Any] = {
+        "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
+    }  # fmt: skip
+    if target.kind == "cuda":
+        options |= {"enable_reflect_ftz": False, "maxnreg": kernel.registers or None, "launch_pdl": kernel.follows}
+    return options
 
 
 def _on_disk(source: Any, kernel: EmittedKernel, name: str) -> Any:
@@ -79,7 +91,7 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    options = backend.parse_options({**target.compile_options(kernel), **source.parse_options()})
+    options = backend.parse_options({**compile_options(kernel, target), **source.parse_options()})
     metadata |= vars(options) | {"target": gpu}
     passes: dict[str, Any] = {}
     backend.add_stages(passes, options, source.language)
@@ -94,17 +106,13 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
 # ---- cache keys ---------------------------------------------------------------------------
 
 
-def _name(source: Any, kernel: EmittedKernel, target: Target) -> str:
-    return hashlib.sha256(json.dumps(key(source, kernel, target), sort_keys=True).encode()).hexdigest()
-
-
 def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """The cache key: everything that the machine code of a kernel depends on. The source text alone does not say the
     types.
     """
     return {
         "triton": _triton(), "settings": _settings(), "kernel": kernel.source, "types": source.signature,
-        "known": str(source.attrs), "target": str(target), "options": target.compile_options(kernel),
+        "known": str(source.attrs), "target": str(target), "options": compile_options(kernel, target),
     }  # fmt: skip
 
 

@@ -118,6 +118,10 @@ class _Emitter(Expressions):
     def _loop(self, loop: Loop) -> None:
         outer = dict(self.predicates)
         with ExitStack() as nest:
+            if loop.redo:
+                with self.lines.within(f"if rt.is_finite({self.names[loop.redo]}):"):
+                    self.add(f"{self.names[loop.carries[0][0]]} = {self.names[loop.redo]}")
+                nest.enter_context(self.lines.within("else:"))
             for a in (self.axes[name] for name in loop.axes):
                 block = f"BLOCK_{a.name.upper()}" if a.block > 1 else "1"
                 nest.enter_context(self.lines.within(f"for {a.name}_start in range({self._range(loop, a, block)}):"))

@@ -15,13 +15,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from minitri.base.dims import Atom, Dim, Monomial, Quotient, Remainder, Symbol, value
+from minitri.base.dims import Atom, Dim, Quotient, Remainder, Symbol, value
 from minitri.base.intervals import is_natural
 from minitri.base.resource_limits import check_time
 from minitri.base.symbolic_minmax import Largest
 from minitri.base.types import DType, f32
 from minitri.kernels.ir import Op, Picks
-from minitri.tiles.ir import Program, index_ranges, isolated
+from minitri.tiles.ir import Program, index_ranges, isolated, on_host
 
 STEP = "    "
 
@@ -144,15 +144,11 @@ class Expressions:
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
         """The text of an index expression over axis variables and picked values."""
         bound = dict(picks)
-        free = Dim({m: c for m, c in d.terms if _is_host(m)})
+        free, products = on_host(d)
         parts: list[str] = []
-        for monomial, c in d.terms:
-            if _is_host(monomial):
-                continue
-            factor = Dim({tuple(a for a in monomial if _is_host((a,))): abs(c)})
-            atoms = [self._atom(a, context, bound) for a in monomial if not _is_host((a,))]
-            words = atoms + ([self.size(factor)] if factor != 1 else [])
-            parts.append(("- " if c < 0 else "+ ") + " * ".join(words))
+        for sign, factor, atoms in products:
+            words = [self._atom(a, context, bound) for a in atoms] + ([self.size(factor)] if factor != 1 else [])
+            parts.append(("- " if sign < 0 else "+ ") + " * ".join(words))
         if free.terms or not parts:
             known = free.constant
             parts.append(f"- {-known}" if known is not None and known < 0 else f"+ {self.size(free)}")
@@ -221,8 +217,3 @@ def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
     if own == context or not own:
         return name
     return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"
-
-
-def _is_host(monomial: Monomial) -> bool:
-    """Whether a product depends only on sizes, so that the host can compute it."""
-    return all(s.kind == "size" for a in monomial for s in Dim({(a,): 1}).symbols())

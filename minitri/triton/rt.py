@@ -30,23 +30,19 @@ from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_
 @triton.jit
 def maximum(a, b):
     """The larger operand, or NaN if either operand is NaN."""
-    if a.dtype.is_floating():
-        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-    elif a.dtype == tl.int1:
+    if a.dtype == tl.int1:
         return a | b
     else:
-        return tl.maximum(a, b)
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def minimum(a, b):
     """The smaller operand, or NaN if either operand is NaN."""
-    if a.dtype.is_floating():
-        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-    elif a.dtype == tl.int1:
+    if a.dtype == tl.int1:
         return a & b
     else:
-        return tl.minimum(a, b)
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -284,27 +280,24 @@ def reduce_all(x, axis: tl.constexpr):
 
 
 @triton.jit
-def _better_maximum(v1, i1, v2, i2):
-    """The better of two (value, index) pairs: NaN, then the larger value. If the values are equal, the smaller index
-    wins.
+def _better(wins, v1, i1, v2, i2):
+    """The better of two (value, index) pairs: NaN, then the value that `wins`. If the values are equal, the smaller
+    index wins.
     """
     nan1, nan2 = v1 != v1, v2 != v2
-    wins = (v1 > v2) | (nan1 & ~nan2)
     ties = (v1 == v2) | (nan1 & nan2)
-    keep = wins | (ties & (i1 < i2))
+    keep = wins | (nan1 & ~nan2) | (ties & (i1 < i2))
     return tl.where(keep, v1, v2), tl.where(keep, i1, i2)
 
 
 @triton.jit
+def _better_maximum(v1, i1, v2, i2):
+    return _better(v1 > v2, v1, i1, v2, i2)
+
+
+@triton.jit
 def _better_minimum(v1, i1, v2, i2):
-    """The better of two (value, index) pairs: NaN, then the smaller value. If the values are equal, the smaller index
-    wins.
-    """
-    nan1, nan2 = v1 != v1, v2 != v2
-    wins = (v1 < v2) | (nan1 & ~nan2)
-    ties = (v1 == v2) | (nan1 & nan2)
-    keep = wins | (ties & (i1 < i2))
-    return tl.where(keep, v1, v2), tl.where(keep, i1, i2)
+    return _better(v1 < v2, v1, i1, v2, i2)
 
 
 @triton.jit
@@ -346,5 +339,42 @@ def scan_min(x, axis: tl.constexpr):
 
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
-    """a @ b + acc, accumulated in the dtype of `acc`. minitri/graph/ir.py explains the values of `precision`."""
-    return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)
+    """a @ b + acc, accumulated in the dtype of `acc`. minitri/kernels/ir.py explains the values of `precision`."""
+    if precision == "tf32x3_unchecked":
+        return tl.fma(_dot_of_parts(a, b), 1.4901161193847656e-08, acc)
+    elif precision == "tf32x3":
+        sums = _dot_of_parts(a, b) * 1.4901161193847656e-08
+        if not is_finite(sums):
+            sums = tl.dot(a, b, input_precision="ieee")
+        return acc + sums
+    elif precision == "f32":
+        return tl.dot(a, b, acc, input_precision="ieee", out_dtype=acc.dtype)
+    else:
+        return tl.dot(a, b, acc, input_precision=precision, out_dtype=acc.dtype)
+
+
+@triton.jit
+def _dot_of_parts(a, b):
+    """a @ b * 2**26 from three products of TF32 numbers. Tensor cores start from 0, because they truncate sums."""
+    a_high, a_low = _tf32_parts(a)
+    b_high, b_low = _tf32_parts(b)
+    sums = tl.dot(a_high, b_low, input_precision="tf32")
+    sums = tl.dot(a_low, b_high, sums, input_precision="tf32")
+    return tl.dot(a_high, b_high, sums, input_precision="tf32")
+
+
+@triton.jit
+def _tf32_parts(x):
+    """x * 2**13 as a sum of two TF32 numbers. minitri/base/tf32_parts.py explains how.
+
+    The multiplications in `tl.fma` are exact. A tensor core truncates the second part to TF32.
+    """
+    more = x * 67117056.0  # 2**13 * (2**13 + 1)
+    high = more - tl.fma(x, -8192.0, more)
+    return high, tl.fma(x, 8192.0, -high)
+
+
+@triton.jit
+def is_finite(x):
+    """Whether no element of a tile is infinite or NaN."""
+    return tl.max(tl.ravel((tl.abs(x) < float("inf")).to(tl.int32) ^ 1), 0) == 0

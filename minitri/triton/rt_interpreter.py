@@ -123,23 +123,18 @@ def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
     return numpy_semantics.contract(a, b, dtype, precision) + acc
 
 
-def _to_int(x: Any, dtype: Any) -> Any:
-    return float_to_int(x, next(numpy for numpy, triton in _TRITON.items() if triton == dtype))
-
-
 libdevice = Namespace("libdevice", {})
 
 rt = Namespace(
     "rt",
     {
-        "float_to_int": _to_int,
+        "float_to_int": lambda x, dtype: float_to_int(x, next(n for n, t in _TRITON.items() if t == dtype)),
         "to_bool": lambda x: x != 0,
+        "is_finite": lambda x: np.isfinite(x).all(),
         "to_f32": lambda x: x.astype(np.float32),
-        "to_f16": lambda x: x.astype(np.float16),
-        "settle": lambda: np.int32(0),  # nothing runs at the same time
+        **dict.fromkeys(("to_f16", "byte_to_f16"), lambda x: x.astype(np.float16)),
+        **dict.fromkeys(("settle", "wait_for_previous"), lambda: np.int32(0)),  # nothing runs at the same time
         "unknown": lambda x: x,
-        "wait_for_previous": lambda: np.int32(0),  # the previous kernel has ended
-        "byte_to_f16": lambda x: x.astype(np.float16),
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
         **{f"reduce_{name}": _reduction(row) for name, row in REDUCTIONS.items()},

@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from minitri.graph.ir import PRECISIONS
-from minitri.kernels.ir import Buffer, Op, Plan
+from minitri.kernels.ir import DOT_PRECISIONS, Buffer, Op, Plan
 from minitri.triton.emit import EmittedKernel
 
 HEADER = """\
@@ -36,7 +35,7 @@ _NAMES = re.compile(
 )
 _MODULES = {"tl", "rt", "libdevice"}
 _GLOBALS = {*_MODULES, "range", "float"}
-_STRINGS = {"nan", "inf", "-inf", *PRECISIONS}
+_STRINGS = {"nan", "inf", "-inf", *DOT_PRECISIONS}
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Assign, ast.AnnAssign, ast.For, ast.If, ast.Expr,
     ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Load, ast.Store, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare,

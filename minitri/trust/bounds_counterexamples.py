@@ -41,9 +41,8 @@ class Example:
     happens: str
 
     def __str__(self) -> str:
-        given = [f"{name} = {n}" for name, n in self.sizes.items()]
-        place = [f"{name} = {n}" for name, n in self.at.items()]
-        return f"{', '.join(given)}{': ' if given else ''}{', '.join(place)}{' ' if place else ''}{self.happens}"
+        given, place = (", ".join(f"{name} = {n}" for name, n in of.items()) for of in (self.sizes, self.at))
+        return f"{given}{': ' if given else ''}{place}{' ' if place else ''}{self.happens}"
 
 
 def out_of_bounds(
@@ -80,13 +79,11 @@ def not_written_once(
     buffer = stores[0].buffer
     for sizes in _sizes(program, conditions, far=True):
         shape = [e.evaluate(sizes) for e in buffer.shape]
-        count = np.zeros(shape, np.int64)
-        complete = True
+        count, complete = np.zeros(shape, np.int64), True
         for op, own in zip(stores, tests):
             points = _Points(program, op, sizes, every=True)
             complete &= points.complete
-            index = np.broadcast_arrays(points.holds(own), *[points.value(d) for d in op.index])
-            inside, place = index[0], index[1:]
+            inside, *place = np.broadcast_arrays(points.holds(own), *[points.value(d) for d in op.index])
             for i, n in zip(place, shape):
                 inside = inside & (i >= 0) & (i < n)  # accesses out of bounds are another error
             np.add.at(count, tuple(i[inside] for i in place), 1) if place else count.__iadd__(int(inside.sum()))
@@ -145,11 +142,14 @@ class _Points:
     """
 
     def __init__(self, program: Program, op: Access, sizes: Mapping[str, int], every: bool = False) -> None:
-        used = {s.name.removesuffix("_lane") for d in _exprs(op) for s in d.symbols() if s.kind == "axis"}
-        scope, lanes = (_repeated_over(program, op), set(op.value.axes)) if isinstance(op, Store) else (set(), set())
-        self.axes = [a for a in program.axes if a.name in used | scope | lanes]
-        self.exprs = _exprs(op)
-        self.values = sorted({s for d in _exprs(op) for s in d.symbols() if s.kind == "value"}, key=str)
+        self.exprs = [*op.index, *(op.mask.conditions if op.mask else ())]
+        symbols = {s for d in self.exprs for s in d.symbols()}
+        used = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
+        lanes, repeated = set[str](), set[str]()  # a store is repeated over axes that its index may lack
+        if isinstance(op, Store):
+            lanes, repeated = set(op.value.axes), {*(a.name for a in program.grid), *enclosing(program, op)}
+        self.axes = [a for a in program.axes if a.name in used | repeated | lanes]
+        self.values = sorted((s for s in symbols if s.kind == "value"), key=str)
         self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
         self.complete = True
         lines = [self._line(a, sizes, a.name in used | lanes) for a in self.axes]
@@ -174,8 +174,7 @@ class _Points:
         each block.
         """
         lane = np.arange(a.lanes if lanes else 1)
-        blocks = min(a.tiles.evaluate(sizes), 1 if a.role == "whole" else MAX_LANES // len(lane) + 1)
-        first = np.arange(max(blocks, a.role == "whole")) * a.block
+        first = np.arange(min(a.blocks.evaluate(sizes), MAX_LANES // len(lane) + 1)) * a.block
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -184,20 +183,13 @@ class _Points:
         """
         if len(line[0]) <= 64:
             return line
-        last = a.tiles.evaluate(sizes) - 1
+        last = a.blocks.evaluate(sizes) - 1
         points = {0, 1, 2, 3, a.block - 1, a.block, a.lanes - 1, a.extent.evaluate(sizes), *self._zeros(a, sizes)}
         near = {p + k for p in points for k in (-1, 0, 1)}
-        candidates = {0} if a.role == "whole" else {0, 1, last, *(p // a.block for p in near)}
-        blocks = {b for b in candidates if 0 <= b <= last}
-        found = {
-            (b * a.block + n, n)
-            for b in blocks
-            for p in near
-            for n in (p - b * a.block, a.lanes - 1)
-            if 0 <= n < a.lanes
-        }
-        ordered = sorted(found)
-        return np.array([i for i, _ in ordered], np.int64), np.array([n for _, n in ordered], np.int64)
+        blocks = {b for b in (0, 1, last, *(p // a.block for p in near)) if 0 <= b <= last}
+        lanes = {(b, n) for b in blocks for p in near for n in (p - b * a.block, a.lanes - 1) if 0 <= n < a.lanes}
+        block, lane = np.array(sorted(lanes), np.int64).reshape(-1, 2).T
+        return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
         """The indices where an expression becomes 0, for expressions that depend on this axis and on sizes only."""
@@ -210,19 +202,10 @@ class _Points:
         return np.asarray(numpy_semantics.index(d, self.env))
 
     def holds(self, tests: Sequence[Dim]) -> Any:
-        shape = np.broadcast_shapes(*(line.shape for line in self.env.values() if isinstance(line, np.ndarray)))
+        shape = np.broadcast_shapes(*(np.shape(line) for line in self.env.values()))
         return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
 
     def at(self, lane: Sequence[int], rank: int) -> dict[str, int]:
         """The index of each axis and each loaded value at one element, by name."""
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}
-
-
-def _repeated_over(program: Program, op: Access) -> set[str]:
-    """The names of the axes over which an op is repeated, whether or not its index uses them."""
-    return {*(a.name for a in program.grid), *enclosing(program, op)}
-
-
-def _exprs(op: Access) -> list[Dim]:
-    return [*op.index, *(op.mask.conditions if op.mask else ())]

@@ -26,24 +26,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.text_tables import table
-from minitri.graph.ir import Input
 from minitri.hardware.targets import INTERPRETER, StageUnavailable, Target
 from minitri.language.front_end import is_module
-from minitri.notebook.html import card, counted
 from minitri.pipeline import Compilation
+from minitri.program_compilation import BaseProgram
 from minitri.runtime.binding import Call, bind, check_conditions
 from minitri.runtime.device_transfer import on_cpu
-from minitri.runtime.program_protocol import ProgramProtocol
 from minitri.tiles.ir import Program, Programs
 from minitri.trust import run_stage, shrink_arguments
+from minitri.trust.check_report import TEXT, CheckReport, CheckRow, Failure
 from minitri.trust.error_bounds import Enclosure
 from minitri.trust.error_bounds import enclosures as graph_enclosures
 from minitri.trust.error_propagation import distance
@@ -55,164 +55,14 @@ VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 6
     "cuda general": (CUDA, False, False),
     "cuda wide": (CUDA, False, True),
 }
-PLACES = {  # what runs, and where, for people
-    "interpreter": "interpreter",
-    "cuda": f"{CUDA} on CPU",
-    "cuda general": "any sizes on CPU",
-    "cuda wide": "64-bit offsets on CPU",
-    "gpu": "gpu",
-}
 USUAL = ("interpreter", "cuda", "cuda general", "gpu")
 MOST_PROGRAMS = 3000  # that run one after another with a GPU's schedule: about ten seconds
-TEXT = "text"  # `CheckRow.by` of a stage that was loaded from a text
-SHOWN = 24  # elements of an array that a report prints
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRow:
-    """The result of checking one stage, which the pass `by` made.
-
-    `max_error` and `bound` belong to the same element: the element whose error is the largest relative to its
-    bound.
-    """
-
-    by: str
-    stage: str
-    variant: str
-    ok: bool
-    max_error: float = 0.0
-    bound: float = 0.0
-    note: str = ""
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        where = ", ".join(filter(None, (self.stage, self.variant)))
-        return f"{culprit(self.by)} is {'right' if self.ok else 'wrong'} ({where})"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The smallest call found for which the wrong pass is still the first pass that fails.
-
-    before, after   texts of the stage that the pass received and of the stage that it made
-    got             the results of the stage that the pass made; None if that stage does not run
-    """
-
-    row: CheckRow
-    program: str
-    sizes: dict[str, int]
-    arguments: dict[str, Any]
-    expected: tuple[Any, ...]
-    got: tuple[Any, ...] | None
-    before: str
-    after: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """The failure as values that JSON can hold; a large array is given by its dtype and shape only."""
-        arrays = {n: _as_json(v) for n, v in self.arguments.items()}
-        results = {"expected": list(map(_as_json, self.expected)), "got": self.got and list(map(_as_json, self.got))}
-        texts = {"program": self.program, "before": self.before, "after": self.after}
-        return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
-
-    def __str__(self) -> str:
-        sizes = ", ".join(f"{n} = {s}" for n, s in self.sizes.items())
-        lines = [f"{self.row}: {self.row.note}", self.program]
-        lines += [f"sizes     {sizes}"] if sizes else []
-        lines += [f"{name:9} {_described(value)}" for name, value in self.arguments.items()]
-        lines += [f"expected  {_described(value)}" for value in self.expected]
-        lines += [f"got       {_described(value)}" for value in self.got or ()]
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """The rows of a check. `smallest` is the shrunk failure, or None if every row is ok or shrinking was off."""
-
-    rows: Sequence[CheckRow]
-    smallest: Failure | None = None
-
-    @property
-    def ok(self) -> bool:
-        return all(r.ok for r in self.rows)
-
-    @property
-    def ran(self) -> list[CheckRow]:
-        """The rows of stages that this machine could run."""
-        return [r for r in self.rows if not r.note.startswith("not run")]
-
-    @property
-    def scope(self) -> str:
-        """In one line: what ran, on which processor, and what did not run, with the reason."""
-        ran = dict.fromkeys(PLACES[r.variant] for r in self.ran if r.variant)
-        missing = dict.fromkeys(
-            f"{PLACES[r.variant]} ({r.note.removeprefix('not run: ')})" for r in self.rows if r not in self.ran
-        )
-        return "; ".join([f"ran: {', '.join(ran)}"] * bool(ran) + [f"not run: {', '.join(missing)}"] * bool(missing))
-
-    @property
-    def first(self) -> CheckRow | None:
-        """The first wrong row, or None if every row is right."""
-        return next((r for r in self.rows if not r.ok), None)
-
-    @property
-    def guilty(self) -> str | None:
-        """The name of the first pass that breaks the program, or None if every row is right."""
-        return self.first and self.first.by
-
-    @property
-    def first_bad(self) -> str | None:
-        """The stage that the guilty pass made, or None if every row is right."""
-        return self.first and self.first.stage
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as values that JSON can hold."""
-        rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
-        return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
-
-    def __str__(self) -> str:
-        rows = self._table()
-        text = table(rows, (0, 1, len(rows[0]) - 1))
-        return "\n".join([text, *self._not_run(), *([f"\n{self.smallest}"] if self.smallest else [])])
-
-    def _repr_html_(self) -> str:
-        verdict = "every pass is right" if self.ok else str(self.first)
-        text = str(self.smallest) if self.smallest else ""
-        rows, note = self._table(), "; ".join(self._not_run())
-        fold = counted(len(rows) - 1, "pass", "passes")
-        return card("check", facts=verdict, wrong=not self.ok, rows=rows, fold=fold, text=text, note=note)
-
-    def _table(self) -> list[tuple[str, ...]]:
-        """A line for each pass, after the line of heads."""
-        ran = self.ran
-        variants = list(dict.fromkeys(r.variant for r in ran if r.variant))
-        steps = list(dict.fromkeys((r.by, r.stage) for r in ran))
-        lines = [_line([r for r in ran if (r.by, r.stage) == step], variants) for step in steps]
-        shown = [PLACES[v] for v in variants]
-        return [("pass", "stage", *shown, "max error", "of bound", "note"), *lines]
-
-    def _not_run(self) -> list[str]:
-        """A line for each variant that did not run: its place and the reason."""
-        return list(dict.fromkeys(f"{PLACES[r.variant]}: {r.note}" for r in self.rows if r not in self.ran))
-
-
-def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """The table's cells for one pass in all variants; the error and the bound are those of the worst variant."""
-    worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
-    found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
-    cells = [found.get(v, found.get("", "")) for v in variants]
-    note = worst.note or next((r.note for r in rows if r.note), "")
-    return (worst.by, worst.stage, *cells, f"{worst.max_error:.2e}", f"{worst.bound:.2e}", note)
-
-
-def culprit(by: str) -> str:
-    """How messages name the maker of a stage: a pass, or a text that was loaded."""
-    return "the text" if by == TEXT else f"the pass `{by}`"
 
 
 # ---- checking --------------------------------------------------------------------------
 
 
-def check(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
+def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
     """Compares every pass with the reference. A stage that this machine cannot run gets a note and counts as right.
 
     A pass that raises an exception counts as wrong. So does a pass whose stage raises one when it runs.
@@ -224,7 +74,7 @@ def check(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL,
     return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
 
 
-def first_wrong(program: ProgramProtocol, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
+def first_wrong(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
     """The first wrong row, or None. Later passes are not run."""
     return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
 
@@ -232,10 +82,13 @@ def first_wrong(program: ProgramProtocol, call: Call, variants: Sequence[str] = 
 class _Check:
     """The check of one call: it computes the expected results once and yields the rows one by one."""
 
-    def __init__(self, program: ProgramProtocol, call: Call) -> None:
+    def __init__(self, program: BaseProgram, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
         self.begin = program.start.stage if program.start is not None else "graph"
-        self.wanted: tuple[Enclosure, ...] = ()
+
+    @cached_property
+    def wanted(self) -> tuple[Enclosure, ...]:
+        return enclosures(*_origin(self.program, self.call))
 
     def rows(self, variants: Sequence[str]) -> Iterator[CheckRow]:
         first = self.first()
@@ -251,19 +104,11 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        if self.program.against is None:
-            first = self.row("build", "graph", "", self.build)
-            self.wanted = self.wanted[len(self.wanted) // 2 :]
-            return first
-        self.wanted = enclosures(*_origin(self.program, self.call))
-        return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
-
-    def build(self) -> tuple[Any, ...]:
-        """The outputs of the syntax tree and of the graph. Both are compared with the graph's enclosures, so
-        `wanted` holds these twice.
-        """
-        self.wanted = enclosures(self.program, self.call) * 2
-        return self.program.evaluate("ast", self.call) + self.program.evaluate("graph", self.call)
+        """The row of the stage where the program begins. The syntax tree is compared together with the graph."""
+        if self.program.against is not None:
+            return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
+        run = self.program.evaluate
+        return self.row("build", "graph", "", lambda: run("ast", self.call) + run("graph", self.call), times=2)
 
     def passes(self, variant: str) -> Iterator[CheckRow]:
         """One row for each pass after the stage where the program begins."""
@@ -273,15 +118,17 @@ class _Check:
         for p in compiled.table[stages.index(self.begin) + 1 :]:
             if p.stage == "triton" and wrong:  # it may access memory out of bounds
                 return
-            if row is not None and _same(before, _value(compiled, p.stage)):
+            after = None
+            with suppress(Exception):  # `row` runs the stage again, and reports the error
+                after = compiled.value(p.stage)
+            if row is not None and _same(before, after):
                 row = replace(row, by=p.name, stage=p.stage, seconds=0.0)  # the pass changed nothing
             else:
                 row = self.row(p.name, p.stage, variant, lambda s=p.stage: self.results(compiled, s, variant))
             yield row
-            wrong = wrong or not row.ok
-            before = compiled.values.get(p.stage)
-            if before is None:
+            if after is None:
                 return  # the pass raised: the next pass has no input
+            before, wrong = after, wrong or not row.ok
 
     def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
         """The results of a stage. StageUnavailable if a GPU's schedule has too many programs to run one after
@@ -293,7 +140,8 @@ class _Check:
                 raise StageUnavailable("MT0402", f"{count} programs are too many to run one after another")
         return run_stage.results(compiled, stage, self.call)
 
-    def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]]) -> CheckRow:
+    def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]], times: int = 1) -> CheckRow:
+        """The row of a stage. `run` computes all results of the stage, `times` times one after the other."""
         start = time.perf_counter()
         try:
             results = run()
@@ -302,31 +150,21 @@ class _Check:
         except Exception as error:  # a wrong pass can cause any error: AccessError, MT0403, Triton's own
             found = False, np.inf, 0.0, _reason(error)
         else:
-            found = worst(results, self.wanted)
+            found = worst(results, self.wanted * times)
         return CheckRow(by, stage, variant, *found, time.perf_counter() - start)
 
 
-def compilation(program: ProgramProtocol, call: Call, variant: str) -> Compilation:
+def compilation(program: BaseProgram, call: Call, variant: str) -> Compilation:
     """The compilation of a call for one of `VARIANTS`."""
     target, known, wide = VARIANTS[variant]
     return program.compilation(program.context(call, target, known, wide))
 
 
-def _origin(program: ProgramProtocol, call: Call) -> tuple[ProgramProtocol, Call]:
+def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
     """The program that defines the right result, and the call with its arguments bound to that program."""
     if program.against is None:
         return program, call
-    return program.against, bind(program.against.function, (), _arguments(call))
-
-
-def _value(compiled: Compilation, stage: str) -> Any:
-    """The value of a stage, or None if its pass raises. Running the stage raises again, and `row` reports the
-    error.
-    """
-    try:
-        return compiled.value(stage)
-    except Exception:
-        return None
+    return program.against, bind(program.against.function, (), call.values)
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -346,7 +184,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {message.splitlines()[0] if message else ''}"[:300]
 
 
-def enclosures(program: ProgramProtocol, call: Call) -> tuple[Enclosure, ...]:
+def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
     """For each output the values that a correct implementation may return."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
@@ -381,7 +219,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 # ---- the smallest call that fails ----------------------------------------------------------
 
 
-def _smallest(program: ProgramProtocol, call: Call, row: CheckRow) -> Failure:
+def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
     """Shrinks the call for as long as the same pass of the same variant is the first wrong one."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
@@ -395,29 +233,21 @@ def _smallest(program: ProgramProtocol, call: Call, row: CheckRow) -> Failure:
 
     origin, same = _origin(program, call)
     inputs = [n for n in origin.graph(same.instance).inputs if not n.scalar]
-    given = _arguments(call, inputs)
+    values = call.values
+    given = {n.name: values[n.name] for n in inputs} | values  # in the order of the graph
     shapes = {n.name: n.shape for n in inputs if isinstance(given[n.name], np.ndarray)}
     given = shrink_arguments.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
-    found = first(given)
-    smaller, found_row = found or (call, row)  # None if the failure does not occur every time
-    return _failure(program, smaller, found_row, given)
+    smaller, found = first(given) or (call, row)  # the failure may not occur every time
+    return _failure(program, smaller, found, given)
 
 
-def _arguments(call: Call, inputs: Sequence[Input] = ()) -> dict[str, Any]:
-    """The arguments of the call by parameter name; those of `inputs` come first, in that order."""
-    arrays = {n: a.numpy() for n, a in call.arrays.items()}
-    return {**{n.name: arrays[n.name] for n in inputs}, **arrays, **call.scalars, **call.instance.statics}
-
-
-def _failure(program: ProgramProtocol, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
+def _failure(program: BaseProgram, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:
     before, after, got = "", "", None
     origin, same = _origin(program, call)
-    try:
+    with suppress(Exception):  # the row's note describes the error
         compiled = compilation(program, call, row.variant if row.variant in VARIANTS else "interpreter")
         before, after = _texts(compiled, row.by)
         got = run_stage.results(compiled, row.stage, call) if row.stage != "gpu" else program.evaluate("gpu", call)
-    except Exception:  # the row's note describes this error
-        pass
     expected = origin.evaluate("ast", same)
     return Failure(row, _text(origin), dict(same.sizes), arguments, expected, got, before, after)
 
@@ -430,27 +260,8 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
     return before.text(compiled.value(before.stage)), after.text(compiled.value(after.stage))
 
 
-def _text(program: ProgramProtocol) -> str:
+def _text(program: BaseProgram) -> str:
     """The source text of the program. For an expression a comment lists the types of its parameters."""
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
     return text if is_module(text) or not types else f"{text}  # {types}"
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        kind = {"dtype": value.dtype.name, "shape": list(value.shape)}
-        return kind | ({"values": _elements(value)} if value.size <= SHOWN else {})
-    return value if isinstance(value, (int, float, str)) else repr(value)
-
-
-def _elements(array: Any) -> Any:
-    return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
-
-
-def _described(value: Any) -> str:
-    """One line for a value; an array is given by its dtype and shape, and by its elements if there are few."""
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    kind = f"{value.dtype}{list(value.shape)}"
-    return f"{kind} {_elements(value)}" if value.size <= SHOWN else kind

@@ -30,7 +30,9 @@ import ml_dtypes
 import numpy as np
 
 from minitri.base import numpy_semantics
+from minitri.base.numpy_operators import round_to_tf32
 from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
+from minitri.base.tf32_parts import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
@@ -45,7 +47,7 @@ MOVES = {"where", "next_float", "maximum", "minimum", "clip", "abs", "negative",
          "trunc", "round"}  # fmt: skip
 RELAXED = 64.0  # error of an operator with fast math, in units of f32: 64 * 2**-23 = 2**-17
 # Relative error of a factor by the precision of the product (graph/ir.py): a tensor core ignores the lowest bits.
-FACTOR_ERROR = {"ieee": 0.0, "tf32": 2.0**-10, "tf32x3": 2.0**-19}
+FACTOR_ERRORS = {"tf32": 2.0**-10, "tf32x3": FACTOR_ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +103,13 @@ class _Analysis:
         scales = [find(n) for n in graph.nodes() if isinstance(n, Contract)]
         self.unrounded = {s.rounded for s in scales if s is not None}
 
+    @np.errstate(all="ignore")
     def run(self) -> _Analysis:
-        with np.errstate(all="ignore"):
-            for node in self.graph.nodes():
-                if self.strict is not None and _jumps(node):
-                    self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
-                else:
-                    self.add(node)
+        for node in self.graph.nodes():
+            if self.strict is not None and _jumps(node):
+                self.values[node], self.radii[node] = self.strict.values[node], self.strict.radii[node]
+            else:
+                self.add(node)
         return self
 
     def enclosure(self, node: Node) -> Enclosure:
@@ -117,16 +119,14 @@ class _Analysis:
         value, radius = self.node(node)
         value = widened(value, node.dtype)
         radius = np.broadcast_to(np.asarray(radius, np.float64), value.shape)
-        if node.dtype.is_float:
-            value, radius = _within_range(value, radius, node.dtype)
-        self.values[node], self.radii[node] = value, radius
+        limited = _within_range(value, radius, node.dtype) if node.dtype.is_float else (value, radius)
+        self.values[node], self.radii[node] = limited
 
     def node(self, node: Node) -> tuple[Any, Any]:
         """The value and the radius of a node, computed from those of its operands."""
         match node:
             case Input() | Const() | Index():
-                exact = np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy)
-                return exact, 0.0
+                return np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy), 0.0
             case Apply(op="cast"):
                 return self.cast(node)
             case Apply():
@@ -158,11 +158,7 @@ class _Analysis:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
         if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
             return value, radius + _fast_math_error(row, value, args) + self._exp2_error(node, value)
-        early = (
-            self._accumulator_start_error(*node.args) + self._accumulator_start_error(*node.args[::-1])
-            if node.op == "add"
-            else 0.0
-        )
+        early = sum(map(self._accumulator_start_error, node.args, node.args[::-1])) if node.op == "add" else 0.0
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
             return value, radius + early
         fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # in the node's own dtype
@@ -285,7 +281,7 @@ class _Analysis:
 
         An element is a sum of m products that are not 0, so each product is rounded at most m times. For 16-bit
         operands a tensor core truncates instead of rounding, which doubles the error. If factors are rounded before
-        the multiplication, as in TF32, the radius includes that error.
+        the multiplication, as in TF32, the radius includes that error. "f32" may mean "tf32x3" for a large depth.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -295,18 +291,22 @@ class _Analysis:
         specials = np.matmul(special_a, np.ones(b.shape)) + np.matmul(np.ones(a.shape), special_b)
         seen = np.matmul(special_a, self.never_skipped(node.b)) + np.matmul(self.never_skipped(node.a), special_b)
         a, b = (np.where(np.isfinite(x), np.abs(x), 0).astype(np.float64) for x in (a, b))
-        ea, eb = ea + FACTOR_ERROR[node.precision] * a, eb + FACTOR_ERROR[node.precision] * b
         e = np.matmul(ea, b + eb) + np.matmul(a, eb)
         e = np.where(np.isnan(e) | ((specials > 0) & (e > 0)), np.inf, e)  # nan is inf * 0
         size, count = np.matmul(a + ea, b + eb), np.matmul(1.0 * (a + ea > 0), 1.0 * (b + eb > 0))
         size = np.where(np.isnan(size), np.inf, size)  # nan is inf * 0, from a factor without a bound
-        cut = 2 if node.a.dtype.bits == 16 else {"ieee": 1, "tf32": 2, "tf32x3": 6}[node.precision]
+        parts = node.precision == "tf32x3" or node.precision == "f32" and a.shape[-1] >= LEAST_DEPTH
+        kind = "tf32x3" if parts else node.precision
+        cut = 2 if node.a.dtype.bits == 16 or kind == "tf32" else 1
+        rounds = np.minimum(4 * count, count + BLOCK) if parts else cut * count
+        short = not parts or all((x == round_to_tf32(x.astype(np.float32))).all() for x in (a, b))
         whole = on_grid(a, ea, GRID**0.5).all() and on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
-        exact = (node.precision == "ieee") & whole & (size * GRID <= 2 ** BITS[node.dtype.name])
-        self.terms[node] = Terms(cut * count, size)
+        e = e + 2 * FACTOR_ERRORS.get(kind, 0.0) * size
+        exact = (kind != "tf32") & whole & short & (size * GRID <= 2 ** BITS[node.dtype.name])
+        self.terms[node] = Terms(rounds, size)
         return value, np.where(
-            (specials > 0) & (seen == 0), np.inf, rounded(e, size, specials > 0, cut * count, exact, node.dtype)
+            (specials > 0) & (seen == 0), np.inf, rounded(e, size, specials > 0, rounds, exact, node.dtype)
         )
 
     def never_skipped(self, factor: Node) -> Any:

@@ -89,10 +89,6 @@ def farthest(centre: Any, others: Arrays) -> Any:
 # ---- neither monotone nor convex -----------------------------------------------------------
 
 
-def _bounded(args: Arrays, radii: Arrays) -> Any:
-    return np.minimum(radii[0], 2)
-
-
 def _poles(args: Arrays, radii: Arrays) -> Any:
     place = args[0] / np.pi - 0.5
     return np.where((radii[0] > 0) & (np.floor(place - radii[0]) != np.floor(place + radii[0])), np.inf, 0)
@@ -104,11 +100,6 @@ def _holds_zero(x: Any, e: Any) -> Any:
 
 def _divided(args: Arrays, radii: Arrays) -> Any:
     return np.where(_holds_zero(args[-1], radii[-1]), np.inf, 0)
-
-
-def _fmod(args: Arrays, radii: Arrays) -> Any:
-    """Twice the bound of `_jump`, because results have the sign of x and lie between -|y| and |y|."""
-    return 2 * _jump(np.trunc, args, radii)
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
@@ -136,24 +127,20 @@ def takes_sign_of_nan(row: Operator, args: Arrays) -> Any:
     return np.isnan(args[-1]) if row.name in ("signbit", "copysign") else False
 
 
-def _signbit(args: Arrays, radii: Arrays) -> Any:
-    return 1.0 * np.isnan(args[0])
-
-
-def _copysign(args: Arrays, radii: Arrays) -> Any:
-    return np.where(np.isnan(args[1]), 2 * np.abs(_wide(args[0])), 0)
-
-
 def _angle(args: Arrays, radii: Arrays) -> Any:
     (y, x), (ey, ex) = args, radii
     crosses_negative_x_axis = (ex + ey > 0) & (x <= ex) & (np.abs(y) <= ey)
     return np.where(crosses_negative_x_axis, 2 * np.pi, 0)
 
 
-WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {
-    "sin": _bounded, "cos": _bounded, "tan": _poles, "divide": _divided, "reciprocal": _divided,
-    "floor_divide": _divided, "remainder": partial(_jump, np.floor), "power": _power, "equal": _equality, "not_equal": _equality,
-    "atan2": _angle, "fmod": _fmod, "signbit": _signbit, "copysign": _copysign,
+WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and their radii e
+    **dict.fromkeys(("sin", "cos"), lambda x, e: np.minimum(e[0], 2)),
+    **dict.fromkeys(("divide", "reciprocal", "floor_divide"), _divided),
+    "equal": _equality, "not_equal": _equality, "tan": _poles, "power": _power, "atan2": _angle,
+    "remainder": partial(_jump, np.floor),
+    "fmod": lambda x, e: 2 * _jump(np.trunc, x, e),  # -|y| to |y|
+    "signbit": lambda x, e: 1.0 * np.isnan(x[0]),
+    "copysign": lambda x, e: np.where(np.isnan(x[1]), 2 * np.abs(_wide(x[0])), 0),
 }  # fmt: skip
 
 

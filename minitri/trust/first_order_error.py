@@ -29,7 +29,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Literal
 
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import DType, bool_, f32
@@ -68,8 +67,6 @@ class _Magnitudes:
 
     def of(self, node: Node) -> Node | None:
         match node:
-            case ir.Input() | ir.Const() | ir.Index():
-                return None
             case Apply(op="cast"):
                 return self.cast(node)
             case Apply():
@@ -88,32 +85,29 @@ class _Magnitudes:
                 pairs = [(self.absolute(a), self.absolute(b))]
                 pairs += [(self.size[a], self.absolute(b))] if a in self.size else []
                 pairs += [(self.absolute(a), self.size[b])] if b in self.size else []
-                return self.total(node, *(self.contract(node, *pair) for pair in pairs))
-            case _:
-                return None
+                return self.total(*(self.contract(node, *pair) for pair in pairs))
+        return None
 
     def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
         """The size of a reduction or scan. `fold(name, x)` builds the reduction `name` of x along the same axes."""
-        kind = reduction(node.op).kind
-        match kind:
+        match reduction(node.op).kind:
             case "sum":
-                return fold("sum", self.added(kind, node.x))
+                return fold("sum", self.of_term(node.x))
             case "product":
-                return self.op("multiply", node, self.absolute(node), fold("sum", self.added(kind, node.x)))
+                return self.op("multiply", self.absolute(node), fold("sum", self.of_factor(node.x)))
             case "extreme":
                 return fold("max", self.size[node.x]) if node.x in self.size else None
-            case "logical" | "bits" | "position":
-                raise AssertionError(f"{node.op} gives no floats")
+        raise AssertionError(f"{node.op} gives no floats")
 
     def cast(self, node: Apply) -> Node | None:
         """The size of a cast. A cast to more bits adds nothing; a cast to fewer bits adds its rounding error."""
         (x,) = node.args
-        made = [self.to(self.size[x], node.dtype.compute)] if x in self.size else []
+        made = [self.i.cast(self.size[x], node.dtype.compute)] if x in self.size else []
         if x.dtype.bits > node.dtype.bits or not x.dtype.is_float:
             narrow = NARROW.get(node.dtype.name)
             units = ROUNDED * narrow / UNITS[node.dtype.compute.name] if narrow else 1.0
-            made.append(self.scaled(node, self.absolute(node), units))
-        return self.total(node, *made) if made else None
+            made.append(self.scaled(self.absolute(node), units))
+        return self.total(*made) if made else None
 
     def apply(self, node: Apply) -> Node | None:
         if node.op in ("negative", "positive", "abs", "maximum", "minimum", "where"):
@@ -122,69 +116,67 @@ class _Magnitudes:
                 return None
             sizes = [self.or_zero(x) for x in floats]
             if node.op == "where":
-                return self.op("where", node, self.value[node.args[0]], *sizes)
-            return sizes[0] if len(sizes) == 1 else self.op("maximum", node, *sizes)
+                return self.op("where", self.value[node.args[0]], *sizes)
+            return sizes[0] if len(sizes) == 1 else self.op("maximum", *sizes)
         inexact = [(k, x) for k, x in enumerate(node.args) if x in self.size]
         match node.op:
             case "add" | "subtract":
                 more = [self.size[x] for _, x in inexact]
             case "multiply":
-                more = [self.op("multiply", node, self.size[x], self.absolute(node.args[1 - k])) for k, x in inexact]
+                more = [self.op("multiply", self.size[x], self.absolute(node.args[1 - k])) for k, x in inexact]
             case _:
                 more = [] if node.op in JUMPS else [far for k, x in inexact for far in self.moved(node, k, x)]
         rounded = [] if node.op == "multiply" and any(map(_is_power_of_two, node.args)) else [self.absolute(node)]
-        return self.total(node, *rounded, *more) if rounded or more else None
+        return self.total(*rounded, *more) if rounded or more else None
 
     def moved(self, node: Apply, k: int, x: Node) -> list[Node]:
         """The change of a function when its argument k moves up and down by `STEP` units of its size."""
         dtype = node.dtype.compute
-        args = [self.to(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
+        args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
         here = self.i.apply(node.op, dtype, node.shape, tuple(args))
-        step = self.scaled(x, self.to(self.size[x], dtype), STEP * UNITS[dtype.name])
+        step = self.scaled(self.i.cast(self.size[x], dtype), STEP * UNITS[dtype.name])
         found: list[Node] = []
         for way in ("add", "subtract"):
-            there = [*args[:k], self.op(way, x, args[k], step), *args[k + 1 :]]
-            far = self.op("subtract", node, self.i.apply(node.op, dtype, node.shape, tuple(there)), here)
-            far = self.op("abs", node, far)
+            there = [*args[:k], self.op(way, args[k], step), *args[k + 1 :]]
+            far = self.op("abs", self.op("subtract", self.i.apply(node.op, dtype, node.shape, tuple(there)), here))
             known = self.i.apply("isfinite", bool_, node.shape, (far,))
-            far = self.op("where", node, known, far, self.number(0.0, node, dtype))
-            found.append(self.scaled(node, far, 1 / (STEP * UNITS[dtype.name])))
+            far = self.op("where", known, far, self.number(0.0, node, dtype))
+            found.append(self.scaled(far, 1 / (STEP * UNITS[dtype.name])))
         return found
 
-    def added(self, kind: Literal["sum", "product"], x: Node) -> Node:
-        """The size of each term of a sum. For the terms of a product, the size relative to the term."""
-        size = self.absolute(x)
-        if kind == "sum":
-            return self.total(x, size, *([self.size[x]] if x in self.size else []))
-        one = self.number(1.0, x, size.dtype)
-        return self.op("add", x, one, self.op("divide", x, self.size[x], size)) if x in self.size else one
+    def of_term(self, x: Node) -> Node:
+        """The size of each term of a sum."""
+        return self.total(self.absolute(x), *([self.size[x]] if x in self.size else []))
+
+    def of_factor(self, x: Node) -> Node:
+        """The size of each factor of a product, relative to the factor."""
+        size, one = self.absolute(x), self.number(1.0, x, x.dtype.compute if x.dtype.is_float else f32)
+        return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
         """A product of sizes. TF32 is exact enough, because sizes need few digits."""
         precision = "tf32" if node.dtype == f32 else node.precision
-        return self.i.contract(node.dtype, node.shape, self.to(a, node.dtype), self.to(b, node.dtype), precision)
+        a, b = (self.i.cast(x, node.dtype) for x in (a, b))
+        return self.i.contract(node.dtype, node.shape, a, b, precision)
 
     def or_zero(self, node: Node) -> Node:
         return self.size[node] if node in self.size else self.number(0.0, node, node.dtype.compute)
 
     def absolute(self, node: Node) -> Node:
-        return self.op("abs", node, self.to(self.value[node], node.dtype.compute if node.dtype.is_float else f32))
+        return self.op("abs", self.i.cast(self.value[node], node.dtype.compute if node.dtype.is_float else f32))
 
-    def total(self, like: Node, *sizes: Node) -> Node:
-        return reduce(partial(self.op, "add", like), sizes)
+    def total(self, *sizes: Node) -> Node:
+        return reduce(partial(self.op, "add"), sizes)
 
-    def scaled(self, like: Node, x: Node, factor: float) -> Node:
-        return self.op("multiply", like, x, self.number(factor, like, x.dtype))
+    def scaled(self, x: Node, factor: float) -> Node:
+        return self.op("multiply", x, self.number(factor, x, x.dtype))
 
     def number(self, value: float, like: Node, dtype: DType) -> Node:
         number = self.i.const(value, dtype)
         return self.i.view(number, like.shape, ()) if like.shape else number
 
-    def op(self, name: str, like: Node, *args: Node) -> Node:
-        return self.i.apply(name, args[-1].dtype, like.shape, args)
-
-    def to(self, x: Node, dtype: DType) -> Node:
-        return x if x.dtype == dtype else self.i.apply("cast", dtype, x.shape, (x,))
+    def op(self, name: str, *args: Node) -> Node:
+        return self.i.apply(name, args[-1].dtype, args[-1].shape, args)
 
 
 def _is_power_of_two(x: Node) -> bool:

@@ -19,8 +19,10 @@ from memory can be any number.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from minitri.base.dims import ONE, Dim, Symbol, value
@@ -88,14 +90,13 @@ class _Proving:
 
     def run(self, needed: bool) -> list[Verdict]:
         found: list[Verdict] = []
-        accesses = [op for op in self.program.ops() if isinstance(op, (Load, Store))]
-        for op in accesses:
-            found.append(self._in_bounds(op))
-            found += [self._needed(op, c) for c in _tests(op)] if needed else []
-        stores: dict[str, list[Store]] = {}
-        for op in accesses:
+        stores: defaultdict[str, list[Store]] = defaultdict(list)
+        for op in self.program.ops():
+            if isinstance(op, (Load, Store)):
+                found.append(self._in_bounds(op))
+                found += [self._needed(op, c) for c in _tests(op)] if needed else []
             if isinstance(op, Store):
-                stores.setdefault(op.buffer.name, []).append(op)
+                stores[op.buffer.name].append(op)
         return found + [self._written_once(group) for group in stores.values()]
 
     def _verdict(
@@ -109,18 +110,18 @@ class _Proving:
     # ---- accesses --------------------------------------------------------------------
 
     def _in_bounds(self, op: Access) -> Verdict:
-        tests = _tests(op)
         if self.never:
             return self._verdict(op, BOUNDS, op.buffer.name, "proven", f"it never runs: {self.never} is empty")
         subject = f"{op.buffer.name}[{', '.join(map(str, self._named(op, op.index)))}]"
-        proofs, missing = self._bounds(op, tests)
+        verdict = partial(self._verdict, op, BOUNDS, subject)
+        proofs, missing = self._bounds(op, _tests(op))
         if not missing:
-            return self._verdict(op, BOUNDS, subject, "proven", self._shown(op, proofs), *proofs)
-        example = self._search(op, tests)
+            return verdict("proven", self._shown(op, proofs), *proofs)
+        example = self._search(op, _tests(op))
         if example is not None:
-            return self._verdict(op, BOUNDS, subject, "refuted", str(example), example=example)
+            return verdict("refuted", str(example), example=example)
         goals = ", ".join(comparison(g) for g in self._named(op, missing))
-        return self._verdict(op, BOUNDS, subject, "not proven", f"no proof of {goals}, and no example against it")
+        return verdict("not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
         """Proofs that each index is at least 0 and below its extent, and the inequalities without a proof."""
@@ -130,28 +131,23 @@ class _Proving:
         return [p for _, p in proofs if p is not None], [g for g, p in proofs if p is None]
 
     def _needed(self, op: Access, test: Dim) -> Verdict:
-        """The verdict on whether the mask of an access needs one of its tests."""
-        status, why, example = self._without(op, test, [c for c in _tests(op) if c != test])
-        subject = comparison(self._named(op, [test])[0])
-        return self._verdict(op, NEEDED, subject, status, why, example=example, test=test)
-
-    def _without(self, op: Access, test: Dim, rest: Sequence[Dim]) -> tuple[str, str, Example | None]:
-        """(status, why, example) of a test, found by removing it from the mask: `rest` are the other tests."""
+        """The verdict on whether the mask of an access needs one of its tests, found by removing the test."""
+        verdict = partial(self._verdict, op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
+        rest = [c for c in _tests(op) if c != test]
         if self.never:
-            return "idle", f"it never runs: {self.never} is empty", None
+            return verdict("idle", f"it never runs: {self.never} is empty")
         example, missing = self._leaves(op, rest)
         if example is None and isinstance(op, Store):
             example = not_written_once(self.program, [op], [rest], self.conditions)
         if example is not None:
-            return "needed", f"without it {example}", example
+            return verdict("needed", f"without it {example}", example=example)
         if follows(test, self._facts(op, rest)) is not None:
-            return "idle", "the others imply it", None
-        reason = self._meaning(op, test) if isinstance(op, Load) else None
-        if reason is not None:
-            return "needed", reason, None
+            return verdict("idle", "the others imply it")
+        if isinstance(op, Load) and (reason := self._meaning(op, test)):
+            return verdict("needed", reason)
         if not missing:
-            return "idle", "the access is in bounds without it", None
-        return "not proven", "no example of what happens without it", None
+            return verdict("idle", "the access is in bounds without it")
+        return verdict("not proven", "no example of what happens without it")
 
     def _leaves(self, op: Access, rest: Sequence[Dim]) -> tuple[Example | None, list[Dim]]:
         """An example of an access out of bounds, and the inequalities without a proof.
@@ -165,7 +161,12 @@ class _Proving:
         return (self._search(op, rest) if missing else None), missing
 
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
-        return self._example(op, out_of_bounds(self.program, op, tests, self.conditions, **tries))
+        """An example of an access out of bounds, with loaded values under the names that the program's text has."""
+        example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
+        if example is None or not isinstance(op, Load):
+            return example
+        names = {s.name: self.names[v] for s, v in op.picks}
+        return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
         """Why a test that no bound needs still changes the result, or None."""
@@ -178,30 +179,20 @@ class _Proving:
                 return f"a lane past the end of {name} must not count in the {getattr(kind, 'op', 'product')}"
         return None
 
-    def _example(self, op: Access, example: Example | None) -> Example | None:
-        """The example, with loaded values under the names that the program's text gives them."""
-        if example is None or not isinstance(op, Load):
-            return example
-        names = {s.name: self.names[v] for s, v in op.picks}
-        return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
-
     # ---- stores ----------------------------------------------------------------------
 
     def _written_once(self, stores: Sequence[Store]) -> Verdict:
         op = stores[0]
-        subject = op.buffer.name
+        verdict = partial(self._verdict, op, ONCE, op.buffer.name)
         if self.never and any(e == 0 for e in op.buffer.shape):
-            return self._verdict(op, ONCE, subject, "proven", "it has no elements")
-        missing = ["one store, not several"] if len(stores) > 1 else []
-        proofs: list[Proof] = []
+            return verdict("proven", "it has no elements")
+        proofs, missing, parts = self._once(op) if len(stores) == 1 else ([], ["one store, not several"], [])
         if not missing:
-            proofs, missing, parts = self._once(op)
-            if not missing:
-                return self._verdict(op, ONCE, subject, "proven", "; ".join(parts), *proofs)
+            return verdict("proven", "; ".join(parts), *proofs)
         example = not_written_once(self.program, stores, [_tests(s) for s in stores], self.conditions)
         if example is not None:
-            return self._verdict(op, ONCE, subject, "refuted", str(example), example=example)
-        return self._verdict(op, ONCE, subject, "not proven", f"no proof of {', '.join(missing)}")
+            return verdict("refuted", str(example), example=example)
+        return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
         """(proofs, claims without a proof, the argument in words) that a store writes each element exactly once."""
@@ -220,15 +211,15 @@ class _Proving:
         goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
         twice = [n for n in set(walked) if walked.count(n) > 1]
         over = {*(a.name for a in self.program.grid), *enclosing(self.program, op), *op.value.axes} - set(walked)
-        goals += [(f"one {n} an element", ONE - _count(self.axes[n]), self.common) for n in sorted(over)]
+        counts = {n: self.axes[n].blocks * self.axes[n].lanes for n in sorted(over)}  # with elements past the end
+        goals += [(f"one {n} an element", ONE - count, self.common) for n, count in counts.items()]
         found = [(words, follows(goal, known)) for words, goal, known in goals]
         missing = [f"a place of its own for {n}" for n in twice] + [words for words, p in found if p is None]
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
         """Goals: the blocks of an axis cover every index below the extent, and no two elements have the same index."""
-        reach = (ONE if a.role == "whole" else a.tiles) * a.block
-        yield f"{a.name} reaching {extent}", reach - a.extent, inside
+        yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
         yield f"{a.extent} >= {extent}", a.extent - extent, inside
         if a.lanes != a.block:
@@ -250,9 +241,8 @@ class _Proving:
         block.
         """
         for a in self.program.axes:
-            lane = lane_number(a.name)
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
-            yield Fact(Dim.of(a.block - 1) - lane, f"the lane of {a.name} is inside")
+            yield Fact(a.block - 1 - lane_number(a.name), f"the lane of {a.name} is inside")
 
     # ---- words -----------------------------------------------------------------------
 
@@ -285,11 +275,6 @@ def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
             yield Fact(c.right - c.left, f"checked: {c.left} == {c.right}")
 
 
-def _count(a: TileAxis) -> Dim:
-    """How many indices an axis takes, including the elements past its end."""
-    return (ONE if a.role == "whole" else a.tiles) * a.lanes
-
-
 def _tests(op: Access) -> tuple[Dim, ...]:
     return op.mask.conditions if op.mask is not None else ()
 
@@ -305,5 +290,4 @@ def _reduced(op: Op, program: Program) -> tuple[str, ...]:
             return (op.over,)
         case Carry():
             return tuple(n for n in op.axes if program.axis(n).role != "grid")
-        case _:
-            return ()
+    return ()

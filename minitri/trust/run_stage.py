@@ -30,32 +30,24 @@ from minitri.runtime.binding import Call
 from minitri.runtime.interpreter import Guarded
 from minitri.runtime.launch import Executable, executable
 from minitri.tiles.evaluate import evaluate as evaluate_tile
-from minitri.tiles.ir import Programs
 from minitri.triton.emit import EmittedKernel
-
-
-def reference(module: ast.Module, entry: str, call: Call) -> tuple[Any, ...]:
-    """The outputs that define what a program means: numpy evaluates its syntax tree."""
-    packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
-    return evaluate_ast(module, entry, {**call.inputs, **call.instance.statics}, call.sizes, packs)
 
 
 def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
     """The outputs of a stage. Exceptions of its evaluator pass through; AccessError is one of them."""
     match compiled.value(stage):
         case ast.Module() as module:
-            return reference(module, compiled.context.entry, call)
+            packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
+            return evaluate_ast(module, compiled.context.entry, call.values, call.sizes, packs)
         case Graph() as graph:
             return evaluate_graph(graph, call.inputs, call.sizes)
         case Plan() as plan:
             return evaluate_kernels(plan, call.inputs, call.numbers)
         case [EmittedKernel(), *_]:
             return _interpreted(compiled, call)
-        case Programs() as tiles:
+        case tiles:
             masked = any(op.mask is not None for p in tiles for op in p.ops() if isinstance(op, Store))
             return evaluate_tile(tiles.plan, tiles.programs, call.inputs, call.numbers, masked)
-        case other:
-            raise AssertionError(f"the stage {stage} is a {type(other).__name__}")
 
 
 def programs(compiled: Compilation, call: Call) -> int:

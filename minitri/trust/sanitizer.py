@@ -17,9 +17,8 @@ prints it, and the source text of that statement. Left out: whether the values o
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,49 +60,42 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
     return f"{buffer.name}[{', '.join(map(str, index))}]"
 
 
-@dataclass(slots=True)
-class Record:
-    """For each element of a buffer its last writer and, if needed, its last reader; -1 means none."""
-
-    buffer: Buffer
-    writer: Any  # a number that counts stored elements: which one wrote this element
-    starts: list[int] = field(default_factory=list)  # the first such number of each store
-    places: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    count: int = 0
-    reader: Any = None  # the run of a program that read the element last
-
-    def by(self, offset: int) -> tuple[str, tuple[int, ...]]:
-        """The program that wrote the element at `offset`, and its place in the grid."""
-        return self.places[bisect_right(self.starts, int(self.writer[offset])) - 1]
-
-
 class Watch:
-    """Checks every access while all programs of a plan run."""
+    """Checks every access while all programs of a plan run.
+
+    runs      the programs that have begun: the name and the place in the grid of each
+    writers   for each temporary and output: which of the runs wrote each element; -1 is none
+    readers   the same for the last run that read an element, of arrays that this kernel both reads and writes
+    """
 
     def __init__(
         self, plan: Plan, programs: Sequence[Program], memory: Mapping[str, Memory], sizes: Mapping[str, int]
     ) -> None:
-        self.plan, self.programs, self.memory, self.sizes = plan, programs, memory, sizes
-        written = (*plan.temporaries, *plan.outputs)
-        self.records = {b.name: Record(b, np.full(memory[b.name].flat.size, -1)) for b in written}
-        self.known = {b.name: b for b in (*plan.inputs, *written)}
+        self.plan, self.programs, self.sizes = plan, programs, sizes
+        self.known = {b.name: b for b in (*plan.inputs, *plan.temporaries, *plan.outputs)}
+        self.writers = {b.name: np.full(memory[b.name].flat.size, -1) for b in (*plan.temporaries, *plan.outputs)}
+        self.readers: dict[str, Any] = {}
+        self.runs: list[tuple[str, tuple[int, ...]]] = []
+        self.first_run = 0  # of this kernel
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.program: Program | None = None
-        self.place: tuple[int, ...] = ()
-        self.run = 0
-        self.begun = {name: 0 for name in self.records}  # how many elements were stored before this kernel
-        self.shared: set[str] = set()  # buffers that this kernel both reads and writes
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
         """Starts a program: the following accesses belong to it."""
         if program is not self.program:
-            stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
-            self.shared = stored & {op.buffer.name for op in program.ops() if isinstance(op, Load)} & set(self.records)
-            self.begun = {name: r.count for name, r in self.records.items()}
-            for name in self.shared:
-                self.records[name].reader = np.full(self.memory[name].flat.size, -1)
-        self.program, self.place = program, tuple(map(int, place))
-        self.run += 1
+            loaded, stored = (
+                {op.buffer.name for op in program.ops() if isinstance(op, kind)} for kind in (Load, Store)
+            )
+            shared = loaded & stored & set(self.writers)
+            self.readers = {name: np.full_like(self.writers[name], -1) for name in shared}
+            self.first_run = len(self.runs)
+        self.program = program
+        self.runs.append((program.name, tuple(map(int, place))))
+
+    @property
+    def run(self) -> int:
+        """The number of the present run."""
+        return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
 
@@ -112,7 +104,7 @@ class Watch:
         for i, extent in zip(index, self._shape(op)):
             outside = (i < 0) | (i >= extent)
             if outside.any() and (outside & inside).any():
-                found = self._lane(outside & inside, index)
+                found = self._first(outside & inside, index)
                 does = "reads" if isinstance(op, Load) else "writes"
                 shape = ", ".join(map(str, self._shape(op)))
                 problem = f"{does} {element(op.buffer, found)}, out of bounds: its shape is [{shape}]"
@@ -120,52 +112,48 @@ class Watch:
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
         """Checks that loaded elements have been written, and that no other program of this kernel wrote them."""
-        record = self.records.get(op.buffer.name)
-        if record is None:
+        writer = self.writers.get(op.buffer.name)
+        if writer is None:
             return
         shape = np.broadcast_shapes(offset.shape, inside.shape)
-        lanes = np.broadcast_to(offset, shape)[np.broadcast_to(inside, shape)]
-        unwritten = record.writer[lanes] < 0
+        places = np.broadcast_to(offset, shape)[np.broadcast_to(inside, shape)]
+        unwritten = writer[places] < 0
         if unwritten.any():
-            at = self._index(op.buffer, int(lanes[unwritten][0]))
+            at = self._index(op, places[unwritten][0])
             raise self._error("not written", f"reads {element(op.buffer, at)}, which nothing has written yet", op, at)
-        if op.buffer.name in self.shared:
-            self._race(op, record, lanes)
+        if op.buffer.name in self.readers:
+            by = writer[places]
+            self._race(op, places[(by >= self.first_run) & (by != self.run)], "reads", "writes")
+            self.readers[op.buffer.name][places] = self.run
 
     def store(self, op: Store, offset: Any) -> None:
         """Checks that the elements have not been written before, and that no other program of this kernel reads
         them.
         """
-        record = self.records.get(op.buffer.name)
-        if record is None:
+        writer, reader = self.writers.get(op.buffer.name), self.readers.get(op.buffer.name)
+        if writer is None:
             raise self._error("out of bounds", f"writes {op.buffer.name}, which is an input", op, ())
-        before = record.writer[offset] >= 0
-        if before.any():
-            self._twice(op, record, int(offset[before][0]), record.by(int(offset[before][0])))
-        if op.buffer.name in self.shared:
-            self._race(op, record, offset)
-        numbers = record.count + np.arange(offset.size)
-        record.writer[offset] = numbers
-        again = record.writer[offset] != numbers
-        assert self.program is not None
-        if again.any():
-            self._twice(op, record, int(offset[again][0]), (self.program.name, self.place))
-        record.starts.append(record.count)
-        record.places.append((self.program.name, self.place))
-        record.count += offset.size
+        self._twice(op, offset, writer[offset] >= 0)
+        if reader is not None:
+            self._race(op, offset[(reader[offset] >= 0) & (reader[offset] != self.run)], "writes", "reads")
+        numbers = np.arange(offset.size)
+        writer[offset] = numbers  # of two elements with the same offset, the second number stays
+        again = writer[offset] != numbers
+        writer[offset] = self.run
+        self._twice(op, offset, again)
 
-    def past_end(self, op: Op, axis: str, lanes: Any, before: Any = None) -> None:
+    def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
         `before` is the value that a loop carries into this iteration, if any. These elements must not change it
         either.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
-        wanted = np.asarray(neutral, lanes.dtype) if before is None else before
+        wanted = np.asarray(neutral, elements.dtype) if before is None else before
         with np.errstate(all="ignore"):
-            bad = ~((lanes == wanted) | ((lanes != lanes) & (wanted != wanted)))
+            bad = ~((elements == wanted) | ((elements != elements) & (wanted != wanted)))
         if bad.any():
-            value = lanes[bad][0]
+            value = elements[bad][0]
             problem = f"a lane past the end of {axis} is {value}, which would change {_result(op)}"
             raise self._error("not neutral", problem, op, ())
 
@@ -178,13 +166,12 @@ class Watch:
     def finish(self) -> None:
         """Checks that every element of every output has been written."""
         for b in self.plan.outputs:
-            record = self.records[b.name]
-            if record.count < record.writer.size:
-                at = self._index(b, int(np.argmin(record.writer)))
-                stores = [
-                    (p, o) for p in self.programs for o in p.ops() if isinstance(o, Store) and o.buffer.name == b.name
-                ]
+            missing = self.writers[b.name] < 0
+            if missing.any():
+                at = _place(int(np.argmax(missing)), self._sizes(b.shape))
                 problem = f"{element(b, at)} is never written"
+                ops = [(p, op) for p in self.programs for op in p.ops()]
+                stores = [(p, op) for p, op in ops if isinstance(op, Store) and op.buffer.name == b.name]
                 if not stores:
                     raise AccessError("never written", f"{problem}: nothing stores it", buffer=b.name, index=at)
                 p, op = stores[-1]
@@ -212,43 +199,42 @@ class Watch:
             place = (place[:, None] + stride * np.arange(n)).reshape(-1)
         return place
 
-    def _twice(self, op: Store, record: Record, offset: int, writer: tuple[str, tuple[int, ...]]) -> None:
-        at = self._index(record.buffer, offset)
-        problem = f"writes {element(op.buffer, at)} twice: {writer[0]}, program {_tuple(writer[1])}, has written it"
-        raise self._error("written twice", problem, op, at)
+    def _twice(self, op: Store, offset: Any, again: Any) -> None:
+        """Reports the first element that a store writes `again`."""
+        if again.any():
+            at = self._index(op, offset[again][0])
+            name, place = self.runs[self.writers[op.buffer.name][offset[again][0]]]
+            problem = f"writes {element(op.buffer, at)} twice: {name}, program {_tuple(place)}, has written it"
+            raise self._error("written twice", problem, op, at)
 
-    def _race(self, op: Load | Store, record: Record, offset: Any) -> None:
+    def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
         """Reports an element that one program reads and another program of the same kernel writes: their order is
         not defined.
         """
-        assert self.program is not None
-        if isinstance(op, Load):
-            new = offset[record.writer[offset] >= self.begun[op.buffer.name]]
-            others = [o for o in new.tolist() if record.by(o) != (self.program.name, self.place)]
-            record.reader[offset] = self.run
-        else:
-            others = offset[(record.reader[offset] >= 0) & (record.reader[offset] != self.run)].tolist()
-        if others:
-            at = self._index(record.buffer, others[0])
-            verbs = ("reads", "writes") if isinstance(op, Load) else ("writes", "reads")
-            problem = f"{verbs[0]} {element(op.buffer, at)}, which another program of {self.program.name} {verbs[1]}"
+        if others.size:
+            at = self._index(op, others[0])
+            problem = f"{does} {element(op.buffer, at)}, which another program of {self.runs[-1][0]} {did}"
             raise self._error("race", problem, op, at)
 
-    def _lane(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
+    def _first(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
         """The index of the first wrong element."""
         wrong, *index = np.broadcast_arrays(wrong, *index)
-        lane = tuple(np.argwhere(wrong)[0])
-        return tuple(int(i[lane]) for i in index)
+        first = tuple(np.argwhere(wrong)[0])
+        return tuple(int(i[first]) for i in index)
 
-    def _index(self, buffer: Buffer, offset: int) -> tuple[int, ...]:
-        shape = self._sizes(buffer.shape)
-        return tuple(map(int, np.unravel_index(offset, shape))) if shape else ()
+    def _index(self, op: Load | Store, offset: Any) -> tuple[int, ...]:
+        return _place(int(offset), self._sizes(self.known[op.buffer.name].shape))
 
     def _error(self, kind: str, problem: str, op: Op, index: tuple[int, ...]) -> AccessError:
         assert self.program is not None
         buffer = op.buffer.name if isinstance(op, (Load, Store)) else ""
-        at = (self.program.name, self.place)
-        return AccessError(kind, problem, *at, statements(self.program)[op], _span(self.program, op), buffer, index)
+        return AccessError(
+            kind, problem, *self.runs[-1], statements(self.program)[op], _span(self.program, op), buffer, index
+        )
+
+
+def _place(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(int, np.unravel_index(offset, shape))) if shape else ()
 
 
 def _span(program: Program, op: Op) -> Span | None:

@@ -65,8 +65,7 @@ class _Search:
         """Tries to shrink each dimension once; returns whether any became smaller."""
         before = dict(self.sizes)
         for name, n in before.items():
-            others = {s for s in SIZES if s < n} | ({n // 2, n - 1} if n > 0 else set())
-            for smaller in sorted(others):
+            for smaller in sorted(s for s in {*SIZES, n // 2, n - 1} if 0 <= s < n):
                 sizes = {**self.sizes, name: smaller}
                 cut = self.cut(sizes)
                 if cut is not None and self.accepts(cut):
@@ -98,13 +97,10 @@ class _Search:
                 self.shrink_element(name, place)
 
     def shrink_element(self, name: str, place: tuple[int, ...]) -> None:
-        array = self.arguments[name]
         for value in (0, 1):
-            if array[place] == value:
-                return
-            other = np.array(array)
+            other = np.array(self.arguments[name])
             other[place] = value
-            if self.accepts({**self.arguments, name: other}):
+            if self.arguments[name][place] == value or self.accepts({**self.arguments, name: other}):
                 return
 
 

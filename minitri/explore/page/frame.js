@@ -27,10 +27,12 @@ class Page {
     setTimeout(() => this.programs.forEach(p => p.stages.filter(s => s.links).forEach(tableOf)));
   }
 
-  /** Another document in the same panes. */
+  /** Another document in the same panes. What is lit stays so if the graph is the same. */
   replace(document_) {
-    const places = this.panes.map(p => p.view.root?.scrollTop ?? 0);
+    const places = this.panes.map(p => p.view.root?.scrollTop ?? 0), {pin, hover} = this.links, labels = () => this.programs[0].marks.map(m => m.label).join();
+    const before = labels();
     this.take(document_);
+    if (labels() === before) Object.assign(this.links, {pin, hover});
     this.heading();
     this.panes.forEach((p, k) => {
       p.show(p.wanted ?? p.id, Math.min(p.at, this.programs.length - 1));
@@ -42,8 +44,8 @@ class Page {
 
   edited(document_) {
     this.editor = new Editor(this, document_.live);
-    this.main.before(this.editor.node);
-    this.app.classList.add('with-editor');
+    this.main.prepend(this.editor.node);
+    this.settle();
     this.editor.start(document_);
   }
 
@@ -64,7 +66,7 @@ class Page {
     this.rail = el('nav', {class: 'rail', 'aria-label': 'stages'});
     this.main = el('main');
     this.line = el('footer', {class: 'status', role: 'status', 'aria-live': 'off'});
-    this.help = helpDialog(() => this.document.command, text => this.copied(text));
+    this.help = helpDialog(this.document.live ? [...KEYS, ...EDITOR_KEYS] : KEYS, () => this.document.command, text => this.copied(text));
     this.heading();
     this.app.replaceChildren(this.top, this.rail, this.walk.node, this.main, this.line, this.help);
     this.tip = new Tip(this.app);
@@ -106,7 +108,8 @@ class Page {
   /** Bars between neighbours, and headers that know whether there are other panes. */
   settle() {
     this.splits.forEach(s => s.node.remove());
-    this.splits = this.panes.slice(1).map((pane, k) => new Split(this.panes[k], pane));
+    const row = this.editor ? [this.editor, ...this.panes] : this.panes;
+    this.splits = row.slice(1).map((pane, k) => new Split(row[k], pane));
     this.splits.forEach(s => s.after.node.before(s.node));
     this.panes.forEach(p => p.header(this.kinds[p.at]));
     this.changed();
@@ -172,7 +175,7 @@ class Page {
 
   /** What is open where nobody has said anything else. */
   ordinary() {
-    const ids = this.document.live ? ['drawn', 'triton'] : NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
+    const ids = this.document.live ? NARROW.matches ? ['triton'] : ['drawn', 'triton'] : NARROW.matches ? ['source', 'triton'] : ['source', 'drawn', 'triton'];
     const there = ids.filter(id => this.kinds[0].some(k => k.id === id));
     if (this.programs.length > 1) return [[there.at(-1), 0], [there.at(-1), 1], ['diff', 1]];
     return (there.length ? there : ['source']).map(id => [id, 0]);
@@ -214,8 +217,8 @@ class Page {
   // -- keys --
 
   key(e) {
-    if (e.ctrlKey || e.metaKey || e.altKey || this.help.open) return;
-    if (e.target.closest('input, textarea, select')) return;
+    if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
+    if (e.target.closest('input, textarea, select, .cm-editor')) return;
     const view = this.active.view;
     const keys = {
       ArrowDown: () => view.step(1), ArrowUp: () => view.step(-1), j: () => view.step(1), k: () => view.step(-1),
@@ -225,7 +228,7 @@ class Page {
       '/': () => this.find.focus(), n: () => view.following(1), N: () => view.following(-1),
       c: () => this.copy(this.active), w: () => view.wrap?.(), t: () => this.theme(), '?': () => this.help.showModal(),
       '<': () => this.move(this.active, this.panes.indexOf(this.active) - 1), '>': () => this.move(this.active, this.panes.indexOf(this.active) + 1),
-      '+': () => this.more(), '-': () => this.remove(this.active),
+      '+': () => this.more(), '-': () => this.remove(this.active), e: () => this.editor ? this.editor.focus() : false,
     };
     if (/^[1-4]$/.test(e.key) && this.panes[e.key - 1]) keys[e.key] = () => {
       this.activate(this.panes[e.key - 1]);
@@ -288,8 +291,11 @@ const KEYS = [['↑ ↓', 'line up, line down: its counterparts light up; in the
   ['← →', 'stage before, stage after'], ['1 … 4', 'go to a pane'], ['+ −', 'one pane more, this pane away'], ['< >', 'this pane to the left, to the right; or drag its header'], ['/', 'search all panes'],
   ['n N', 'next, previous of what is found or lit'], ['Tab', 'to a bar between two panes: the arrow keys move it'], ['c', 'copy this stage'], ['w', 'wrap long lines'], ['t', 'light, dark'], ['?', 'this help']];
 
-function helpDialog(command, copy) {
-  const rows = KEYS.map(([key, what]) => el('tr', {}, el('th', {}, key), el('td', {}, what)));
+const EDITOR_KEYS = [['e', 'to the editor'], ['Tab', 'in the editor: take the completion, or indent'], ['Esc Tab', 'leave the editor'], ['Ctrl-Space', 'names that fit'],
+  ['F8', 'next problem'], ['Ctrl-Enter', 'keep lit what the cursor is in']];
+
+function helpDialog(keys, command, copy) {
+  const rows = keys.map(([key, what]) => el('tr', {}, el('th', {}, key), el('td', {}, what)));
   const again = el('pre', {class: 'command'});
   const dialog = el('dialog', {class: 'help', 'aria-label': 'help'}, el('h2', {}, 'Keys'), el('table', {}, ...rows),
     el('p', {}, 'This page again:'), again, el('button', {onclick: () => copy(command())}, 'copy the command'),

@@ -1,48 +1,61 @@
 // ---- live.js: the editor of a served page ---------------------------------------------------------
-// document.live = {examples: [{name, text, sizes}], targets: […]}. A change is sent to the page's own
-// server, first for the stages that are ours, then for all of them:
-//     POST explore   {text, sizes: {M: 512}, target, all}   →   a document, or {error: {code, message, text}}
+// document.live = {first, examples, targets: […], completions, nonce}. A change is sent to the page's own server, first
+// for the stages that are ours, then for all of them:
+//     POST explore   {text, sizes: {M: 512}, target, all}   →   a document, or {error} (compile_worker.py)
 
 const WAIT = 200; // milliseconds without a key before a program is sent
 
 class Editor {
-  constructor(page, {examples, targets}) {
-    Object.assign(this, {page, examples, number: 0});
-    this.text = el('textarea', {spellcheck: 'false', autocapitalize: 'off', autocomplete: 'off', 'aria-label': 'program', oninput: () => this.changed()});
-    this.sizes = el('input', {type: 'text', placeholder: 'sizes: M=512 K=64', 'aria-label': 'sizes', spellcheck: 'false', oninput: () => this.changed()});
-    this.target = el('select', {'aria-label': 'target', onchange: () => this.changed()}, ...targets.map(t => el('option', {}, t)));
-    this.example = el('select', {'aria-label': 'examples', onchange: () => this.choose(examples[this.example.value])},
-      el('option', {value: ''}, 'examples …'), ...examples.map((e, k) => el('option', {value: k}, e.name)));
+  constructor(page, live) {
+    Object.assign(this, {page, number: 0, share: 1, id: 'the editor'});
+    const button = (text, hint, act) => el('button', {class: 'quiet', 'data-tip': hint, onclick: act}, text);
+    this.code = new CodeView(page, live, () => this.changed());
+    this.sizes = new Sizes(() => this.changed());
+    this.problems = new Problems(this.code);
+    this.target = el('select', {'aria-label': 'target', onchange: () => this.changed()}, ...live.targets.map(t => el('option', {}, t)));
+    this.gallery = new Gallery(live.examples, example => this.choose(example));
+    this.file = el('input', {type: 'file', accept: '.mt,.txt', hidden: true, onchange: () => this.opened(this.file.files[0])});
     this.state = el('span', {class: 'hint', role: 'status'});
-    this.said = el('pre', {class: 'diagnostic', role: 'alert', hidden: true});
     this.node = el('aside', {class: 'editor', 'aria-label': 'editor'},
-      el('header', {}, this.example, this.target, this.state, el('button', {title: 'copy a link that holds the program', onclick: () => this.link()}, 'link')),
-      this.text, this.said, this.sizes);
-    this.text.addEventListener('keydown', e => this.indent(e));
+      el('header', {}, button('examples', 'programs to begin with', () => this.gallery.open()),
+        button('open', 'open a file; or drop it anywhere', () => this.file.click()), button('save', 'save the program with its sizes and its target, as one file', () => saved(this.request)),
+        button('link', 'copy a link that holds the program, for this machine', () => this.link()), el('span', {class: 'space'}), this.state, this.target),
+      this.sizes.node, this.code.node, this.problems.node, this.file, this.gallery.node);
+    droppable(page.app, file => this.opened(file));
   }
+
+  focus() { this.code.focus(); }
 
   /** Begins with the program of the address, else with what the page shows. */
   async start(document_) {
-    const held = new URLSearchParams(location.hash.slice(1)).get('program');
-    const own = {text: document_.programs[0].sources[0].text, sizes: document_.programs[0].sizes, target: document_.programs[0].target};
-    let chosen = own;
-    try { if (held) chosen = await unpackedLink(held); } catch { this.fail('the link is damaged'); }
-    this.choose(chosen, !held && !document_.programs[0].quick);
+    const held = new URLSearchParams(location.hash.slice(1)).get('program'), [program] = document_.programs;
+    this.choose({target: program.target, ...document_.live.first}, true);
+    this.answered(document_, this.request);
+    try {
+      if (held) this.choose(await unpackedLink(held));
+      else if (program.quick) this.changed();
+    } catch { this.fail({message: 'the link is damaged'}); }
   }
 
-  choose({text, sizes = {}, target}, quietly = false) {
-    this.text.value = text;
-    this.sizes.value = Object.entries(sizes).map(([n, v]) => `${n}=${v}`).join(' ');
+  /** Another program, with its sizes. `first`: the one that the page was made with. */
+  choose({text, sizes = {}, target}, first = false) {
+    this.code.replace(String(text), first);
+    this.sizes.set(sizes);
     if (target) this.target.value = target;
-    if (!quietly) this.changed();
+    if (first) clearTimeout(this.timer);
+    else this.changed();
+  }
+
+  async opened(file) {
+    this.file.value = ''; // the same file may be chosen again
+    if (!file) return;
+    try {
+      this.choose(await programIn(file));
+    } catch (error) { this.fail({message: error.message}); }
   }
 
   get request() {
-    const sizes = {};
-    for (const [, name, value] of this.sizes.value.matchAll(/([A-Za-z_]\w*)\s*=\s*(\d+(?:,\d+)*,?)/g)) {
-      sizes[name] = value.includes(',') ? value.split(',').filter(Boolean).map(Number) : Number(value);
-    }
-    return {text: this.text.value, sizes, target: this.target.value};
+    return {text: this.code.text, sizes: this.sizes.request, target: this.target.value};
   }
 
   changed() {
@@ -59,48 +72,37 @@ class Editor {
       this.state.textContent = all ? 'Triton …' : '…';
       const answer = await asked({...request, all});
       if (number !== this.number) return; // somebody typed on
-      if (answer.error) return this.fail(answer.error.text ?? answer.error.message);
-      this.said.hidden = true;
-      this.page.replace(answer);
-      this.state.textContent = `${Math.round(performance.now() - start)} ms`;
+      this.state.textContent = answer.error ? '' : `${Math.round(performance.now() - start)} ms`;
+      if (answer.error && all) return this.problems.show(answer, request.text); // minitri's own stages are right
+      this.answered(answer, request);
+      if (answer.error) return;
     }
   }
 
-  fail(text) {
-    const lines = text.split('\n'); // what helps may wrap; the line with its caret must not
-    this.said.replaceChildren(...lines.map((line, k) => el('div', {class: k === 0 || /^\s*= /.test(line) ? 'help' : ''}, line)));
-    this.said.hidden = false;
-    this.state.textContent = '';
+  answered(answer, {text}) {
+    if (answer.error) return this.fail(answer.error, answer.named, text);
+    this.sizes.show(answer.named ?? {});
+    if (answer !== this.page.document) this.page.replace(answer);
+    this.code.linked();
+    this.problems.show(answer, text);
+  }
+
+  fail(error, named = {}, text = this.code.text) {
+    if (Object.keys(named).length) this.sizes.show(named);
+    const missing = error.message.match(/needs its argument `(\w+)`$/)?.[1];
+    if (named[missing] === 'int') error.help ||= `give \`${missing}\` a value in its field above`;
+    this.problems.show({error}, text);
     this.page.main.classList.add('stale');
   }
 
-  /** Two spaces short of a real editor: Tab indents, Enter keeps the margin. */
-  indent(e) {
-    const {selectionStart: at, value} = this.text;
-    if (e.key === 'Tab' && !e.shiftKey) this.insert('    ', e);
-    if (e.key === 'Enter') {
-      const line = value.slice(value.lastIndexOf('\n', at - 1) + 1, at);
-      this.insert(`\n${line.match(/^\s*/)[0]}${/:\s*$/.test(line) ? '    ' : ''}`, e);
-    }
-    e.stopPropagation();
-  }
-
-  insert(text, e) {
-    e.preventDefault();
-    this.text.setRangeText(text, this.text.selectionStart, this.text.selectionEnd, 'end');
-    this.changed();
-  }
-
   async keep(request) {
-    const given = new URLSearchParams(location.hash.slice(1));
     this.page.kept = await packedLink(request);
-    given.set('program', this.page.kept);
     this.page.toHash();
   }
 
   async link() {
     await this.keep(this.request);
-    this.page.copied(location.href, 'copied a link that holds the program');
+    this.page.copied(location.href, 'copied a link that holds the program; it works while `minitri explore --serve` runs on this machine');
   }
 }
 
@@ -109,15 +111,6 @@ async function asked(request) {
     const answer = await fetch('explore', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify(request)});
     return await answer.json();
   } catch {
-    return {error: {message: 'the server does not answer'}};
+    return {error: {message: 'the server does not answer', help: 'start `minitri explore --serve` again: this page then goes on'}};
   }
 }
-
-const url64 = bytes_ => btoa(String.fromCharCode(...bytes_)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
-
-async function packedLink(request) {
-  const stream = new Blob([JSON.stringify(request)]).stream().pipeThrough(new CompressionStream('deflate-raw'));
-  return url64(new Uint8Array(await new Response(stream).arrayBuffer()));
-}
-
-const unpackedLink = text => unpacked(text.replace(/-/g, '+').replace(/_/g, '/'));

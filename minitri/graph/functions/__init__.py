@@ -1,10 +1,27 @@
 """The functions of the language that are not elementwise: each makes graph nodes.
 
-In: a Typer and the bound arguments of a call. Out: an Array. `FUNCTIONS` has all functions by name. Each module adds
-its functions when it is imported. This file imports some modules, and these import the others.
+    squeeze(x, axis=0)      calls `squeeze(typer, x=…, axis=…)` of views.py
+
+In: a Typer and the bound arguments of a call. Out: an Array. A function has the name and the parameters that
+minitri/language/signatures.toml gives it. Functions that differ in one operator, such as sum and prod, are one Python
+function with the keyword `op`.
 """
 
-from minitri.graph.functions import axes, dtype_queries, einsum, linear_algebra, scans, statistics
-from minitri.graph.functions.registry import FUNCTIONS
+from minitri.graph.functions import (
+    axes,
+    dtype_queries,
+    einsum,
+    gathers,
+    joining,
+    linear_algebra,
+    making,
+    reductions,
+    scans,
+    statistics,
+    views,
+)  # fmt: skip
+from minitri.language.signatures import SIGNATURES
 
-__all__ = ["FUNCTIONS", "axes", "dtype_queries", "einsum", "linear_algebra", "scans", "statistics"]
+_MODULES = (axes, dtype_queries, einsum, gathers, joining, linear_algebra, making, reductions, scans, statistics, views)
+FUNCTIONS = {name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES}
+FUNCTIONS |= {**reductions.BY_OPERATOR, **scans.BY_OPERATOR, **statistics.BY_OPERATOR}

@@ -11,18 +11,16 @@ from minitri.base import dtype_facts
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dtype_facts import KINDS, Info
 from minitri.base.types import DType, promote
-from minitri.graph.functions.registry import function
+from minitri.graph.argument_binding import items_of
 from minitri.graph.typing_rules import Array, Typer, Value, describe
 
 
-@function
 def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
     """The promoted dtype of several arrays, dtypes and numbers."""
-    given = arrays_and_dtypes if isinstance(arrays_and_dtypes, tuple) else (arrays_and_dtypes,)
+    given = items_of(arrays_and_dtypes)
     return t.settled([Array(t.constant(0, v), v) if isinstance(v, DType) else v for v in given])
 
 
-@function
 def can_cast(t: Typer, from_: Value, to: Value) -> bool:
     """Whether an array of the dtype of `from_` and one of the dtype `to` promote to `to`."""
     source = from_.dtype if isinstance(from_, Array) else _dtype(from_, "can_cast")
@@ -35,11 +33,10 @@ def _dtype(value: Value, name: str) -> DType:
     raise CompileError("MT0202", f"{name} takes a dtype, not {describe(value)}", help="write f32, i64, bool, …")
 
 
-@function
 def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
     """Whether a dtype equals the dtype `kind`, or is of a kind such as "integral". `kind` may be a tuple of choices."""
     own = _dtype(dtype, "isdtype")
-    return any(_is(own, k) for k in (kind if isinstance(kind, tuple) else (kind,)))
+    return any(_is(own, k) for k in items_of(kind))
 
 
 def _is(dtype: DType, kind: Value) -> bool:
@@ -52,17 +49,14 @@ def _is(dtype: DType, kind: Value) -> bool:
     return dtype.kind in KINDS[kind]
 
 
-@function
 def finfo(t: Typer, type: Value) -> Info:
     return dtype_facts.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
 
 
-@function
 def iinfo(t: Typer, type: Value) -> Info:
     return dtype_facts.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))
 
 
-@function
 def nextafter(t: Typer, x1: Value, x2: Value) -> Array:
     """The next number after x1 in the direction of x2, in the promoted dtype of both."""
     dtype = t.settled([x1, x2])

@@ -15,13 +15,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.graph import ir
 from minitri.graph.functions.reductions import factor, multiplied, precision_of, product, total
-from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import reshape, squeeze
-from minitri.graph.typing_rules import Array, Typer, Value, view
+from minitri.graph.typing_rules import Array, Typer, Value, ensure, view
 
 Label = str | int  # a letter; or an axis of "...": -1 is the last one
 
@@ -40,13 +38,11 @@ def read_subscripts(text: object, ranks: Sequence[int]) -> Subscripts:
     Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order.
     Raises CompileError MT0102 for a syntax error, MT0204 if the subscripts do not fit the ranks.
     """
-    if not isinstance(text, str):
-        raise CompileError("MT0102", "the first argument of einsum is a text", help=HELP)
-    left, arrow, right = "".join(text.split()).partition("->")
+    ensure(isinstance(text, str), "MT0102", "the first argument of einsum is a text", HELP)
+    left, arrow, right = "".join(str(text).split()).partition("->")
     terms = left.split(",")
-    if len(terms) != len(ranks):
-        names = f"einsum names {len(terms)} array{'s' * (len(terms) != 1)}"
-        raise CompileError("MT0102", f"{names} and gets {len(ranks)}", help=HELP)
+    names = f"einsum names {len(terms)} array{'s' * (len(terms) != 1)}"
+    ensure(len(terms) == len(ranks), "MT0102", f"{names} and gets {len(ranks)}", HELP)
     arrays = tuple(_axes(term, rank) for term, rank in zip(terms, ranks))
     return Subscripts(arrays, _result(right, arrays) if arrow else _implied(arrays))
 
@@ -58,32 +54,31 @@ def _letters(term: str) -> tuple[str, str, str]:
     """The letters before `...`, the dots themselves, and the letters after them."""
     before, dots, after = term.partition("...")
     for letter in before + after:
-        if not (letter.isascii() and letter.isalpha()):
-            raise CompileError("MT0102", f"einsum takes letters for axes, not `{letter}`", help=HELP)
+        fits = letter.isascii() and letter.isalpha()
+        ensure(fits, "MT0102", f"einsum takes letters for axes, not `{letter}`", HELP)
     return before, dots, after
 
 
 def _axes(term: str, rank: int) -> tuple[Label, ...]:
     before, dots, after = _letters(term)
-    more = rank - len(before) - len(after)
-    if more < 0 or (more and not dots):
-        named = len(before) + len(after)
-        message = f"`{term[:40]}` names {named} ax{'es' if named != 1 else 'is'} of an array of rank {rank}"
-        raise CompileError("MT0204", message, help="`...` stands for axes without a name" if more > 0 else HELP)
+    named = len(before) + len(after)
+    more = rank - named
+    message = f"`{term[:40]}` names {named} ax{'es' if named != 1 else 'is'} of an array of rank {rank}"
+    help = "`...` stands for axes without a name" if more > 0 else HELP
+    ensure(more == 0 or (more > 0 and dots != ""), "MT0204", message, help)
     return (*before, *range(-more, 0), *after)
 
 
 def _result(term: str, arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
     before, dots, after = _letters(term)
     unnamed = _unnamed(arrays)
-    if unnamed and not dots:
-        raise CompileError("MT0102", "the result of einsum lacks the axes of `...`", help="write `...` after `->` too")
+    lacking = unnamed and not dots
+    ensure(not lacking, "MT0102", "the result of einsum lacks the axes of `...`", "write `...` after `->` too")
     result = (*before, *unnamed, *after)
     known = {label for labels in arrays for label in labels}
     for label, times in Counter(result).items():
-        if times > 1 or label not in known:
-            why = "twice in the result" if times > 1 else "of the result in no array"
-            raise CompileError("MT0102", f"einsum has `{label}` {why}", help=HELP)
+        why = "twice in the result" if times > 1 else "of the result in no array"
+        ensure(times == 1 and label in known, "MT0102", f"einsum has `{label}` {why}", HELP)
     return result
 
 
@@ -118,11 +113,10 @@ class _Term:
         return view(t, self.array, shape, [ir.axis(list(labels).index(x)) for x in self.labels])
 
 
-@function
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
     """numpy's einsum. An axis that only one array has is summed before that array is multiplied."""
-    arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]
-    names = read_subscripts(subscripts, [len(a.shape) for a in arrays])
+    arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
+    names = read_subscripts(subscripts, [a.rank for a in arrays])
     dtype, mode = t.settled(arrays), precision_of(precision)
     sizes = _sizes(t, names.arrays, arrays)
     terms = [_diagonal(t, factor(t, a, dtype), labels, sizes) for a, labels in zip(arrays, names.arrays)]

@@ -6,29 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.piecewise import tidy
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_dim, as_int
+from minitri.graph.argument_binding import as_axes, as_dim, as_int, items_of
 from minitri.graph.functions.making import full
-from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.literals import names_in
-from minitri.graph.typing_rules import Array, Typer, Value, describe, require, view
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, require, view
 
 
-@function
 def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     parts = _arrays(t, arrays, "concat", ", axis=0")
     dtype = t.settled(parts)
     parts = [Array(t.convert(p, dtype), dtype) for p in parts]
     if axis is None:
         parts, axis = [reshape(t, p, (dims.product(p.shape),)) for p in parts], 0
-    ranks = {len(p.shape) for p in parts}
-    if len(ranks) != 1 or ranks == {0}:
-        raise CompileError("MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
+    ranks = {p.rank for p in parts}
+    fits = len(ranks) == 1 and ranks != {0}
+    ensure(fits, "MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
     (k,) = as_axes(as_int(axis, "axis"), len(parts[0].shape))
     nodes, listed = [parts[0].node], _listed(parts)
     for p in parts[1:]:
@@ -58,12 +55,10 @@ def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
 
     The error shows an example call, in which `more` follows the arrays.
     """
-    if not isinstance(arrays, tuple):
-        help = f"write `{what}((x, y){more})`"
-        raise CompileError("MT0102", f"{what} takes a tuple or list of arrays, not {describe(arrays)}", help=help)
-    if not arrays:
-        raise CompileError("MT0102", f"{what} takes one array or more, and there is none")
-    return [t.array(a) for a in arrays]
+    message = f"{what} takes a tuple or list of arrays, not {describe(arrays)}"
+    ensure(isinstance(arrays, tuple), "MT0102", message, f"write `{what}((x, y){more})`")
+    ensure(arrays != (), "MT0102", f"{what} takes one array or more, and there is none")
+    return [t.array(a) for a in items_of(arrays)]
 
 
 def _listed(parts: Sequence[Array]) -> str:
@@ -71,26 +66,20 @@ def _listed(parts: Sequence[Array]) -> str:
     return ", ".join([*map(str, parts[:8]), *["…"] * (len(parts) > 8)])
 
 
-@function
 def stack(t: Typer, arrays: Value, axis: Value) -> Array:
     parts = _arrays(t, arrays, "stack", ", axis=0")
     shape = t.broadcast_shapes([p.shape for p in parts], "parts of stack")
-    if any(len(p.shape) != len(shape) for p in parts):
-        raise CompileError("MT0201", f"stack needs arrays of one shape, not {_listed(parts)}")
+    same = all(p.rank == len(shape) for p in parts)
+    ensure(same, "MT0201", f"stack needs arrays of one shape, not {_listed(parts)}")
     return concat(t, tuple(expand_dims(t, p, axis) for p in parts), axis)
 
 
-@function
 def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
     a = t.strong(x)
-    for k, (before, after) in enumerate(_pad_widths(t, pad_width, len(a.shape))):
-        pieces: list[Value] = []
-        for width in (before, None, after):
-            if width is None:
-                pieces.append(a)
-            elif width != 0:
-                pieces.append(full(t, (*a.shape[:k], width, *a.shape[k + 1 :]), constant_values, a.dtype))
-        a = concat(t, tuple(pieces), k) if len(pieces) > 1 else a
+    for k, widths in enumerate(_pad_widths(t, pad_width, a.rank)):
+        shapes = [(*a.shape[:k], width, *a.shape[k + 1 :]) for width in widths]
+        before, after = ([full(t, s, constant_values, a.dtype)] if s[k] != 0 else [] for s in shapes)
+        a = concat(t, (*before, a, *after), k) if before or after else a
     return a
 
 
@@ -98,12 +87,10 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
     """The widths before and after each axis, from one of numpy's forms: n, (before, after) or ((before, after), …)."""
     if not isinstance(value, tuple):
         value = (value, value)
-    rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value] * rank
-    if len(rows) == 1:
-        rows = rows * rank
-    pairs = [row if isinstance(row, tuple) else (row, row) for row in rows]
-    if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
-        raise CompileError("MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
+    rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value]
+    pairs = [row if isinstance(row, tuple) else (row, row) for row in rows] * (rank if len(rows) == 1 else 1)
+    fits = len(pairs) == rank and all(len(pair) == 2 for pair in pairs)
+    ensure(fits, "MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")
     return [(_pad_width(t, before), _pad_width(t, after)) for before, after in pairs]
 
 
@@ -117,30 +104,26 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 # ---- stacks along a fixed axis -----------------------------------------------------------------
 
 
-@function
 def hstack(t: Typer, arrays: Value) -> Array:
     parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "hstack")]
     return concat(t, tuple(parts), 0 if len(parts[0].shape) == 1 else 1)
 
 
-@function
 def vstack(t: Typer, arrays: Value) -> Array:
     return concat(t, tuple(_of_rank(t, a, 2) for a in _arrays(t, arrays, "vstack")), 0)
 
 
-@function
 def dstack(t: Typer, arrays: Value) -> Array:
     return concat(t, tuple(_of_rank(t, a, 3) for a in _arrays(t, arrays, "dstack")), 2)
 
 
-@function
 def column_stack(t: Typer, arrays: Value) -> Array:
     parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "column_stack")]
-    return concat(t, tuple(expand_dims(t, p, 1) if len(p.shape) == 1 else p for p in parts), 1)
+    return concat(t, tuple(expand_dims(t, p, 1) if p.rank == 1 else p for p in parts), 1)
 
 
 def _of_rank(t: Typer, x: Array, least: int) -> Array:
     """numpy's `atleast_1d`, `atleast_2d` or `atleast_3d`: adds axes of size 1. (3,) becomes (1, 3) or (1, 3, 1)."""
-    rank = len(x.shape)
+    rank = x.rank
     new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(rank, ()) if least == 3 else tuple(range(max(least - rank, 0)))
     return expand_dims(t, x, new) if new else x

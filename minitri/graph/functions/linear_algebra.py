@@ -19,12 +19,10 @@ from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.joining import stack
 from minitri.graph.functions.making import eye
 from minitri.graph.functions.reductions import accumulate, extreme, matmul
-from minitri.graph.functions.registry import function
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.typing_rules import Array, Typer, Value, describe, view
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
 
 
-@function
 def tensordot(t: Typer, x1: Value, x2: Value, axes: Value) -> Array:
     """numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
@@ -32,17 +30,17 @@ def tensordot(t: Typer, x1: Value, x2: Value, axes: Value) -> Array:
     of two: the summed axes of x1, and those of x2.
     """
     a, b = t.array(x1), t.array(x2)
-    left, right = _summed_axes(axes, len(a.shape), len(b.shape))
+    left, right = _summed_axes(axes, a.rank, b.rank)
     for j, k in zip(left, right):
         message = f"tensordot of {a} and {b} contracts {a.shape[j]} with {b.shape[k]}"
         t.require(a.shape[j], "==", b.shape[k], "MT0203", message)
-    rows = [k for k in range(len(a.shape)) if k not in left]
-    columns = [k for k in range(len(b.shape)) if k not in right]
+    rows = [k for k in range(a.rank) if k not in left]
+    columns = [k for k in range(b.rank) if k not in right]
     depth = dims.product([a.shape[k] for k in left])
     shape = (*(a.shape[k] for k in rows), *(b.shape[k] for k in columns))
     a = reshape(t, permute_dims(t, a, (*rows, *left)), (_size(a, rows), depth))
     b = reshape(t, permute_dims(t, b, (*right, *columns)), (depth, _size(b, columns)))
-    return reshape(t, matmul(t, a, b, "ieee"), shape)
+    return reshape(t, matmul(t, a, b, "f32"), shape)
 
 
 def _size(x: Array, axes: Sequence[int]) -> Dim:
@@ -54,18 +52,15 @@ def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], t
     """The axes over which tensordot sums: those of the first array and those of the second, in the same order."""
     if not isinstance(axes, tuple):
         count = as_int(axes, "axes")
-        if not 0 <= count <= min(rank, other):
-            raise CompileError("MT0204", f"tensordot over {count} axes of arrays of rank {rank} and {other}")
+        fits = 0 <= count <= min(rank, other)
+        ensure(fits, "MT0204", f"tensordot over {count} axes of arrays of rank {rank} and {other}")
         return tuple(range(rank - count, rank)), tuple(range(count))
-    if len(axes) != 2:
-        raise CompileError("MT0102", "the axes of tensordot are a number or a pair", help="as in axes=((1,), (0,))")
+    ensure(len(axes) == 2, "MT0102", "the axes of tensordot are a number or a pair", "as in axes=((1,), (0,))")
     left, right = as_axes(items_of(axes[0]), rank, "axis"), as_axes(items_of(axes[1]), other, "axis")
-    if len(left) != len(right):
-        raise CompileError("MT0204", f"tensordot pairs {len(left)} axes with {len(right)}")
+    ensure(len(left) == len(right), "MT0204", f"tensordot pairs {len(left)} axes with {len(right)}")
     return left, right
 
 
-@function
 def dot(t: Typer, x1: Value, x2: Value) -> Array:
     """numpy's dot: sums over the last axis of x1 and the last but one of x2, without broadcasting.
 
@@ -74,7 +69,6 @@ def dot(t: Typer, x1: Value, x2: Value) -> Array:
     return _scaled_or_summed(t, x1, x2, -2)
 
 
-@function
 def inner(t: Typer, x1: Value, x2: Value) -> Array:
     """numpy's inner: sums over the last axes of both arrays. If an array is 0-d, this is a multiplication."""
     return _scaled_or_summed(t, x1, x2, -1)
@@ -84,23 +78,21 @@ def _scaled_or_summed(t: Typer, x1: Value, x2: Value, axis: int) -> Array:
     a, b = t.array(x1), t.array(x2)
     if not a.shape or not b.shape:
         return t.elementwise("multiply", [x1, x2])
-    return tensordot(t, a, b, ((-1,), (axis if len(b.shape) > 1 else -1,)))
+    return tensordot(t, a, b, ((-1,), (axis if b.rank > 1 else -1,)))
 
 
-@function
 def kron(t: Typer, x1: Value, x2: Value) -> Array:
     """Kronecker product: element d is x1[d // n] * x2[d % n] along each axis, where n is the size of x2."""
     a, b = t.array(x1), t.array(x2)
-    rank = max(len(a.shape), len(b.shape))
-    left, right = ((*[dims.ONE] * (rank - len(x.shape)), *x.shape) for x in (a, b))
+    rank = max(a.rank, b.rank)
+    left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (a, b))
     shape = [m * n for m, n in zip(left, right)]
     outer = [dims.ZERO if m == 1 else ir.axis(k) // largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
     inside = [dims.ZERO if n == 1 else ir.axis(k) % largest(n, 1) for k, n in enumerate(right)]
-    parts = [view(t, x, shape, index[rank - len(x.shape) :]) for x, index in ((a, outer), (b, inside))]
+    parts = [view(t, x, shape, index[rank - x.rank :]) for x, index in ((a, outer), (b, inside))]
     return t.elementwise("multiply", parts)
 
 
-@function
 def cross(t: Typer, x1: Value, x2: Value, axis: Value) -> Array:
     a, b = t.array(x1), t.array(x2)
     u, v = (_components(t, x, axis) for x in (a, b))
@@ -114,7 +106,7 @@ def cross(t: Typer, x1: Value, x2: Value, axis: Value) -> Array:
 
 def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
     """The three components of vectors along an axis."""
-    (k,) = as_axes(as_int(axis, "axis"), len(x.shape))
+    (k,) = as_axes(as_int(axis, "axis"), x.rank)
     message = f"cross takes vectors of 3 elements, and axis {k} of {x} has {x.shape[k]}"
     t.require(x.shape[k], "==", Dim.of(3), "MT0203", message)
     return [element(t, x, k, Dim.of(j)) for j in range(3)]
@@ -123,16 +115,13 @@ def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
 # ---- matrices -------------------------------------------------------------------------------
 
 
-@function
 def matrix_power(t: Typer, x: Value, n: Value) -> Array:
     """x multiplied n times with itself. Repeated squaring needs only about log2(n) products."""
     a, power = t.strong(x), as_int(n, "n")
-    if len(a.shape) < 2:
-        raise CompileError("MT0204", f"matrix_power needs rank 2 or more, not {len(a.shape)}")
+    ensure(a.rank >= 2, "MT0204", f"matrix_power needs rank 2 or more, not {a.rank}")
     t.require(a.shape[-1], "==", a.shape[-2], "MT0203", f"matrix_power takes square matrices, not {a}")
-    if not 0 <= power < 2**63:
-        help = "a negative power needs an inverse, which the language does not have" if power < 0 else ""
-        raise CompileError("MT0205", f"matrix_power takes a power from 0 to 2**63 - 1, not {power}", help=help)
+    help = "a negative power needs an inverse, which the language does not have" if power < 0 else ""
+    ensure(0 <= power < 2**63, "MT0205", f"matrix_power takes a power from 0 to 2**63 - 1, not {power}", help)
     if power == 0:
         ones = eye(t, a.shape[-1], None, 0, a.dtype)
         return Array(t.broadcast(ones.node, a.shape), ones.dtype)
@@ -141,19 +130,17 @@ def matrix_power(t: Typer, x: Value, n: Value) -> Array:
         if power & 1:
             factors.append(a)
         power >>= 1
-        a = matmul(t, a, a, "ieee") if power else a
-    return functools.reduce(lambda x, y: matmul(t, x, y, "ieee"), factors)
+        a = matmul(t, a, a, "f32") if power else a
+    return functools.reduce(lambda x, y: matmul(t, x, y, "f32"), factors)
 
 
-@function
 def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
     """The norm of each matrix in the last two axes. `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
 
     1 is the largest sum of absolute values in a column, and inf in a row. -1 and -inf are the smallest such sums.
     """
     a = t.elementwise("abs", [t.elementwise("multiply", [x, 1.0])])
-    if len(a.shape) < 2:
-        raise CompileError("MT0204", f"matrix_norm needs rank 2 or more, not {len(a.shape)}")
+    ensure(a.rank >= 2, "MT0204", f"matrix_norm needs rank 2 or more, not {a.rank}")
     keep = as_bool(keepdims, "keepdims")
     if ord == "fro":
         return t.elementwise("sqrt", [accumulate(t, t.elementwise("square", [a]), (-2, -1), keep, None, op="sum")])

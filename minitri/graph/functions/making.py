@@ -19,41 +19,23 @@ from minitri.base.symbolic_minmax import largest
 from minitri.base.types import DType, f32, i64, u64
 from minitri.graph import ir
 from minitri.graph.argument_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
-from minitri.graph.functions.registry import FUNCTIONS, function
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
-from minitri.graph.typing_rules import Array, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 
 
-@function
 def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
     target = as_dtype(dtype, t.settled([fill_value]))
     extents = t.require_sizes(as_shape(shape))
-    if isinstance(fill_value, tuple) or isinstance(fill_value, Array) and fill_value.shape != ():
-        raise CompileError("MT0201", f"full takes a scalar, not {describe(fill_value)}")
+    is_scalar = not isinstance(fill_value, tuple) and getattr(fill_value, "shape", ()) == ()
+    ensure(is_scalar, "MT0201", f"full takes a scalar, not {describe(fill_value)}")
     return Array(t.broadcast(t.cast(fill_value, target).node, extents), target)
-
-
-@function
-def full_like(t: Typer, x: Value, fill_value: Value, dtype: Value) -> Array:
-    a = t.array(x)
-    return full(t, a.shape, fill_value, as_dtype(dtype, t.settled([a])))
-
-
-def _filled(t: Typer, shape: Value, dtype: Value, *, fill_value: Value) -> Array:
-    return full(t, shape, fill_value, as_dtype(dtype, f32))
-
-
-for _name, _value in (("zeros", 0), ("ones", 1)):
-    FUNCTIONS[_name] = partial(_filled, fill_value=_value)
-    FUNCTIONS[f"{_name}_like"] = partial(full_like, fill_value=_value)
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
     """row - column + k for each element, where row and column are its indices along the last two axes."""
     rank = len(shape)
-    if rank < 2:
-        raise CompileError("MT0204", f"a triangle needs rank 2 or more, not {rank}")
+    ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row = ir.axis(rank - 2) if shape[-2] != 1 else dims.ZERO
     column = ir.axis(rank - 1) if shape[-1] != 1 else dims.ZERO
     return Array(t.nodes.index(i64, shape, row - column + as_offset(k, "k")), i64)
@@ -65,52 +47,44 @@ def _triangle(t: Typer, x: Value, k: Value, *, relation: str) -> Array:
     return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
 
 
-FUNCTIONS["tril"] = partial(_triangle, relation="greater_equal")
-FUNCTIONS["triu"] = partial(_triangle, relation="less_equal")
+tril = partial(_triangle, relation="greater_equal")
+triu = partial(_triangle, relation="less_equal")
 
 
-@function
 def eye(t: Typer, n_rows: Value, n_cols: Value, k: Value, dtype: Value) -> Array:
     shape = t.require_sizes(as_shape((n_rows, n_rows if n_cols is None else n_cols)))
     on = t.elementwise("equal", [_diagonal(t, shape, k), 0])
     return t.cast(on, as_dtype(dtype, f32))
 
 
-@function
 def one_hot(t: Typer, x: Value, num_classes: Value, dtype: Value) -> Array:
     a = t.array(x)
-    if not a.dtype.is_integer:
-        raise CompileError("MT0202", f"one_hot takes integers, not {a.dtype}")
+    ensure(a.dtype.is_integer, "MT0202", f"one_hot takes integers, not {a.dtype}")
     (count,) = t.require_sizes((as_dim(num_classes, "num_classes"),))
     classes = arange(t, count, None, 1, None)
     on = t.elementwise("equal", [expand_dims(t, t.cast(a, i64), -1), classes])
     return t.cast(on, as_dtype(dtype, f32))
 
 
-@function
 def asarray(t: Typer, obj: Value, dtype: Value) -> Array:
     return t.strong(obj) if dtype is None else t.cast(obj, as_dtype(dtype, f32))
 
 
-@function
 def astype(t: Typer, x: Value, dtype: Value) -> Array:
-    if dtype is None:
-        raise CompileError("MT0202", "astype needs a dtype, not None", help="write f32, i64, bool, …")
+    ensure(dtype is not None, "MT0202", "astype needs a dtype, not None", "write f32, i64, bool, …")
     return t.cast(x, as_dtype(dtype, f32))
 
 
 # ---- numbers with equal steps -------------------------------------------------------------------
 
 
-@function
 def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Array:
     if stop is None:
         start, stop = 0, start
     if any(isinstance(v, float) for v in (start, stop, step)):
         return _float_arange(t, start, stop, step, as_dtype(dtype, f32))
     first, last, by = as_dim(start, "start"), as_dim(stop, "stop"), as_int(step, "step")
-    if by == 0:
-        raise CompileError("MT0205", "the step of arange must not be 0")
+    ensure(by != 0, "MT0205", "the step of arange must not be 0")
     count = largest(-((first - last) // by), 0)
     target = as_dtype(dtype, i64)
     if first.constant is not None and count.constant is not None:

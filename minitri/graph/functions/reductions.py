@@ -9,6 +9,7 @@ support, of integers or with a side of 1, become a multiplication and a sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from minitri.base import dims
@@ -17,10 +18,9 @@ from minitri.base.operators import REDUCTIONS, Kind
 from minitri.base.types import DType, bool_, f32, i64, u64
 from minitri.graph import ir
 from minitri.graph.argument_binding import as_axes, as_dtype
-from minitri.graph.functions.registry import FUNCTIONS, Function, function
 from minitri.graph.functions.views import permute_dims, squeeze
 from minitri.graph.ir import PRECISIONS, Shape
-from minitri.graph.typing_rules import Array, Typer, Value, contract_type, insert_axes, reduce_type, view
+from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensure, insert_axes, reduce_type, view
 
 
 def accumulator(dtype: DType) -> DType:
@@ -43,16 +43,14 @@ def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *
     """numpy's sum or prod, by `op`. Without a dtype the result has that of `accumulator`."""
     a = t.strong(x)
     target = as_dtype(dtype, accumulator(a.dtype))
-    if target == bool_:
-        raise CompileError("MT0202", f"{op} does not give bool", help="use any or all")
+    ensure(target != bool_, "MT0202", f"{op} does not give bool", "use any or all")
     a = Array(t.convert(a, target), target)
-    return reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, target)
+    return reduce(t, op, a, as_axes(axis, a.rank), keepdims, target)
 
 
 def require_accepted(op: str, dtype: DType) -> None:
     """Raises CompileError MT0202 if the reduction `op`, which is for integers, does not accept this dtype."""
-    if dtype.kind not in REDUCTIONS[op].accepts:
-        raise CompileError("MT0202", f"{op} takes integers, not {dtype}")
+    ensure(dtype.kind in REDUCTIONS[op].accepts, "MT0202", f"{op} takes integers, not {dtype}")
 
 
 def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
@@ -63,64 +61,59 @@ def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> 
 
 def extreme(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     """numpy's max or min, by `op`. For bools it is any or all."""
-    if isinstance(axis, Array):
-        message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
-        raise CompileError("MT0102", message, help=help)
+    message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
+    ensure(not isinstance(axis, Array), "MT0102", message, help)
     a = t.strong(x)
-    if not a.shape and axis not in (None, ()):
-        help = f"for the {op} of two write `{op}imum(x, y)`"
-        raise CompileError("MT0204", f"{op} over an axis of a 0-d array", help=help)
-    axes = as_axes(axis, len(a.shape))
+    help = f"for the {op} of two write `{op}imum(x, y)`"
+    ensure(a.rank > 0 or axis in (None, ()), "MT0204", f"{op} over an axis of a 0-d array", help)
+    axes = as_axes(axis, a.rank)
     require_nonempty(t, op, a.shape, axes)
     return reduce(t, OF_TRUTH[op] if a.dtype == bool_ else op, a, axes, keepdims, a.dtype)
 
 
 def _logical(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     a = t.cast(x, bool_)
-    return reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, bool_)
+    return reduce(t, op, a, as_axes(axis, a.rank), keepdims, bool_)
 
 
 def _bits(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
     a = t.strong(x)
     require_accepted(op, a.dtype)
-    return reduce(t, op, a, as_axes(axis, len(a.shape)), keepdims, a.dtype)
+    return reduce(t, op, a, as_axes(axis, a.rank), keepdims, a.dtype)
 
 
 OF_TRUTH = {"max": "any", "min": "all"}  # the reductions of bools that equal max and min
-FORMS: dict[Kind, Function] = {
+_FORMS: dict[Kind, Callable[..., Array]] = {
     "sum": accumulate, "product": accumulate, "extreme": extreme, "logical": _logical, "bits": _bits,
 }  # fmt: skip
-for _name, _row in REDUCTIONS.items():
-    if _row.kind in FORMS:  # statistics.py has the positions
-        FUNCTIONS[_name] = partial(FORMS[_row.kind], op=_name)
+# statistics.py has the positions
+BY_OPERATOR = {name: partial(_FORMS[row.kind], op=name) for name, row in REDUCTIONS.items() if row.kind in _FORMS}
 
 
 # ---- products of matrices ------------------------------------------------------------------------
 
 
-@function
 def matmul(t: Typer, a: Value, b: Value, precision: Value) -> Array:
     """numpy's matmul. A 1-D left operand is a row and a 1-D right operand a column; the result lacks that axis."""
     x, y = t.array(a), t.array(b)
-    if not x.shape or not y.shape:
-        raise CompileError("MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", help="use * for scalars")
+    ensure(x.rank > 0 < y.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", "use * for scalars")
     dtype = t.settled([x, y])
-    row, column = len(x.shape) == 1, len(y.shape) == 1
+    row, column = x.rank == 1, y.rank == 1
     _require_contraction(t, x, y)
     x, y = factor(t, x, dtype), factor(t, y, dtype)
     x = insert_axes(t, x, (0,)) if row else x
     y = insert_axes(t, y, (1,)) if column else y
     out = product(t, x, y, precision_of(precision))
-    dropped = ([-2] if row else []) + ([-1] if column else [])
-    return squeeze(t, out, tuple(dropped)) if dropped else out
+    dropped = (-2,) * row + (-1,) * column
+    return squeeze(t, out, dropped) if dropped else out
 
 
 def _require_contraction(t: Typer, x: Array, y: Array) -> None:
     """Requires that the summed axes of `x @ y` have the same size (MT0203)."""
-    k, other = x.shape[-1], y.shape[-1 if len(y.shape) == 1 else -2]
+    k, other = x.shape[-1], y.shape[-min(2, y.rank)]
     left, right = t.operands or ("the left", "the right")
     help = "the last axis of the left must equal the last but one of the right"
-    if len(y.shape) >= 2 and y.shape[-1] == k:
+    if y.rank >= 2 and y.shape[-1] == k:
         plain = right.removesuffix(".mT").removesuffix(".T")
         help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
     label = f"{left} is {x}, {right} is {y}"
@@ -163,7 +156,7 @@ def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
 
 def _swapped(t: Typer, x: Array) -> Array:
     """x with its last batch axis and its row axis exchanged."""
-    rank = len(x.shape)
+    rank = x.rank
     return permute_dims(t, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
 
 
@@ -177,7 +170,7 @@ def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
 
 
 def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
-    rank = len(x.shape)
+    rank = x.rank
     batch = [ir.axis(k) for k in range(rank - 2)]
     m, n, k = ir.axis(rank - 2), ir.axis(rank - 1), ir.axis(rank)
     shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])

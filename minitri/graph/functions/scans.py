@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError
 from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import bool_, i32, i64
 from minitri.graph.argument_binding import as_axes, as_bool, as_dtype, as_int
@@ -13,17 +13,16 @@ from minitri.graph.functions.axes import slice_axis
 from minitri.graph.functions.joining import concat
 from minitri.graph.functions.making import full
 from minitri.graph.functions.reductions import accumulator, require_accepted
-from minitri.graph.functions.registry import FUNCTIONS, Function, function
-from minitri.graph.typing_rules import Array, Typer, Value
+from minitri.graph.typing_rules import Array, Typer, Value, ensure
 
 MOST = 1000  # of repeated differences: each is an operation of the program
 
 
 def _running_axis(op: str, x: Array, axis: Value) -> int:
     """The axis of a scan as a number >= 0. The argument None is allowed only if the array has one axis."""
-    if axis is None and len(x.shape) != 1:
-        raise CompileError("MT0204", f"cumulative_{op} of an array of rank {len(x.shape)} needs an axis")
-    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), len(x.shape))
+    is_clear = axis is not None or x.rank == 1
+    ensure(is_clear, "MT0204", f"cumulative_{op} of an array of rank {x.rank} needs an axis")
+    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), x.rank)
     return k
 
 
@@ -32,8 +31,7 @@ def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial:
     a = t.strong(x)
     k = _running_axis(op, a, axis)
     target = as_dtype(dtype, accumulator(a.dtype))
-    if target == bool_:
-        raise CompileError("MT0202", f"cumulative_{op} does not give bool")
+    ensure(target != bool_, "MT0202", f"cumulative_{op} does not give bool")
     out = Array(t.nodes.scan(op, t.convert(a, target), k), target)
     if not as_bool(include_initial, "include_initial"):
         return out
@@ -50,28 +48,23 @@ def _running_kept(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
     return t.cast(out, bool_) if a.dtype == bool_ else out  # a cast would round f16 and bf16
 
 
-RUNNING: dict[Kind, Function] = {
+_FORMS: dict[Kind, Callable[..., Array]] = {
     "sum": _running_sum, "product": _running_sum, "extreme": _running_kept, "bits": _running_kept,
 }  # fmt: skip
-
-for _name in SCANS:
-    FUNCTIONS[f"cumulative_{_name}"] = partial(RUNNING[REDUCTIONS[_name].kind], op=_name)
+BY_OPERATOR = {f"cumulative_{name}": partial(_FORMS[REDUCTIONS[name].kind], op=name) for name in SCANS}
 
 
 # ---- differences -----------------------------------------------------------------------------
 
 
-@function
 def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Value) -> Array:
     """numpy's diff: x[1:] - x[:-1] along an axis, n times. For bools, whether neighbours differ."""
     (k,) = as_axes(as_int(axis, "axis"), len(t.array(x).shape))
     a, times = _extended(t, x, k, prepend, append), as_int(n, "n")
-    if times < 0:
-        raise CompileError("MT0205", f"diff is taken 0 times or more, not {times}")
+    ensure(times >= 0, "MT0205", f"diff is taken 0 times or more, not {times}")
     if a.shape[k].constant is not None:
         times = min(times, int(a.shape[k]))  # the result is empty after as many steps as there are elements
-    if times > MOST:
-        raise CompileError("MT0401", f"diff is taken {MOST:,} times at most, not {times}")
+    ensure(times <= MOST, "MT0401", f"diff is taken {MOST:,} times at most, not {times}")
     for _ in range(times):
         a = _difference(t, a, k)
     return a

@@ -1,4 +1,4 @@
-"""Means, variances and standard deviations as sums and divisions. Also argmax and argmin."""
+"""Means and variances as sums and divisions. Also argmax and argmin."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import math
 from functools import partial
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.operators import POSITIONS
 from minitri.base.symbolic_minmax import largest
 from minitri.base.types import bool_, f32, f64, i32, i64, u64
 from minitri.graph.argument_binding import as_axes, plain, static
 from minitri.graph.functions.reductions import accumulate, reduce, require_nonempty
-from minitri.graph.functions.registry import FUNCTIONS, function
 from minitri.graph.functions.views import expand_dims, reshape
-from minitri.graph.typing_rules import Array, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 
 
 def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
@@ -40,37 +38,29 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
 
 
-@function
 def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
     a = t.array(x)
-    axes = as_axes(axis, len(a.shape))
+    axes = as_axes(axis, a.rank)
     if a.weak or a.dtype not in (i64, u64):
         return _average(t, a, axes, keepdims)
     wide = _average(t, t.cast(a, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
     return Array(t.nodes.cast(wide, f32), f32, wide=wide)
 
 
-@function
 def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
     a = t.strong(x)
     a = a if a.dtype.is_float else t.cast(a, f32)
-    axes = as_axes(axis, len(a.shape))
+    axes = as_axes(axis, a.rank)
     centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
     return _average(t, t.elementwise("square", [centred]), axes, keepdims, _as_number(correction, "correction"))
 
 
 def _as_number(value: Value, what: str) -> Value:
     """The value, which must be a number, a dimension or a `float` parameter. Raises CompileError MT0102 otherwise."""
-    if isinstance(value, (int, float, Dim)) and not isinstance(value, bool):
-        return value
-    if isinstance(value, Array) and value.weak:
-        return value
-    raise CompileError("MT0102", f"{what} must be a number, not {describe(value)}")
-
-
-@function
-def std(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
-    return t.elementwise("sqrt", [var(t, x, axis, correction, keepdims)])
+    is_number = isinstance(value, (int, float, Dim)) and not isinstance(value, bool)
+    fits = is_number or isinstance(value, Array) and value.weak
+    ensure(fits, "MT0102", f"{what} must be a number, not {describe(value)}")
+    return value
 
 
 # ---- positions of extremes ----------------------------------------------------------------------
@@ -85,12 +75,10 @@ def _position(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> A
         a, axes = reshape(t, a, (dims.product(shape),)), (0,)
     else:
         axes = as_axes(axis, len(shape))
-    if len(axes) != 1:
-        raise CompileError("MT0204", f"{op} takes one axis or None")
+    ensure(len(axes) == 1, "MT0204", f"{op} takes one axis or None")
     require_nonempty(t, op, a.shape, axes)
     out = reduce(t, op, a, axes, axis is not None and keepdims, i64)
     return expand_dims(t, out, tuple(range(len(shape)))) if axis is None and keepdims else out
 
 
-for _name in sorted(POSITIONS):
-    FUNCTIONS[_name] = partial(_position, op=_name)
+BY_OPERATOR = {name: partial(_position, op=name) for name in POSITIONS}

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minitri.base import dims, intervals
-from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
-from minitri.graph.argument_binding import FAR, as_axes, as_dim, as_int, as_shape
-from minitri.graph.functions.registry import function
+from minitri.graph.argument_binding import FAR, as_axes, as_dim, as_int, as_shape, items_of
 from minitri.graph.ir import Shape
-from minitri.graph.typing_rules import Array, Typer, Value, insert_axes, view
+from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, view
 
 
-@function
 def reshape(t: Typer, x: Value, shape: Value) -> Array:
     a = t.array(x)
     target = _resolve_minus_one(t, a.shape, as_shape(shape))
@@ -28,7 +25,7 @@ def reshape(t: Typer, x: Value, shape: Value) -> Array:
     message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
     t.require(old_size, "==", new_size, "MT0205", message)
     if new_size == 0:  # an empty result reads no element, and the sizes of the groups may differ next to a 0
-        index = [dims.ZERO] * len(a.shape)
+        index = [dims.ZERO] * a.rank
     ranges = ir.ranges(target)
     return view(t, a, target, [intervals.simplify(i, ranges) for i in index])
 
@@ -39,8 +36,8 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
     Raises CompileError MT0205 if there are several -1, other negative sizes, or no size that fits.
     """
     holes = [k for k, e in enumerate(shape) if e == -1]
-    if any(e.constant is not None and e.constant < -1 for e in shape) or len(holes) > 1:
-        raise CompileError("MT0205", "a shape has at most one -1 and no other negative sizes")
+    fits = len(holes) <= 1 and all(e.constant is None or e.constant >= -1 for e in shape)
+    ensure(fits, "MT0205", "a shape has at most one -1 and no other negative sizes")
     given = t.require_sizes([e for e in shape if e != -1])
     if not holes:
         return shape
@@ -110,18 +107,16 @@ def one_axis(t: Typer, x: Value, axis: Value) -> tuple[Array, int]:
     a = t.array(x)
     if axis is None:
         return reshape(t, a, (dims.product(a.shape),)), 0
-    (k,) = as_axes(as_int(axis, "axis"), len(a.shape))
+    (k,) = as_axes(as_int(axis, "axis"), a.rank)
     return a, k
 
 
-@function
 def expand_dims(t: Typer, x: Value, axis: Value) -> Array:
     a = t.array(x)
-    places = axis if isinstance(axis, tuple) else (axis,)
-    return insert_axes(t, a, as_axes(places, len(a.shape) + len(places)))
+    places = items_of(axis)
+    return insert_axes(t, a, as_axes(places, a.rank + len(places)))
 
 
-@function
 def squeeze(t: Typer, x: Value, axis: Value) -> Array:
     a = t.array(x)
     if axis is None:
@@ -130,62 +125,54 @@ def squeeze(t: Typer, x: Value, axis: Value) -> Array:
             message = f"squeeze of {a} without an axis would drop {e} too"
             t.require(e, "!=", dims.ONE, "MT0205", message, help="name the axis: squeeze(x, axis=0)")
     else:
-        gone = as_axes(axis, len(a.shape))
+        gone = as_axes(axis, a.rank)
     for k in gone:
         message = f"cannot squeeze axis {k} of {a}: its size {a.shape[k]} is not 1"
         t.require(a.shape[k], "==", dims.ONE, "MT0205", message)
-    kept = [k for k in range(len(a.shape)) if k not in gone]
-    index = [dims.ZERO if k in gone else ir.axis(kept.index(k)) for k in range(len(a.shape))]
+    kept = [k for k in range(a.rank) if k not in gone]
+    index = [dims.ZERO if k in gone else ir.axis(kept.index(k)) for k in range(a.rank)]
     return view(t, a, [a.shape[k] for k in kept], index)
 
 
-@function
 def permute_dims(t: Typer, x: Value, axes: Value) -> Array:
     a = t.array(x)
-    rank = len(a.shape)
+    rank = a.rank
     order = tuple(reversed(range(rank))) if axes is None else as_axes(axes, rank, "axes")
-    if len(order) != rank:
-        raise CompileError("MT0204", f"permute_dims of rank {rank} needs {rank} axes, not {len(order)}")
+    ensure(len(order) == rank, "MT0204", f"permute_dims of rank {rank} needs {rank} axes, not {len(order)}")
     return view(t, a, [a.shape[k] for k in order], [ir.axis(order.index(k)) for k in range(rank)])
 
 
-@function
 def matrix_transpose(t: Typer, x: Value) -> Array:
-    rank = len(t.array(x).shape)
-    if rank < 2:
-        raise CompileError("MT0204", f"a matrix transpose needs rank 2 or more, not {rank}")
+    rank = t.array(x).rank
+    ensure(rank >= 2, "MT0204", f"a matrix transpose needs rank 2 or more, not {rank}")
     return permute_dims(t, x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-@function
 def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
     a, target = t.array(x), t.require_sizes(as_shape(shape))
     for have, want in zip(reversed(a.shape), reversed(target)):
         message = f"cannot broadcast {a} to [{', '.join(map(str, target))}]: {have} is not {want}"
         if have != 1:
             t.require(have, "==", want, "MT0205", message)
-    if len(a.shape) > len(target):
-        raise CompileError("MT0205", f"cannot broadcast {a} to fewer axes")
+    ensure(a.rank <= len(target), "MT0205", f"cannot broadcast {a} to fewer axes")
     node, *wide = (t.broadcast(n, target) for n in (a.node, a.wide) if n is not None)
     return Array(node, a.dtype, a.weak, *wide)
 
 
-@function
 def flip(t: Typer, x: Value, axis: Value) -> Array:
     a = t.array(x)
-    axes = as_axes(axis, len(a.shape))
+    axes = as_axes(axis, a.rank)
     index = [e - 1 - ir.axis(k) if k in axes else ir.axis(k) for k, e in enumerate(a.shape)]
     return view(t, a, a.shape, index)
 
 
-@function
 def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
     a = t.array(x)
     if axis is None:
         flat = reshape(t, a, (dims.product(a.shape),))
         return reshape(t, roll(t, flat, shift, 0), a.shape)
     by: dict[int, Dim] = {}
-    for k, by_k in _shifts(shift, axis, len(a.shape)):
+    for k, by_k in _shifts(shift, axis, a.rank):
         by[k] = by.get(k, dims.ZERO) + by_k
     by = {k: _short(shift, a.shape[k]) for k, shift in by.items()}
     index = [(ir.axis(k) - by[k]) % largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
@@ -196,10 +183,9 @@ def _short(shift: Dim, extent: Dim) -> Dim:
     """A shift of `roll` that has the same effect and fits 64 bits."""
     if shift.constant is None or abs(shift.constant) < FAR:
         return shift
-    if extent.constant is None:
-        help = "a shift along an axis of any size has 60 bits"
-        raise CompileError("MT0208", f"the shift {shift.constant} of roll is too large", help=help)
-    return Dim.of(shift.constant % max(extent.constant, 1))
+    help = "a shift along an axis of any size has 60 bits"
+    ensure(extent.constant is not None, "MT0208", f"the shift {shift.constant} of roll is too large", help)
+    return Dim.of(shift.constant % max(int(extent), 1))
 
 
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
@@ -207,9 +193,9 @@ def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
 
     An axis may occur several times.
     """
-    shifts = [as_dim(s, "shift") for s in (shift if isinstance(shift, tuple) else (shift,))]
-    axes = [as_axes((k,), rank)[0] for k in (axis if isinstance(axis, tuple) else (axis,))]
-    if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
-        raise CompileError("MT0102", f"roll has {len(shifts)} shifts for {len(axes)} axes")
+    shifts = [as_dim(s, "shift") for s in items_of(shift)]
+    axes = [as_axes((k,), rank)[0] for k in items_of(axis)]
+    counts = {len(shifts), len(axes)} - {1}
+    ensure(len(counts) < 2, "MT0102", f"roll has {len(shifts)} shifts for {len(axes)} axes")
     count = max(len(shifts), len(axes))
     return list(zip(axes * count if len(axes) == 1 else axes, shifts * count if len(shifts) == 1 else shifts))

@@ -31,8 +31,7 @@ from minitri.base.types import f32
 from minitri.graph.ir import Contract, Node, Reduce, Scan
 from minitri.kernels.demand import Demand, NotOneKernel, about, plain_axis
 from minitri.optimize.fusion.fused_indexing import FusedIndexing
-
-MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
+from minitri.optimize.split_kv import MAX_HELD
 
 
 def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> FusedIndexing:

@@ -177,25 +177,10 @@ class Partition(FirstParts):
         for chain in _chains(self._sibling_pairs()):
             first, more = 0, 1  # where one pair merges, the next ones usually do: each success doubles `more`
             while first + 1 < len(chain):
-                more = max(1, min(more, self._most_together(chain[first : first + more + 1]) - 1))
                 if self._merge_independent(chain[first : first + more + 1], graph):
                     first, more = first + more, 2 * more
-                elif more > 1:
-                    more = 1
                 else:
-                    first += 1
-
-    def _most_together(self, homes: Sequence[int]) -> int:
-        """The number of parts, from the first on, that have few enough reductions and arrays for one kernel."""
-        inside, leaves, roots = set[Node](), set[Node](), 0
-        for count, home in enumerate(homes):
-            part = self.parts.get(home, set())
-            inside, leaves = inside | part, leaves | self.leaves(part)
-            roots += len(self.roots(home)) if part else 0
-            reductions = sum(not isinstance(n, Apply) for n in inside)
-            if reductions > MAX_REDUCTIONS or len(leaves - inside) + roots > MAX_BUFFERS:
-                return count
-        return len(homes)
+                    first, more = first + (more == 1), max(1, more // 2)
 
     def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
         """Merges these parts if none depends on another and together they are one kernel. Returns whether it did."""

@@ -25,7 +25,7 @@ def in_order(part: FusedIndexing) -> FusedIndexing:
 
 def trial_kernel(part: FusedIndexing) -> Kernel:
     """The kernel of a part with made-up buffers. Its ops show which factors are computed."""
-    return build("k0", part, _any_buffer, lambda node: [_any_buffer(node)], {})
+    return build("k0", part, lambda node: [_any_buffer(node)], {})
 
 
 def _any_buffer(node: Node) -> Buffer:

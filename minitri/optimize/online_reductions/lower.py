@@ -217,10 +217,7 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 def _scaled(op: Op, y: Op) -> bool:
     """Whether an op is y times a positive number up to 1, which stays finite."""
-    if not isinstance(op, Compute) or op.op != "multiply" or y not in op.args:
-        return False
-    other = op.args[op.args[0] is y]
-    return isinstance(other, Constant) and 0 < other.value <= 1
+    return y in ir.op_operands(op) and 0 < _factor(op) <= 1
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
@@ -228,15 +225,15 @@ def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
     if not isinstance(op, Compute) or op.op != "subtract":
         return False
     users = [u for u in ops if op in ir.op_operands(u)]
-    scaled = [u for u in users if _times_positive(u)]
+    scaled = [u for u in users if _factor(u) > 0]
     powers = [u for u in users if u not in scaled] + [u for u in ops if any(s in ir.op_operands(u) for s in scaled)]
     return bool(users) and all(isinstance(u, Compute) and u.op in ("exp", "exp2") for u in powers)
 
 
-def _times_positive(op: Op) -> bool:
-    if not isinstance(op, Compute) or op.op != "multiply":
-        return False
-    return any(isinstance(a, Constant) and a.value > 0 for a in op.args)
+def _factor(op: Op) -> float:
+    """The number by which an op multiplies another value, or 0."""
+    factors = op.args if isinstance(op, Compute) and op.op == "multiply" else ()
+    return max((a.value for a in factors if isinstance(a, Constant)), default=0)
 
 
 def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Dot, Kernel, Load, Op
+from minitri.optimize.schedules import products
 from minitri.optimize.schedules.products import UNKNOWN, batches, is_described
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.skip_blocks.conditions import average_steps
@@ -94,21 +95,15 @@ class Task(NamedTuple):
         return (even or waves > 1) and programs >= FILLED * wave * waves
 
 
-SMALL = AttentionTile(64, 64, 4, 3)
-SMALLER = SMALL, *(AttentionTile(*t) for t in ((64, 64, 4, 2), (64, 32, 4, 2), (32, 32, 4, 2), (16, 32, 4, 1)))
-DESCRIBED = (  # the best tile first, each with the width of the products and the least average number of steps of a row
-    (AttentionTile(128, 128, 8, 2, True, 128), 64, 1024), (AttentionTile(64, 128, 4, 2, True), 64, 1024),
-    (AttentionTile(64, 64, 4, 2, True), 64, 0), (AttentionTile(128, 64, 8, 2, True, 128), 128, 0),
-)  # fmt: skip
+TABLE = products.TABLE["attention"]
+SMALLER = [AttentionTile(*tile) for tile in TABLE["smaller"]]
+SMALL = SMALLER[0]
+DESCRIBED = [(AttentionTile(*row["tile"]), row["width"], row["least"]) for row in TABLE["described"]]
+CANDIDATES = [*(tile for tile, _, _ in DESCRIBED), *(AttentionTile(*tile) for tile in TABLE["others"])]  # to measure
 WORTH = 1 << 32  # the fewest operations for descriptors, because they make the launch slower
 FAR = 2048  # with this many steps for each row, large tiles pay even if masks shorten the loop
 WARPS = 8  # warps whose rows take all registers of a multiprocessor
 FILLED = 0.85  # the least share of the waves that must have programs
-
-CANDIDATES = (  # to measure
-    *(tile for tile, _, _ in DESCRIBED), AttentionTile(256, 64, 8, 3), AttentionTile(128, 64, 4, 4), SMALL,
-    AttentionTile(128, 64, 8, 3), AttentionTile(16, 64, 4, 3),
-)  # fmt: skip
 
 
 def attention(kernel: Kernel, request: Request) -> Schedule | None:

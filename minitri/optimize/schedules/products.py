@@ -30,8 +30,10 @@ specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim
@@ -71,7 +73,7 @@ class Tile(NamedTuple):
         """Bytes of shared memory: the blocks in flight of all loaded operands, and the blocks computed from them."""
         sides = (self.rows, {d.a: d for d in dots}), (self.columns, {d.b: d for d in dots})  # factors are loaded once
         factors = [(n, f, d) for n, side in sides for f, d in side.items()]
-        return self.depth * sum(n * (self.stages * _read(f, d) + _made(f)) for n, f, d in factors)
+        return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
         """The tile, with fewer stages if it does not fit into `shared` bytes of shared memory."""
@@ -94,38 +96,26 @@ def _rows_of(factor: Op, dot: Dot) -> set[Load]:
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
 
-def _made(factor: Op) -> int:
+def _made(factor: Op, dot: Dot) -> int:
     """The bytes of an element of a computed factor, which is put into shared memory. 0 for a factor that is only
-    loaded."""
+    loaded. A program computes two parts of the second factor if it multiplies parts."""
+    if dot.precision.startswith("tf32x3"):
+        return 2 * factor.dtype.bytes if factor is dot.b else 0
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
-LARGE = {  # by what multiplies: tiles and their speed, as a part of the largest one's
-    "16": ((Tile(128, 256, 64, 8, 3), 1.0), (Tile(128, 128, 64, 8, 3), 0.85), (Tile(64, 128, 128, 4, 4), 0.7),
-           (Tile(64, 64, 128, 4, 6), 0.5)),
-    "tf32": ((Tile(128, 256, 32, 8, 3), 1.0), (Tile(128, 128, 32, 4, 3), 0.95), (Tile(64, 128, 32, 4, 3), 0.7),
-             (Tile(64, 64, 32, 4, 3), 0.5)),
-    "32": ((Tile(128, 64, 32, 8, 3), 1.0), (Tile(64, 64, 32, 4, 3), 0.98)),
-    "64": ((Tile(64, 64, 16, 4, 2), 1.0),),
-}  # fmt: skip
-TRANSPOSED = {  # by rows
-    t.rows: t for t in (Tile(16, 64, 256, 4, 3), Tile(32, 64, 128, 4, 4), Tile(64, 64, 128, 4, 4), Tile(128, 64, 128, 4, 3),
-                        Tile(256, 64, 64, 4, 3))
-}  # fmt: skip
-SHALLOW = Tile(128, 128, 64, 4, 3)
-DEEPER = Tile(128, 256, 64, 8, 4)  # the largest tile, with one more stage
-ALONE = {  # tiles with more stages, for programs that have a multiprocessor to themselves
-    (128, 256): DEEPER, (128, 128): Tile(128, 128, 64, 8, 5),
-}  # fmt: skip
-OTHERS = {  # further tiles to measure, which are best for some sizes
-    "16": (DEEPER, ALONE[128, 128], Tile(256, 128, 64, 8, 3), Tile(128, 64, 64, 8, 4)),
-    "tf32": (Tile(128, 256, 32, 8, 4), Tile(256, 128, 32, 8, 4), Tile(128, 128, 32, 8, 3)),
-    "32": (Tile(128, 128, 16, 4, 3), Tile(64, 64, 16, 4, 3), Tile(32, 64, 32, 4, 3)),
-    "64": (Tile(64, 64, 32, 4, 2), Tile(32, 64, 32, 4, 2)),
-}
-OTHERS_TRANSPOSED = (
-    Tile(16, 128, 128, 4, 4), Tile(128, 128, 128, 8, 3), Tile(128, 128, 64, 4, 4), Tile(256, 128, 64, 8, 3),
-)  # fmt: skip
+TABLE = tomllib.loads(Path(__file__).with_name("tiles.toml").read_text(encoding="utf-8"))
+
+
+def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
+    """The tiles of a group in tiles.toml, and those of further fields of this group."""
+    return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
+
+
+LARGE = {kind: tuple(zip(_tiles(kind), TABLE[kind]["speeds"])) for kind in ("16", "tf32", "tf32x3", "32", "64")}
+TRANSPOSED = {t.rows: t for t in _tiles("transposed")}
+ALONE = {(t.rows, t.columns): t for t in _tiles("alone")}  # for programs that have a multiprocessor to themselves
+DEEPER, (SHALLOW,) = ALONE[128, 256], _tiles("shallow")
 
 
 def product(kernel: Kernel, request: Request) -> Schedule | None:
@@ -207,7 +197,7 @@ def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]],
 
 
 def _kind(dot: Dot) -> str:
-    return "tf32" if dot.precision != "ieee" else str(max(16, dot.a.dtype.bits))
+    return dot.precision if dot.precision.startswith("tf32") else str(max(16, dot.a.dtype.bits))
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
@@ -255,6 +245,8 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
     ends      bytes of shared memory per element that storing a tile needs
     """
     kind = _kind(dot)
+    if kind == "tf32x3":
+        return TileChoice(tile, True)
     if tile != LARGE[kind][0][0]:
         return TileChoice(_alone(kind, tile, tiles, chip), ends <= 2)
     if kind == "tf32":
@@ -393,15 +385,9 @@ def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
     """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
-        found = [t for t in (*TRANSPOSED.values(), *OTHERS_TRANSPOSED) if rows <= 2 * t.rows <= 4 * rows]
+        found = [t for t in _tiles("transposed", "others") if rows <= 2 * t.rows <= 4 * rows]
     elif kind == "16" and rows <= FEW_ROWS:
-        found = STREAMS
+        found = _tiles("streams")
     else:
-        found = (*[t for t, _ in LARGE[kind]], SHALLOW, *OTHERS[kind])
+        found = _tiles(kind, "others")
     return [t for t in found if t.bytes(dots[:1]) <= chip.shared]
-
-
-STREAMS = (
-    Tile(16, 32, 256, 4, 4), Tile(16, 64, 256, 4, 4), Tile(16, 64, 64, 4, 6), Tile(16, 128, 128, 4, 6),
-    Tile(16, 64, 256, 8, 3), Tile(16, 128, 64, 4, 6), Tile(16, 64, 128, 2, 4),
-)  # fmt: skip

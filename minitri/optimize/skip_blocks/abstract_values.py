@@ -16,10 +16,12 @@ of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,15 +39,9 @@ SINGLE: dict[str, Any] = {
     BOTTOM: float("-inf"), ZERO: 0.0, TOP: float("inf"), NAN: float("nan"), "false": False, "true": True,
 }  # fmt: skip
 ORDER = (BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP)
-MONOTONE = {
-    "add", "subtract", "multiply", "negative", "positive", "abs", "square", "maximum", "minimum", "exp", "exp2", "sqrt",
-    "sign", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "logical_and", "logical_or",
-    "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert",
-}  # fmt: skip
-NO_CHANGE: dict[str, tuple[Any, bool]] = {  # op: its neutral second operand, and whether that may come first
-    "add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False), "logical_or": (False, True),
-    "logical_and": (True, True), "bitwise_or": (False, True), "bitwise_and": (True, True),
-}  # fmt: skip
+KNOWN = tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8"))
+MONOTONE = {name for name, row in KNOWN.items() if "monotone" in row}
+NO_CHANGE: dict[str, tuple[Any, bool]] = {n: (r["neutral"], r["commutes"]) for n, r in KNOWN.items() if "neutral" in r}
 
 Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds, and its number if it is known
 

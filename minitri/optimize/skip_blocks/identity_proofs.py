@@ -129,11 +129,6 @@ class _Proof:
         return all(v.is_nan for v in first) and later.is_nan
 
 
-REASONS = {  # by the op that makes the next carried value
-    "maximum": "max: maximum(x, -inf) is x", "minimum": "min: minimum(x, inf) is x", "add": "sum: x + 0 is x",
-    "multiply": "prod: x * 1 is x", "logical_or": "any: x or false is x", "logical_and": "all: x and true is x",
-    "where": "choice: nothing better is found",
-}  # fmt: skip
 PRODUCT = "product: a factor is zero"
 FOLLOWS = "follows a maximum m: x * exp(m - m) + 0 is x; while m is -inf x is 0, once m is inf or nan x is nan"
 
@@ -141,7 +136,7 @@ FOLLOWS = "follows a maximum m: x * exp(m - m) + 0 is x; while m is -inf x is 0,
 def _reason(update: Update) -> str:
     """The reason why a carried value does not change, by the op that updates it."""
     op = update.following
-    return REASONS.get(op.op, "it stays") if isinstance(op, Compute) else PRODUCT
+    return abstract.KNOWN.get(op.op, {}).get("unchanged", "it stays") if isinstance(op, Compute) else PRODUCT
 
 
 def _starts_at(carry: Carry, value: float) -> bool:

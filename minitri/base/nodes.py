@@ -1,0 +1,24 @@
+"""Classes of nodes, such as those of the syntax tree: frozen dataclasses with slots, compared by identity.
+
+    class Node(metaclass=NodeClass):        class Name(Node):
+        span: Span                              id: str             Name(span, "x")
+
+In: a class with annotated fields. Out: the dataclass. The one idea: a file of nodes reads like a grammar, so no class
+needs a decorator. The text of a node (`repr`) does not show its fields, because a tree may be deep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, dataclass_transform
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class NodeClass(type):
+    """The metaclass of nodes."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        made = super().__new__(cls, name, bases, namespace)
+        if "__slots__" in namespace:  # `dataclass` makes the class a second time, with slots
+            return made
+        return dataclass(frozen=True, slots=True, eq=False, repr=False)(made)  # type: ignore[call-overload]

@@ -1,0 +1,175 @@
+"""`minitri bench --random N`: measures random programs, and shrinks the slow ones.
+
+In: the number of programs, a seed and a dtype. Out: the distribution of the ratios to torch (distribution.py), the
+figures as JSON after each program, and 0 if every result was right.
+
+torch.compile takes seconds for a program. So worker processes, one a core, first compile a batch of programs. Then
+they rest, and this process measures the programs one after another. It finds what inductor compiled in its cache.
+What inductor measured is forgotten, because many processes shared the GPU then. All caches are in a new folder, so
+the first result of minitri is one with empty caches. That of torch.compile is the worker's, who shares the processor
+with others.
+
+A result is right if its error is small, or at most twice as large as that of eager torch.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from time import monotonic as now
+from typing import Any
+
+import minitri as mt
+from minitri.bench import host
+from minitri.bench.case import Input, torch
+from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
+from minitri.bench.comparison import compare, forget, tensor
+from minitri.bench.distribution import distribution, ratio
+from minitri.bench.random_programs import RandomProgram, draw
+from minitri.bench.report import TORCH, Peer, Row, as_dict, write_json
+from minitri.bench.torch_twin import torch_twin
+from minitri.cli.terminal import progress
+from minitri.runtime.device_transfer import require_gpu
+from minitri.runtime.schedule_search import first_line
+
+BATCHES = 8  # programs that a worker compiles before they are measured
+WARM_UP = 50e-3  # seconds at most; a case of the benchmark computes for longer before it is timed
+Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What to measure.
+
+    shrink   programs with a smaller ratio are shrunk; 0 shrinks none
+    budget   seconds after which no program is begun
+    """
+
+    programs: int
+    seed: int = 0
+    dtype: str = "bf16"
+    shrink: float = 0.0
+    budget: float | None = None
+    json: str | None = None
+
+
+def main(session: Session) -> int:
+    """Runs a session on this machine's GPU and prints the report; 0 if every result was right."""
+    import triton
+
+    require_gpu()
+    jobs = os.cpu_count() or 1
+    mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
+    facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
+    first = ("def f(x: f32[8]):\n    return x + x\n", (Input("f32", (8,)),), "cuda")
+    with host.empty_caches() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of inductor, about programs that are random
+        os.environ |= {"PYTHONWARNINGS": "ignore", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the workers are enough
+        spawn = get_context("spawn")  # a process with a GPU must not fork
+        with ProcessPoolExecutor(jobs, spawn, compile_time, first) as pool:
+            measure = partial(measured, device="cuda", clock=short_times, pool=pool, caches=Path(folder))
+            rows, _ = run(session, measure, facts | {"minitri": mt.__version__}, BATCHES * jobs)
+    return 0 if all(r.ok for r in rows) else 1
+
+
+def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
+    """Draws, measures and shrinks programs until the time is up. The result: the rows, and those of slow parts."""
+    start, rows, shrunk = now(), list[Row](), list[Row]()
+    facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}
+    programs = [draw(f"{session.seed}/{k}", session.dtype) for k in range(session.programs)]
+
+    def late() -> bool:
+        """Whether the time is up. What was found so far is kept in the file."""
+        seconds = now() - start
+        if session.json is not None:
+            found = {"cases": [as_dict(r) for r in rows], "shrunk": [as_dict(r) for r in shrunk]}
+            write_json(session.json, {**facts, "seconds": seconds, **found})
+        return session.budget is not None and seconds > session.budget
+
+    with progress("bench", session.programs) as tell:
+        for first in range(0, len(programs), batch):
+            for row in () if late() else measure(programs[first : first + batch]):
+                rows.append(row)
+                tell(len(rows), row.name)
+                if late():
+                    break
+        slow = [(row, p) for row, p in zip(rows, programs) if ratio(row) < session.shrink]
+        for row, program in sorted(slow, key=lambda pair: ratio(pair[0])):
+            if not late():
+                tell(len(rows), f"shrinks {row.name}")
+                shrunk.append(slowest_part(program, row, session.shrink, measure))
+    late()
+    print(distribution(rows, shrunk, facts), flush=True)
+    return rows, shrunk
+
+
+def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
+    """The row of the smallest part that is slow too, and that loses at least half of what the whole program loses.
+
+    whole   the row of the program itself, which is the result if all parts are fast
+    bound   a part with a smaller ratio is slow
+    """
+    for length in range(1, len(program.statements)):
+        slow = [r for r in measure(list(program.parts(length))) if r.ok and ratio(r) < bound]
+        if found := [r for r in slow if _loss(r) >= _loss(whole) / 2]:
+            return max(found, key=_loss)
+    return whole
+
+
+def _loss(row: Row) -> float:
+    """The seconds by which minitri is slower than torch."""
+    return (row.best("minitri") or 0.0) - (row.best(*TORCH) or 0.0)
+
+
+# ---- measuring ---------------------------------------------------------------------------------
+
+
+def short_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
+    """The times of implementations that alternate, with a short warm-up."""
+    return alternating_times(peers, Pace(min(pace.warm_up, WARM_UP)), Cuda())
+
+
+def measured(
+    programs: Sequence[RandomProgram], device: str, clock: Clock, pool: Executor, caches: Path
+) -> Iterator[Row]:
+    """The rows of programs. torch.compile compiles all of them before the first one is measured."""
+    firsts: dict[str, float] = {}
+    with suppress(BrokenExecutor):  # a worker that died compiles nothing
+        waiting = {p.text: pool.submit(compile_time, p.text, tuple(p.arrays.values()), device) for p in programs}
+        firsts |= {text: w.result() for text, w in waiting.items() if not w.exception()}
+    for chosen in caches.rglob("*.best_config"):  # schedules that inductor chose while others used the GPU
+        chosen.unlink()
+    for program in programs:
+        row = _row(program, device, clock)
+        if "compile" in row.peers:
+            row.peers["compile"].first = firsts.get(program.text)
+        yield row
+
+
+def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
+    """The seconds of the first call of a program by torch.compile, in a worker."""
+    torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
+    arrays = [tensor(i, device) for i in inputs]
+    seconds = host.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]
+    arrays.clear()
+    forget()
+    return seconds
+
+
+def _row(program: RandomProgram, device: str, clock: Clock) -> Row:
+    case = program.case()
+    try:
+        row = compare(case, device, clock, None)
+        row.within = max(row.within, 2 * (row.peers["eager"].error or 0.0))
+    except Exception as error:  # the reference may be too large for the memory
+        row = Row(case.name, 0.0, case.kind, peers={"minitri": Peer(note=first_line(error))})
+    row.program = program.text
+    forget()
+    return row

@@ -1,0 +1,45 @@
+"""What the editor of a served page completes, and what it says about a name under the pointer.
+
+    {"name": "exp", "kind": "function", "written": "exp(x)", "doc": "e to the power x"}
+
+In: the tables that the compiler itself reads, and completions.toml. Out: a row for each function, alias, dtype, constant,
+attribute and keyword. A test requires that the tables and the file have the same names.
+
+Left out: the names of the program itself, which the page reads from its text (page/completion.js).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, described, library_functions
+
+TABLE: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+MEANINGS: dict[str, str] = {
+    **{name: row.doc for name, row in REDUCTIONS.items()},
+    **{f"cumulative_{name}": REDUCTIONS[name].scan_doc for name in SCANS},
+    **TABLE["function"],
+}
+"""What each function that is not elementwise does."""
+
+
+def written(row: Operator) -> str:
+    """How a program writes an operator: `x + y`, `-x`, `exp(x)`."""
+    if not row.symbol:
+        return f"{row.name}({', '.join('xyz'[: row.arity])})"
+    return f"{row.symbol}x" if row.arity == 1 else f"x {row.symbol} y"
+
+
+@cache
+def completions() -> list[dict[str, str]]:
+    library = {name: f"{f.span.text.partition('):')[0]})" for name, f in library_functions().items()}
+    signatures = library | {name: described(name, s).strip("`") for name, s in SIGNATURES.items()}
+    functions = {name: (written(row), row.doc) for name, row in OPERATORS.items()}
+    functions |= {name: (signature, MEANINGS[name]) for name, signature in signatures.items()}
+    aliases = {alias: functions[name] for alias, name in {**ALIASES, **FUNCTION_ALIASES}.items()}
+    rows = [("function", name, *row) for name, row in {**aliases, **functions}.items()]
+    rows += [(kind, name, "", doc) for kind in TABLE if kind != "function" for name, doc in TABLE[kind].items()]
+    return [{"kind": kind, "name": name, "written": how, "doc": doc} for kind, name, how, doc in rows]

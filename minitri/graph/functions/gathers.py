@@ -1,0 +1,81 @@
+"""Functions that read elements at computed places: take, take_along_axis and searchsorted.
+
+searchsorted is an unrolled binary search. It counts the elements that come before the searched number. Each step tests
+whether 512 more elements come before it, then 256, 128, …. A step is one gather and one comparison.
+"""
+
+from __future__ import annotations
+
+from minitri.base import dims
+from minitri.base.dims import Dim
+from minitri.base.types import i64
+from minitri.graph import ir
+from minitri.graph.argument_binding import as_axes, as_int, plain
+from minitri.graph.functions.views import one_axis
+from minitri.graph.indexing import subscript, wrapped
+from minitri.graph.typing_rules import Array, Typer, Value, ensure
+
+MOST_BITS = 40  # steps for an array of unknown size: no memory holds more than 2**40 elements
+
+
+def take(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
+    a, k = one_axis(t, x, axis)
+    index = indices if isinstance(indices, Array) else t.array(indices)
+    ensure(index.dtype.is_integer, "MT0206", f"take needs integer indices, not {index.dtype}")
+    return subscript(t, a, [slice(None)] * k + [index])
+
+
+def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
+    a, index = t.strong(x), t.array(indices)
+    (k,) = as_axes(as_int(axis, "axis"), a.rank)
+    ensure(index.dtype.is_integer, "MT0206", f"take_along_axis needs integer indices, not {index.dtype}")
+    message = f"take_along_axis needs an array and indices of one rank, not {a} and {index}"
+    ensure(index.rank == a.rank, "MT0206", message)
+    others = [tuple(e for j, e in enumerate(s) if j != k) for s in (a.shape, index.shape)]
+    common = t.broadcast_shapes(others, "array and indices of take_along_axis")
+    shape = (*common[:k], index.shape[k], *common[k:])
+    where = [ir.pick(0) if j == k else dims.ZERO if e == 1 else ir.axis(j) for j, e in enumerate(a.shape)]
+    picks = (t.broadcast(wrapped(t, index, a.shape[k]).node, shape),)
+    return Array(t.nodes.gather(a.node, shape, tuple(where), picks), a.dtype)
+
+
+def searchsorted(t: Typer, x1: Value, x2: Value, side: Value, sorter: Value) -> Array:
+    """For each element of x2, how many elements of the sorted array x1 are less (side "left").
+
+    With side "right", it is how many elements are less or equal. NaN is larger than every number.
+    """
+    ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
+    a = t.array(x1)
+    ensure(a.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {a}")
+    if sorter is not None:
+        order = t.array(sorter)
+        ensure(order.rank == 1, "MT0201", f"the sorter of searchsorted is an array of one axis, not {order}")
+        a = take(t, a, order, 0)
+    a, wanted = t.strong(a), t.array(x2)
+    size = a.shape[0]
+    bits = MOST_BITS if size.constant is None else int(size).bit_length()
+    found = Array(t.broadcast(t.constant(0, i64), wanted.shape), i64)
+    for bit in reversed(range(bits)):
+        found = _step(t, a, wanted, found, 1 << bit, size, side == "right")
+    return found
+
+
+def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
+    """One step of the search: `found + more` if x[found + more - 1] comes before the wanted number, else `found`."""
+    place = t.elementwise("add", [found, more])
+    inside = t.elementwise("less_equal", [place, plain(size)])
+    last = t.elementwise("where", [inside, t.elementwise("subtract", [place, 1]), 0])
+    read = Array(t.nodes.gather(x.node, last.shape, (ir.pick(0),), (last.node,)), x.dtype)
+    before = _before(t, read, wanted, equal)
+    return t.elementwise("where", [t.elementwise("logical_and", [inside, before]), place, found])
+
+
+def _before(t: Typer, x: Array, y: Array, equal: bool) -> Array:
+    """x < y, or with `equal` x <= y. NaN is larger than every number."""
+    less = t.elementwise("less_equal" if equal else "less", [x, y])
+    if not (x.dtype.is_float or y.dtype.is_float):
+        return less
+    last = t.elementwise("isnan", [y])
+    if not equal:
+        last = t.elementwise("logical_and", [last, t.elementwise("logical_not", [t.elementwise("isnan", [x])])])
+    return t.elementwise("logical_or", [less, last])

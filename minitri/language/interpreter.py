@@ -1,0 +1,158 @@
+"""Interprets functions of the syntax tree: what both evaluators of a program have in common.
+
+    return relu(x @ w) + 1      visits  x  w  x @ w  relu(…)  1  … + 1      and in the call the body of `relu`
+
+In: the tree of a function, and a value for each of its names. Out: the value that it returns. The one idea: the numpy
+reference and the graph builder are the same interpreter with different values. An array of the reference is a numpy
+array, and an array of the graph builder is a graph node. So the order of evaluation and the meaning of names are written
+once, here. The subclasses say what an operator, a subscript or a call does with values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.spans import Span
+from minitri.base.types import DTYPES, ListValue
+from minitri.language import ast
+from minitri.language.constant_arithmetic import CONSTANTS
+from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, bind, library_functions
+
+Value = Any
+Scope = dict[str, Value]  # what each name is bound to
+NAMED_VALUES: Scope = {**CONSTANTS, **DTYPES, "newaxis": None}
+
+
+class Interpreter:
+    """`functions` are the functions that the program can call by name, apart from those of the language."""
+
+    unary: Callable[[str, Value], Value]
+    binary: Callable[[ast.Binary, Value, Value], Value]
+    compare: Callable[[str, Value, Value], Value]
+    subscript: Callable[[Value, list[Value]], Value]
+    attribute: Callable[[Value, ast.Attribute], Value]
+    operator: Callable[[str, tuple[Value, ...], Scope], Value]  # an elementwise operator
+    structured: Callable[[str, Scope], Value]  # a function of signatures.toml, with all its arguments by name
+    called: Callable[[ast.Function, tuple[Value, ...], Scope, Span], Value]
+    unknown: Callable[[ast.Name | ast.Call, Scope, ast.Node], CompileError]
+
+    def __init__(self, functions: Mapping[str, ast.Function]) -> None:
+        self.functions = functions
+        self._results: dict[Hashable, Value] = {}
+
+    def body(self, function: ast.Function, scope: Scope) -> Value:
+        """The value that a function returns. Adds the names that it assigns to its scope."""
+        for statement in function.body:
+            value = self.expression(statement.value, scope)
+            if isinstance(statement, ast.Return):
+                return value
+            items = self.unpacked(statement, value) if len(statement.targets) > 1 else (value,)
+            scope.update((target.id, item) for target, item in zip(statement.targets, items, strict=True))
+        raise AssertionError("a function ends in a return")
+
+    def unpacked(self, statement: ast.Assign, value: Value) -> Sequence[Value]:
+        return value
+
+    def expression(self, root: ast.Node, scope: Scope) -> Value:
+        """The value of an expression. A loop visits its nodes from the leaves up, so depth is no limit."""
+        values: dict[int, Value] = {}
+        for node in ast.postorder(root, lambda c: self.holds(c, values)):
+            values[id(node)] = self.evaluated(node, values, scope, root)
+        return values[id(root)]
+
+    def holds(self, node: ast.Conditional, values: dict[int, Value]) -> bool:
+        """Whether `a if c else b` is a."""
+        return bool(values[id(node.test)])
+
+    def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:
+        """The value of one node of the expression `root`, given the values of its parts."""
+
+        def of(part: ast.Node | None) -> Value:
+            return None if part is None else values[id(part)]
+
+        match node:
+            case ast.Number() | ast.String():
+                return node.value
+            case ast.NoneLiteral():
+                return None
+            case ast.EllipsisLiteral():
+                return Ellipsis
+            case ast.Name(id=name):
+                if name in scope or name in NAMED_VALUES:
+                    return scope[name] if name in scope else NAMED_VALUES[name]
+                raise self.unknown(node, scope, root)
+            case ast.Tuple():
+                kind = ListValue if isinstance(node, ast.List) else tuple
+                return kind(map(of, node.elements))
+            case ast.Unary():
+                return self.unary(node.op, of(node.operand))
+            case ast.Binary():
+                return self.binary(node, of(node.left), of(node.right))
+            case ast.Compare():
+                return self.compare(node.op, of(node.left), of(node.right))
+            case ast.Conditional():
+                return of(node.body if id(node.body) in values else node.orelse)
+            case ast.Slice():
+                return slice(of(node.start), of(node.stop), of(node.step))
+            case ast.Subscript():
+                return self.subscript(of(node.value), list(map(of, node.indices)))
+            case ast.Attribute():
+                return self.attribute(of(node.value), node)
+            case ast.Call():
+                return self._call(node, of, scope, root)
+            case _:
+                raise AssertionError(f"no rule for {type(node).__name__}")
+
+    # ---- calls -----------------------------------------------------------------------
+
+    def _call(self, node: ast.Call, of: Callable[[ast.Node], Value], scope: Scope, root: ast.Node) -> Value:
+        args, keywords = tuple(map(of, node.args)), {name: of(value) for name, value in node.keywords}
+        if node.function in self.functions:
+            return self.called(self.functions[node.function], args, keywords, node.span)
+        name = ALIASES.get(node.function, FUNCTION_ALIASES.get(node.function, node.function))
+        if name in OPERATORS:
+            return self.operator(name, args, keywords)
+        if name in SIGNATURES:
+            defaults = {parameter.lstrip("*"): default for parameter, default in SIGNATURES[name].items()}
+            return self.structured(name, defaults | bind(name, SIGNATURES[name], args, keywords))
+        if name in library_functions():
+            return self.library_call(library_functions()[name], args, keywords, node.span)
+        raise self.unknown(node, scope, root)
+
+    def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
+        """Names in the body of a library function mean library functions, even if the module redefines them."""
+        before, self.functions = self.functions, {}
+        try:
+            return self.called(function, args, keywords, span)
+        finally:
+            self.functions = before
+
+    def once(self, function: ast.Function, arguments: Scope, make: Callable[[], Value]) -> Value:
+        """The result of an earlier call with equal arguments, or else of `make()`.
+
+        def f1(x): return f0(x) + f0(x)        f0(x) is made once, though it is called twice
+        def f2(x): return f1(x) + f1(x)        so f2 needs three calls, not seven
+
+        Without this the number of calls doubles with each level of functions that call another twice.
+        """
+        key = function, tuple((name, self._key(value)) for name, value in sorted(arguments.items()))
+        if key not in self._results:
+            self._results[key] = make()
+        return self._results[key]
+
+    def _key(self, value: Value) -> Hashable:
+        """Keys are equal if no program can tell the values apart. 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+        match value:
+            case tuple():
+                return tuple(map(self._key, value))
+            case bool() | int() | float():
+                return type(value).__name__, repr(value)
+            case _:
+                return "other", self.identity(value)
+
+    def identity(self, value: Value) -> Hashable:
+        """What tells apart two values that are neither numbers nor tuples."""
+        return value

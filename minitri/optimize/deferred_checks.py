@@ -1,0 +1,110 @@
+"""tile → tile: checks a sum of products of TF32 parts once after its loop, instead of in each iteration.
+
+    for r {                                                   for r {
+      %4: f32[i, r] = load x[i, r]                              …
+      %5: f32[r, j] = load w[r, j]                              %6: … = dot %4, %5, %3 {…, precision = tf32x3_unchecked}
+      %6: f32[i, j] = dot %4, %5, %3 {…, precision = tf32x3}    next %3 = %6
+      next %3 = %6                                            }
+    }                                                         for s {redo = %3} {
+                                                                %8: f32[i, s] = load x[i, s]
+                                                                %9: f32[s, j] = load w[s, j]
+                                                                %10: f32[i, s, j] = multiply %8, %9
+                                                                %11: f32[i, j] = reduce.sum %10 {over = [s]}
+                                                                %12: f32[i, j] = add %7, %11
+                                                                next %7 = %12
+                                                              }
+
+Factors that are infinite, NaN or very large have no TF32 parts (f32_products.py). The parts are then NaN, so the sum is
+not finite, and neither is any later sum. A check of the last sum therefore finds every such factor. In the rare case,
+the second loop adds the products by IEEE arithmetic, one index at a time. It needs little code and few registers.
+
+In: a masked program. Out: the same program; each loop that adds a product of TF32 parts to a carried value is followed
+by a loop with `redo`. Left out: loops with bounds, with several carried values, or with other ops than loads and
+elementwise operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minitri.base.dims import Dim, Symbol, axis
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Mask, Op, Reduce, Spread, with_operands
+from minitri.tiles.ir import Loop, Program, Stmt
+
+COPIED = (Load, Compute, Spread)  # ops in the loop that can be repeated for a single index
+
+
+def defer(program: Program) -> Program:
+    """The program with deferred checks."""
+    found = [s for s in program.body if isinstance(s, Loop) and _is_deferrable(program, s)]
+    for loop in found:
+        program = _deferred(program, loop)
+    return program
+
+
+def _is_deferrable(program: Program, loop: Loop) -> bool:
+    """Whether a loop only adds a product of TF32 parts to its carried value."""
+    if len(loop.carries) != 1 or loop.first is not None or loop.last is not None:
+        return False
+    carry, dot = loop.carries[0]
+    if not isinstance(dot, Dot) or dot.precision != "tf32x3" or dot.acc is not carry or loop.axes != (dot.over,):
+        return False
+    single = {s.name for op in loop.body if isinstance(op, Load) for d in op.index for s in d.symbols()}
+    blocked = {f"{dot.over}_start", f"{dot.over}_lane"}  # an index in a block has no meaning without the block
+    return (
+        all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1]) and not single & blocked
+    )
+
+
+def _deferred(program: Program, loop: Loop) -> Program:
+    """The program with an unchecked product in `loop`, and a second loop after it.
+
+    The carried value becomes that of the second loop, so later statements need no change.
+    """
+    carry, dot = loop.carries[0]
+    assert isinstance(dot, Dot)
+    taken = {a.name for a in program.axes}
+    name = next(n for n in (*"stuvw", *(f"w{k}" for k in range(1, len(taken) + 1))) if n not in taken)
+    unchecked = replace(carry)
+    product = replace(dot, precision="tf32x3_unchecked", acc=unchecked)
+    first = replace(loop, carries=((unchecked, product),), body=(*loop.body[:-1], product))
+    ops = _single_products(loop, dot, carry, name, program.axis(dot.over).inside)
+    second = Loop((name,), ((carry, ops[-1]),), ops, redo=unchecked)
+    body: list[Stmt] = []
+    for stmt in program.body:
+        body += [first, carry, second] if stmt is loop else [unchecked] if stmt is carry else [stmt]
+    axes = [x for a in program.axes for x in ((a, replace(a, name=name, block=1)) if a.name == dot.over else (a,))]
+    hints = {first if about is loop else about: hint for about, hint in program.hints.items()}
+    return replace(program, axes=tuple(axes), body=tuple(body), hints=hints)
+
+
+def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
+    """The body of the second loop, which adds the products of a single index `name` to `carry`.
+
+    It does not need the condition `inside`, because no single index is past the end of its axis.
+    """
+    index = {Symbol(dot.over, "axis"): axis(name)}
+    made: dict[Op, Op] = {}
+
+    def renamed(axes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name if a == dot.over else a for a in axes)
+
+    def moved(d: Dim) -> Dim:
+        return d.substitute(index)
+
+    for op in loop.body[:-1]:
+        new = replace(with_operands(op, lambda o: made.get(o, o)), axes=renamed(op.axes))
+        if isinstance(new, Load):
+            assert new.mask is not None
+            tested = (moved(c) for c in new.mask.conditions if c != inside)
+            reasons = tuple(r for r in new.mask.reasons if not r.startswith(f"{dot.over}: "))
+            mask = Mask(tuple(tested), reasons)
+            new = replace(new, index=tuple(map(moved, new.index)), guards=tuple(map(moved, new.guards)), mask=mask)
+        made[op] = new
+    factors = tuple(made.get(f, f) for f in (dot.a, dot.b))
+    batch = [a for a in dot.axes if a not in dot.tile]
+    same = {"dtype": dot.dtype, "spans": dot.spans}
+    multiplied = Compute(**same, axes=(*batch, *dot.tile, name), op="multiply", args=factors)
+    total = Reduce(**same, axes=dot.axes, op="sum", x=multiplied, over=(name,))
+    added = Compute(**same, axes=dot.axes, op="add", args=(carry, total))
+    return (*made.values(), multiplied, total, added)

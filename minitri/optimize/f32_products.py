@@ -1,0 +1,55 @@
+"""kernels → kernels: computes products of f32 arrays on tensor cores, from three products of TF32 parts.
+
+    %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
+
+Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three such products
+take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_parts.py).
+
+Infinities, NaN and numbers of 2**101 and more have no such parts. The sum is then not finite, and the factors themselves
+are multiplied (minitri/base/numpy_semantics.py). deferred_checks.py looks at the sum once, after the loop.
+
+In: the kernels of a plan. Out: the same kernels. A product that leaves its precision to the compiler has
+the precision "tf32x3" or "ieee". "ieee" stays for unknown sizes, small products, chips without fast tensor cores,
+products that share a loop with other reductions, and factors that are not contiguous along the depth. Tensor cores need
+such TF32 blocks; pack_operands.py copies large factors into this layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minitri.base.dims import Symbol
+from minitri.kernels.ir import Dot, Kernel, Load, Op, Plan, needed, with_operands
+from minitri.optimize.pack_operands import suits_parts
+
+
+def on_tensor_cores(plan: Plan, fast: bool) -> Plan:
+    """`fast` says whether the chip multiplies TF32 numbers fast enough."""
+    return replace(plan, kernels=tuple(_chosen(kernel, fast) for kernel in plan.kernels))
+
+
+def _chosen(kernel: Kernel, fast: bool) -> Kernel:
+    """The kernel, with a precision for each product that leaves it to the compiler."""
+    if not any(dot.precision == "f32" for dot in kernel.dots):
+        return kernel
+    parts = fast and len(kernel.dots) == 1 and kernel.shared_loop is None and _suits(kernel, kernel.dots[0])
+    made: dict[Op, Op] = {}
+    for op in kernel.body:
+        new = with_operands(op, made.__getitem__)
+        if isinstance(new, Dot) and new.precision == "f32":
+            new = replace(new, precision="tf32x3" if parts else "ieee")
+        made[op] = new
+    return replace(kernel, body=tuple(made.values()))
+
+
+def _suits(kernel: Kernel, dot: Dot) -> bool:
+    extents = {a.name: a.extent for a in kernel.axes}
+    sizes = [extents[name] for name in dot.axes if name not in dot.tile] + [extents[name] for name in dot.tile]
+    loads = [op for factor in (dot.a, dot.b) for op in needed(factor) if isinstance(op, Load) and dot.over in op.axes]
+    return suits_parts(sizes, extents[dot.over]) and all(_is_contiguous(load, dot.over) for load in loads)
+
+
+def _is_contiguous(load: Load, depth: str) -> bool:
+    """Whether an array is contiguous along the depth, and its rows begin at multiples of 16 bytes."""
+    parted = load.offset.coefficient(Symbol(depth, "axis"))
+    return parted is not None and parted[0] == 1 and all(c * load.dtype.bytes % 16 == 0 for _, c in parted[1].terms)

@@ -1,0 +1,185 @@
+"""The result of `check`: a row for each pass and variant, and the smallest call that fails.
+
+In: the rows that check.py makes. Out: a `CheckReport`, which prints as a table, and shows itself as a card in notebooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from minitri.base.text_tables import table
+from minitri.notebook.html import card, counted
+
+PLACES = {  # the variants: what runs, and where, for people
+    "interpreter": "interpreter",
+    "cuda": "cuda:90 on CPU",
+    "cuda general": "any sizes on CPU",
+    "cuda wide": "64-bit offsets on CPU",
+    "gpu": "gpu",
+}
+TEXT = "text"  # `CheckRow.by` of a stage that was loaded from a text
+SHOWN = 24  # elements of an array that a report prints
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """The result of checking one stage, which the pass `by` made.
+
+    `max_error` and `bound` belong to the same element: the element whose error is the largest relative to its
+    bound.
+    """
+
+    by: str
+    stage: str
+    variant: str
+    ok: bool
+    max_error: float = 0.0
+    bound: float = 0.0
+    note: str = ""
+    seconds: float = 0.0
+
+    @property
+    def ran(self) -> bool:
+        """Whether this machine could run the stage."""
+        return not self.note.startswith("not run")
+
+    def __str__(self) -> str:
+        where = ", ".join(filter(None, (self.stage, self.variant)))
+        return f"{culprit(self.by)} is {'right' if self.ok else 'wrong'} ({where})"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The smallest call found for which the wrong pass is still the first pass that fails.
+
+    before, after   texts of the stage that the pass received and of the stage that it made
+    got             the results of the stage that the pass made; None if that stage does not run
+    """
+
+    row: CheckRow
+    program: str
+    sizes: dict[str, int]
+    arguments: dict[str, Any]
+    expected: tuple[Any, ...]
+    got: tuple[Any, ...] | None
+    before: str
+    after: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The failure as values that JSON can hold; a large array is given by its dtype and shape only."""
+        arrays = {n: _as_json(v) for n, v in self.arguments.items()}
+        results = {"expected": list(map(_as_json, self.expected)), "got": self.got and list(map(_as_json, self.got))}
+        texts = {"program": self.program, "before": self.before, "after": self.after}
+        return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
+
+    def __str__(self) -> str:
+        lines = [f"{self.row}: {self.row.note}", self.program]
+        lines += [f"sizes     {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"] * bool(self.sizes)
+        results = [("expected", value) for value in self.expected] + [("got", value) for value in self.got or ()]
+        lines += [f"{name:9} {_described(value)}" for name, value in (*self.arguments.items(), *results)]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The rows of a check. `smallest` is the shrunk failure, or None if every row is ok or shrinking was off."""
+
+    rows: Sequence[CheckRow]
+    smallest: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        return all(r.ok for r in self.rows)
+
+    @property
+    def ran(self) -> list[CheckRow]:
+        """The rows of stages that this machine could run."""
+        return [r for r in self.rows if r.ran]
+
+    @property
+    def scope(self) -> str:
+        """In one line: what ran, on which processor, and what did not run, with the reason."""
+        ran = [PLACES[r.variant] for r in self.ran if r.variant]
+        missing = [f"{PLACES[r.variant]} ({r.note.removeprefix('not run: ')})" for r in self.rows if not r.ran]
+        parts = {"ran": dict.fromkeys(ran), "not run": dict.fromkeys(missing)}
+        return "; ".join(f"{what}: {', '.join(places)}" for what, places in parts.items() if places)
+
+    @property
+    def first(self) -> CheckRow | None:
+        """The first wrong row, or None if every row is right."""
+        return next((r for r in self.rows if not r.ok), None)
+
+    @property
+    def guilty(self) -> str | None:
+        """The name of the first pass that breaks the program, or None if every row is right."""
+        return self.first and self.first.by
+
+    @property
+    def first_bad(self) -> str | None:
+        """The stage that the guilty pass made, or None if every row is right."""
+        return self.first and self.first.stage
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as values that JSON can hold."""
+        rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
+        return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
+
+    def __str__(self) -> str:
+        rows = self._table()
+        lines = [table(rows, (0, 1, len(rows[0]) - 1)), *self._not_run()]
+        return "\n".join(lines + ([f"\n{self.smallest}"] if self.smallest else []))
+
+    def _repr_html_(self) -> str:
+        facts = "every pass is right" if self.ok else str(self.first)
+        rows, text, note = self._table(), str(self.smallest or ""), "; ".join(self._not_run())
+        fold = counted(len(rows) - 1, "pass", "passes")
+        return card("check", facts=facts, wrong=not self.ok, rows=rows, fold=fold, text=text, note=note)
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """A line for each pass, after the line of heads."""
+        variants = list(dict.fromkeys(r.variant for r in self.ran if r.variant))
+        steps: dict[tuple[str, str], list[CheckRow]] = {}
+        for r in self.ran:
+            steps.setdefault((r.by, r.stage), []).append(r)
+        head = ("pass", "stage", *(PLACES[v] for v in variants), "max error", "of bound", "note")
+        return [head, *(_line(rows, variants) for rows in steps.values())]
+
+    def _not_run(self) -> list[str]:
+        """A line for each variant that did not run: its place and the reason."""
+        return list(dict.fromkeys(f"{PLACES[r.variant]}: {r.note}" for r in self.rows if not r.ran))
+
+
+def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
+    """The table's cells for one pass in all variants; the error and the bound are those of the worst variant."""
+    worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
+    found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
+    cells = [found.get(v, found.get("", "")) for v in variants]
+    note = worst.note or next((r.note for r in rows if r.note), "")
+    return (worst.by, worst.stage, *cells, f"{worst.max_error:.2e}", f"{worst.bound:.2e}", note)
+
+
+def culprit(by: str) -> str:
+    """How messages name the maker of a stage: a pass, or a text that was loaded."""
+    return "the text" if by == TEXT else f"the pass `{by}`"
+
+
+def _as_json(value: Any) -> Any:
+    """An array as its dtype and shape, and its elements if there are few."""
+    if not isinstance(value, np.ndarray):
+        return value if isinstance(value, (int, float, str)) else repr(value)
+    found = {"dtype": value.dtype.name, "shape": list(value.shape)}
+    if value.size <= SHOWN:
+        found["values"] = (value.astype(np.float64) if value.dtype.kind == "V" else value).tolist()
+    return found
+
+
+def _described(value: Any) -> str:
+    """The same in one line."""
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    about = _as_json(value)
+    return " ".join([f"{about['dtype']}{about['shape']}", *([str(about["values"])] if "values" in about else [])])

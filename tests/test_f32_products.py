@@ -1,0 +1,197 @@
+"""Products of f32 arrays from three products of TF32 parts: the numbers, when they are chosen, and the check of a sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.base.numpy_operators import round_to_tf32
+from minitri.base.numpy_semantics import contract
+from minitri.base.tf32_parts import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
+from minitri.base.types import f32
+from minitri.hardware.chips import has_fast_tf32
+from minitri.hardware.targets import Target
+from minitri.runtime.binding import bind
+from minitri.tiles.ir import Loop
+from minitri.trust.check import check
+
+F32 = np.float32
+LARGEST, LEAST = np.finfo(F32).max, np.finfo(F32).smallest_subnormal
+
+
+def wide(rng: np.random.Generator, *shape: int) -> Any:
+    """Numbers of both signs and of all sizes whose parts exist, subnormal numbers among them."""
+    return (rng.uniform(-1, 1, shape) * 2.0 ** rng.integers(-149, 100, shape)).astype(F32)
+
+
+def test_parts_are_tf32_numbers_that_add_up() -> None:
+    x = np.concatenate(
+        [wide(np.random.default_rng(0), 100_000), F32([0, LEAST, -3 * LEAST, 2.0**-126, 2.0**-136, 2.0**100])]
+    )
+    high, low = tf32_parts(x)
+    assert (round_to_tf32(high) == high).all() and (round_to_tf32(low) == low).all()
+    error = np.abs(high.astype(np.float64) + low - x.astype(np.float64) * SPLIT_SCALE)
+    assert (error <= np.abs(x) * SPLIT_SCALE * 2.0**-23).all()
+    assert (np.abs(low) <= np.abs(x) * (SPLIT_SCALE * 2.0**-11)).all()
+
+
+@pytest.mark.parametrize("x", [np.inf, -np.inf, np.nan, LARGEST, -(2.0**102)])
+def test_numbers_without_parts_have_parts_that_are_nan(x: float) -> None:
+    with np.errstate(all="ignore"):
+        high, _ = tf32_parts(F32([x]))
+    assert not np.isfinite(high).any()
+
+
+SPECIAL = {  # the first two products of a sum; all others are 0 * 0
+    "largest and small": ((LARGEST, 0), (2.0**-100, 0)),
+    "largest times nothing": ((LARGEST, 2), (0, 3)),
+    "subnormal and large": ((LEAST, 0), (2.0**120, 0)),
+    "several bits of a subnormal": ((0x7FFFFF * LEAST, 0), (2.0**20, 0)),
+    "low part would be subnormal": ((F32(2.0**-120 * (1 + 2.0**-23)), 0), (2.0**30, 0)),
+    "a subnormal result": ((2.0**-70, 2.0**-71), (2.0**-70, 2.0**-75)),
+    "an overflow": ((2.0**100, 0), (2.0**100, 0)),
+    "an overflow of the scaled sum alone": ((2.0**60, 0), (2.0**60, 0)),
+    "infinite": ((np.inf, 1), (-2, 3)),
+    "infinite times 0": ((np.inf, 1), (0, 3)),
+    "infinities of both signs": ((np.inf, np.inf), (1, -1)),
+    "NaN": ((np.nan, 1), (0, 3)),
+    "negative zeros": ((-0.0, 0), (1, 0)),
+    "what cancels": ((2.0**20, -(2.0**20)), (2.0**20, 2.0**20)),
+}
+
+
+def special(name: str, m: int = 5, k: int = 67, n: int = 7) -> tuple[Any, Any]:
+    """Factors in which the first row and the first column have the products of a case; the others are ordinary."""
+    rng = np.random.default_rng(3)
+    x, w = rng.uniform(-1, 1, (m, k)).astype(F32), rng.uniform(-1, 1, (n, k)).astype(F32)
+    x[0], w[0] = 0, 0
+    x[0, :2], w[0, :2] = SPECIAL[name]
+    return x, w
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_values_are_those_of_ieee_arithmetic(name: str) -> None:
+    x, w = special(name)
+    got = contract(x, w.T, f32, "tf32x3")
+    with np.errstate(all="ignore"):
+        (exact,) = F32([np.sum(x[0].astype(np.float64) * w[0])])
+    np.testing.assert_allclose(got[0, 0], exact, rtol=2.0**-21)
+    with np.errstate(all="ignore"):
+        ordinary = x[1:].astype(np.float64) @ w[1:].T
+    np.testing.assert_allclose(got[1:, 1:], ordinary, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_every_stage_has_the_special_values(name: str) -> None:
+    """Without a GPU, the kernel for one runs in the interpreter. The loop after the product runs in the special tiles."""
+    x, w = special(name, 130, 67, 129)
+    f = mt.compile('maximum(matmul(x, w.mT, precision="tf32x3"), -1e30)', x="f32[M, K]", w="f32[N, K]")
+    report = check(f, bind(f.function, (x, w), {}), ("cuda",))
+    assert report.ok, report
+
+
+def test_an_unchecked_sum_is_not_finite_where_it_may_be_wrong() -> None:
+    for name in SPECIAL:
+        x, w = special(name)
+        got, checked = (contract(x, w.T, f32, p) for p in ("tf32x3_unchecked", "tf32x3"))
+        same = (got == checked) | ~np.isfinite(got)
+        assert same.all(), name
+    x, w = special("largest and small")
+    assert not np.isfinite(contract(x, w.T, f32, "tf32x3_unchecked")[0, 0])
+
+
+@pytest.mark.parametrize("k", [64, 500, 2000])
+@pytest.mark.parametrize("signed", [False, True])
+def test_sums_of_parts_are_as_exact_as_the_bound_says(k: int, signed: bool) -> None:
+    rng = np.random.default_rng(k)
+    x, w = rng.uniform(-1 if signed else 0, 1, (2, 40, k)).astype(F32)
+    exact, size = x.astype(np.float64) @ w.T.astype(np.float64), np.abs(x).astype(np.float64) @ np.abs(w).T
+    error = np.abs(contract(x, w.T, f32, "tf32x3") - exact) / size
+    assert error.max() < (8 + 52 + k / 32) * 2.0**-24 <= (k + 1) * 2.0**-24 or k == LEAST_DEPTH
+
+
+# ---- when --------------------------------------------------------------------------------
+
+NT, NN = {"x": "f32[M, K]", "w": "f32[N, K]"}, {"x": "f32[M, K]", "w": "f32[K, N]"}
+LARGE = {"M": 1024, "K": 1024, "N": 512}
+CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] = {  # what the products become
+    "contiguous along the depth": ("x @ w.mT", NT, LARGE, "cuda:90", ["tf32x3"]),
+    "with what follows": ("relu(x @ w.mT + 1)", NT, LARGE, "cuda:90", ["tf32x3"]),
+    "packed": ("x @ w", NN, LARGE, "cuda:90", ["tf32x3"]),
+    "both packed": ("x.mT @ w", {**NN, "x": "f32[K, M]"}, LARGE, "cuda:90", ["tf32x3"]),
+    "too small to be packed": ("x @ w", NN, {"M": 512, "K": 1024, "N": 512}, "cuda:90", ["ieee"]),
+    "computed": ("(x * 2) @ tanh(w).mT", NT, {"M": 128, "K": 1024, "N": 1024}, "cuda:90", ["tf32x3"]),
+    "IEEE": ('matmul(x, w.mT, precision="ieee")', NT, LARGE, "cuda:90", ["ieee"]),
+    "little depth": ("x @ w.mT", NT, {"M": 8192, "K": LEAST_DEPTH - 4, "N": 8192}, "cuda:90", ["ieee"]),
+    "few rows": ("x @ w.mT", NT, {"M": 16, "K": 8192, "N": 8192}, "cuda:90", ["ieee"]),
+    "small": ("x @ w.mT", NT, {"M": 128, "K": 128, "N": 128}, "cuda:90", ["ieee"]),
+    "unknown rows": ("x @ w.mT", NT, {"K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
+    "odd rows": ("x @ w.mT", NT, {"M": 130, "K": 2049, "N": 1024}, "cuda:90", ["ieee"]),
+    "attention": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["ieee"] * 2),
+    "f64": ("x @ w.mT", {"x": "f64[M, K]", "w": "f64[N, K]"}, LARGE, "cuda:90", ["ieee"]),
+    "16 bits": ("x @ w.mT", {"x": "f16[M, K]", "w": "f16[N, K]"}, LARGE, "cuda:90", ["ieee"]),
+    "Ampere": ("x @ w.mT", NT, LARGE, "a100", ["tf32x3"]),
+    "slow tensor cores": ("x @ w.mT", NT, LARGE, "rtx4090", ["ieee"]),
+    "AMD": ("x @ w.mT", NT, LARGE, "hip:gfx942", ["ieee"]),
+    "the interpreter": ("x @ w.mT", NT, LARGE, "interpreter", ["ieee"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_which_products_tensor_cores_compute(name: str) -> None:
+    text, types, sizes, target, wanted = CHOICES[name]
+    plan = mt.compile(text, **types).lower(target=target, **sizes).compilation.value("kernels")
+    assert [dot.precision for kernel in plan.kernels for dot in kernel.dots] == wanted
+
+
+def test_without_the_room_products_are_ieee_and_nothing_is_packed() -> None:
+    low = mt.compile("x @ w", **NN).lower(target="cuda:90", without=["f32-products"], **LARGE)
+    (kernel,) = low.compilation.value("kernels").kernels
+    assert kernel.dots[0].precision == "f32" and ', "f32")' in low["triton"]
+    assert ".tf32" not in low["ptx"]
+
+
+def test_chips_whose_rates_are_not_known_have_no_fast_tensor_cores() -> None:
+    assert has_fast_tf32(Target.parse("cuda:90")) and not has_fast_tf32(Target.parse("cuda:86"))
+
+
+# ---- the check after the loop ------------------------------------------------------------
+
+
+def loops_of(
+    text: str, types: dict[str, str], stage: str = "tile.target", without: tuple[str, ...] = (), **sizes: int
+) -> list[Loop]:
+    low = mt.compile(text, **types).lower(target="cuda:90", without=without, **sizes)
+    (program,) = low.compilation.value(stage)
+    return [s for s in program.body if isinstance(s, Loop)]
+
+
+def test_one_check_follows_the_loop() -> None:
+    first, second = loops_of("x @ w.mT", NT, **LARGE)
+    assert first.carries[0][1].precision == "tf32x3_unchecked"  # type: ignore[union-attr]
+    assert second.redo is first.carries[0][0] and second.axes == ("s",)
+    (only,) = loops_of("x @ w.mT", NT, without=("deferred-checks",), **LARGE)
+    assert only.carries[0][1].precision == "tf32x3" and only.redo is None  # type: ignore[union-attr]
+
+
+def test_the_text_of_a_loop_that_redoes_a_value() -> None:
+    low = mt.compile('matmul(x, w.mT, precision="tf32x3")', **NT).lower(target="cuda:90", M=70, K=100, N=50)
+    text = low["tile.target"]
+    assert "for s {redo = %1} {" in text
+    x, w = special("infinite", 70, 100, 50)
+    loaded = mt.load(text, "tile.target")
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(loaded(x, w), contract(x, w.T, f32, "ieee"), atol=1e-5)
+    for wrong in ("%0", "%4"):  # of another type; of the loop before
+        with pytest.raises(mt.CompileError):
+            mt.load(text.replace("redo = %1", f"redo = {wrong}"), "tile.target")
+
+
+@pytest.mark.parametrize("without", [(), ("deferred-checks",)])
+def test_tensor_cores_multiply(without: tuple[str, ...]) -> None:
+    text = 'matmul(x, w.mT, precision="tf32x3")'
+    ptx = mt.compile(text, **NT).lower(target="cuda:90", without=without, M=64, K=64, N=64)["ptx"]
+    assert "wgmma" in ptx and ".tf32" in ptx

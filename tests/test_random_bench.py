@@ -1,0 +1,210 @@
+"""Random programs of the benchmark: their torch functions, their report, and slow parts of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import bench_report
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import minitri as mt
+from minitri.bench import comparison, random_programs, random_run
+from minitri.bench.clock import Calls, Pace
+from minitri.bench.comparison import as_tuple, tensor
+from minitri.bench.random_programs import EVERYDAY, GROWTH, KINDS, RandomProgram, draw
+from minitri.bench.random_run import Measure, Session
+from minitri.bench.report import Peer, Row
+
+TINY = {"least": 24, "most": 600, "last": (3, 4, 5, 8, 12, 16), "inner": (2, 3, 4, 8), "widths": (1, 3, 8)}
+FACTS = {"device": "a GPU", "torch": "1", "triton": "2"}
+PROGRAMS = [draw(f"7/{k}", "f32", TINY) for k in range(300)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> None:
+    case = program.case()
+    torch.manual_seed(0)
+    arrays = [tensor(i, "cpu") for i in case.inputs]
+    wide = [a.double() if a.is_floating_point() else a for a in arrays]
+    ours = mt.compile(case.program.replace("f32", "f64")).numpy(*[a.numpy() for a in wide])
+    for a, b in zip(as_tuple(ours), as_tuple(case.eager(*wide)), strict=True):
+        assert np.shape(a) == tuple(b.shape)
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9, err_msg=program.text)
+
+
+def test_every_form_is_drawn() -> None:
+    texts = "\n".join(s.text for p in PROGRAMS for s in p.statements)
+    for kind, row in KINDS.items():
+        for form in (form for growth in GROWTH for form in row.get(growth, ())):
+            pattern = re.sub(r"\\{\w+\\}", r"[^\n]+?", re.escape(form))
+            assert re.search(f"^{pattern}$", texts, re.MULTILINE), f"no program has the {kind} {form}"
+
+
+def test_everyday_sizes() -> None:
+    programs = [draw(f"1/{k}", "bf16") for k in range(40)]
+    assert programs[0].text == draw("1/0", "bf16").text != draw("2/0", "bf16").text
+    sizes = [p.case().inputs[0].shape for p in programs]
+    assert all(2**19 < np.prod(shape) <= 2**27 and 1 <= len(shape) <= 4 for shape in sizes)
+    assert {"product", "norm", "scan", "up to 4M", "over 32M", "strided", "odd sizes", "several results"} <= {
+        word for p in programs for word in p.classes
+    }
+
+
+class Largest(TorchDispatchMode):
+    """The bytes of the largest array that torch makes. A view makes none."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self.bytes = max(
+            self.bytes, *(t.untyped_storage().nbytes() for t in as_tuple(made) if isinstance(t, torch.Tensor)), 0
+        )
+        return made
+
+
+def test_no_array_is_too_large() -> None:
+    """Neither a parameter, nor what torch computes on the way to a result, even if it does that in f32."""
+    for k in range(200):
+        case = draw(f"1/{k}", "bf16").case()
+        with Largest() as found:
+            case.eager(*map(random_programs._meta, case.inputs))
+        assert found.bytes <= 4 * 2 * EVERYDAY["most"], case.program
+
+
+def test_arrays_have_their_layouts() -> None:
+    inputs = {i.layout: i for p in PROGRAMS for i in p.arrays.values() if i.dtype == "f32"}
+    for layout, given in inputs.items():
+        first, second = comparison.rotated([tensor(given, "cpu")])[0][0], comparison._copied(tensor(given, "cpu"))
+        assert tuple(first.shape) == given.shape and first.stride() == second.stride()
+        assert first.is_contiguous() != bool(layout) or 1 in given.shape
+    assert set(inputs) == {"", "transposed", "wide rows", "every other"}
+
+
+# ---- parts -------------------------------------------------------------------------------------
+
+
+def test_parts_compute_what_the_whole_computes() -> None:
+    """A part of all statements but the first, called with the first value, gives the results of the whole."""
+    program = next(p for p in PROGRAMS if len(p.statements) > 3 and len(p.results) == 1)
+    *_, rest = program.parts(len(program.statements) - 1)
+    torch.manual_seed(0)
+    values = {n: tensor(i, "cpu").double() for n, i in program.arrays.items()}
+    (first,) = [p for p in program.parts(1) if p.statements[0] is program.statements[0]]
+    values[first.results[0]] = first.case().eager(*[values[n] for n in first.arrays])
+    whole = program.case().eager(*[values[n] for n in program.arrays])
+    assert torch.equal(rest.case().eager(*[values[n] for n in rest.arrays]), whole)
+
+
+def rows_of(seconds: Callable[[RandomProgram], float], seen: list[str]) -> Measure:
+    """A measurement in which eager torch always takes a second."""
+
+    def measure(programs: Sequence[RandomProgram]) -> Iterator[Row]:
+        for p in programs:
+            seen.append(p.name)
+            peers = {"minitri": Peer(seconds(p), 0.0, 0.25), "eager": Peer(1.0, 0.0), "compile": Peer(1.5, 0.0, 3.0)}
+            yield Row(p.name, 1e-3, ", ".join(p.classes), peers=peers, program=p.text)
+
+    return measure
+
+
+def slow_scans(program: RandomProgram) -> float:
+    return 2.0 if any(s.kind == "scan" for s in program.statements) else 0.5
+
+
+def test_a_slow_program_shrinks_to_the_statement_that_is_slow() -> None:
+    program = next(p for p in PROGRAMS if sum(s.kind == "scan" for s in p.statements) == 1 < len(p.statements))
+    seen: list[str] = []
+    measure = rows_of(slow_scans, seen)
+    (whole,) = measure([program])
+    part = random_run.slowest_part(program, whole, 0.9, measure)
+    assert part.program.count(" = ") == 1 and "cumulative_sum" in part.program
+    assert len(seen) == 1 + len(program.statements)  # no part of two statements was tried
+
+
+def test_a_program_of_fast_parts_stays_whole() -> None:
+    program = next(p for p in PROGRAMS if len(p.statements) == 4)
+    measure = rows_of(lambda p: 2.0 if len(p.statements) == 4 else 0.9, [])
+    (whole,) = measure([program])
+    assert random_run.slowest_part(program, whole, 0.9, measure) is whole
+
+
+# ---- a whole run ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_run, "draw", lambda seed, dtype: draw(seed, dtype, TINY))
+    monkeypatch.setattr(torch, "compile", lambda f, **_: f)
+    monkeypatch.setattr(comparison, "SETS", 2)
+
+
+def test_the_report_has_a_line_for_each_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "found.json"
+    session = Session(40, seed=3, dtype="f32", shrink=0.9, json=str(path))
+    rows, shrunk = random_run.run(session, rows_of(slow_scans, []), FACTS, batch=16)
+    slow = sum("scan" in r.kind for r in rows)
+    shown = capsys.readouterr().out
+    assert "40 programs of f32 from seed 3: 40 right" in shown and len(shrunk) == slow > 0
+    lines = {line.split("  ")[0]: line.split() for line in shown.splitlines() if line}
+    assert lines["scan"][1:] == [str(slow), "0.50", "0.75", "100%", "100%", "100%", "0.50"]
+    assert lines["all"][1] == "40" and lines["all"][-1] == "0.50" and lines["all"][4] == f"{slow / 40:.0%}"
+    assert lines["minitri"][1:] == ["0.25"] * 3 and lines["compile"][1:] == ["3.00"] * 3
+    assert shown.count("the smallest part that is slow: ") == slow
+    monkeypatch.setattr(sys, "argv", ["report", str(path)])
+    bench_report.main()
+    assert capsys.readouterr().out == shown
+    found = json.loads(path.read_text())
+    assert len(found["cases"]) == 40 and len(found["shrunk"]) == slow and found["seed"] == 3
+
+
+def test_a_run_ends_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(random_run, "now", lambda: float(next(clock)))
+    path, seen = tmp_path / "found.json", list[str]()
+    session = Session(40, dtype="f32", shrink=0.9, budget=20.0, json=str(path))
+    rows, shrunk = random_run.run(session, rows_of(slow_scans, seen), FACTS, batch=4)
+    assert 0 < len(rows) < 20 and len(seen) == len(rows) and not shrunk
+    assert len(json.loads(path.read_text())["cases"]) == len(rows)
+
+
+def test_programs_are_measured_like_cases(tmp_path: Path) -> None:
+    """On the CPU in Triton's interpreter; what torch.compile took is what the worker says."""
+
+    def clock(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float | Exception]:
+        return dict.fromkeys(peers, 1.0)
+
+    (tmp_path / "a.best_config").write_text("measured while others used the GPU")
+    programs = PROGRAMS[:3]
+    with ThreadPoolExecutor(1) as pool:
+        rows = list(random_run.measured(programs, "cpu", clock, pool, tmp_path))
+    assert not list(tmp_path.iterdir())
+    for row, program in zip(rows, programs, strict=True):
+        assert row.ok and row.ratio("eager", "compile") == 1.0 and row.program == program.text, row
+        assert all((row.peers[name].first or 0) > 0 for name in ("minitri", "compile"))
+
+
+def test_a_program_that_is_too_large_is_a_line_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*arguments: Any) -> Row:
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(random_run, "compare", fails)
+    with ThreadPoolExecutor(1) as pool:
+        rows = list(random_run.measured(PROGRAMS[:1], "cpu", lambda *_: {}, pool, tmp_path))
+    assert not rows[0].ok
+    random_run.run(Session(1, dtype="f32"), lambda programs: iter(rows), FACTS, 1)
+    shown = capsys.readouterr().out
+    assert "0 right" in shown and "WRONG" in shown and "minitri: CUDA out of memory" in shown
