@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from corrections import LIBRARIES, Mistake, error_of, idioms, rewritten, table
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, Edit, corrected
+from minitri.language import syntax_repairs
 from minitri.language.parser import whole_text
 from minitri.language.python_rewriting import comprehension, expression, statement, update
 
@@ -27,6 +29,24 @@ def test_a_mistake_has_a_code_a_caret_and_a_help_that_compiles(mistake: Mistake)
     assert error.span is not None and error.help
     assert (error.code, error.span.text, corrected(error)) == (mistake.code, mistake.under, mistake.becomes)
     assert error_of(mistake.becomes, table("mistakes")["types"]) is None
+
+
+def test_every_row_of_the_repairs_corrects_a_mistake() -> None:
+    def repaired(program: str, k: int, pattern: re.Pattern[str], row: dict[str, str]) -> str:
+        """The program with line k as the row writes it."""
+        lines = program.split("\n")
+        for match in reversed(list(pattern.finditer(lines[k]))):
+            texts = {name: "0" if text is None else text for name, text in match.groupdict().items()}
+            texts |= {f"{name}_lower": text.lower() for name, text in texts.items()}
+            lines[k] = lines[k][: match.start("at")] + row["write"].format(**texts) + lines[k][match.end("at") :]
+        return "\n".join(lines)
+
+    for pattern, row in syntax_repairs._rows():
+        assert any(
+            repaired(m.program, k, pattern, row) == m.becomes
+            for m in MISTAKES
+            for k in range(m.program.count("\n") + 1)
+        ), row
 
 
 def test_there_are_enough_mistakes_and_idioms() -> None:
@@ -110,6 +130,19 @@ def test_an_update_of_jax_computes_what_an_assignment_does(index: str) -> None:
         ("def f(x):\n    y += a + b\n    return y", "+=", "y = y + (a + b)"),
         ("def f(x):\n    x[x < 0] -= 1\n    return x", "x[x", "x = where(x < 0, x - 1, x)"),
         ("def f(x):\n    x[i] = 1\n    return x", "x[i", None),
+        ("def f(x):\n    x[0] = 1\n    return x", "x[0", None),
+        ("def f(x: f32[N]):\n    x[0] = 1\n    return x", "x[0", "x = where(arange(x.shape[0]) == 0, 1, x)"),
+        ("def f(x):\n    x[0, :] = 1\n    return x", "x[0", "x = where((arange(x.shape[0]) == 0)[:, None], 1, x)"),
+        ("def f(x):\n    x[0, :] = y\n    return x", "x[0", None),
+        (
+            "def f(x):\n    for i in range(3):\n        x += i\n    return x",
+            "for",
+            "x = x + 0\n    x = x + 1\n    x = x + 2",
+        ),
+        ("def f(x):\n    for i in range(9):\n        x += i\n    return x", "for", None),
+        ("def f(x):\n    for i in range(2):\n        x[i] = 0\n    return x", "for", None),
+        ("def f(x):\n    with a:\n        x = y\n        z = x\n    return z", "with", "x = y\n    z = x"),
+        ("def f(x):\n    if p or q:\n        return x\n    return -x", "if", "return where(logical_or(p, q), x, -x)"),
         ("def f(x):\n    for i in x: pass", "for", None),
         (
             "def f(x):\n    if p and q:\n        y = x\n    else:\n        y = -x\n    return y",
@@ -172,7 +205,7 @@ def test_a_comprehension_is_rewritten(text: str, edit: str | None) -> None:
 )
 def test_an_update_of_jax_is_rewritten(text: str, becomes: str | None) -> None:
     place = _place(text, text[: text.index("at") + 2])
-    edit = update(place)
+    edit = update(place, rank=1)
     assert (text.replace(text[edit.span.start : edit.span.end], edit.text) if edit else None) == becomes
 
 

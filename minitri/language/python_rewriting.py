@@ -183,6 +183,8 @@ def _where(x: str, index: python.expr, value: str, line: str, rank: int, is_numb
         ):
             return f"where({_logic(index, line)}, {value}, {x})"
     items = index.elts if isinstance(index, python.Tuple) else [index]
+    if not rank and len(items) == 1:
+        return None  # `x[0]` may be an element or a row
     conditions: list[str] = []
     from_end = 0
     for k, item in enumerate(items):

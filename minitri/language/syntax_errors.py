@@ -36,7 +36,6 @@ _SHOWN = {
     "_DEDENT": "the end of the block",
 }  # fmt: skip
 _DOUBLED = (("&&", " and "), ("||", " or "))
-_NOT = (("!=", "\0"), ("!", " not "), ("\0", "!="))
 
 
 @cache
@@ -56,26 +55,9 @@ def bad_character(span: Span) -> ParseError:
     character, tables = span.text, _tables()
     if character in tables["characters"]:
         code, message, help = tables["characters"][character]
-        return _other_language(ParseError(code, message, span, help=help), span)
+        return ParseError(code, message, span, help=help)
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return mistake("character", span, shown=shown)
-
-
-def _other_language(error: ParseError, span: Span) -> ParseError:
-    """`!x`, `c ? a : b` and `a; b` of other languages."""
-    source = span.source
-    match span.text:
-        case ";":
-            line = span.first_line
-            indent = line[: len(line) - len(line.lstrip())]
-            rest = source.text[span.end :]
-            end = span.end + len(rest) - len(rest.lstrip(" "))
-            return error.write(Span(source, span.start, end), f"\n{indent}")
-        case "!":
-            return error.correct(expression(span, _NOT))
-        case "$":
-            return error.write(span, "")
-    return error
 
 
 def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
@@ -173,7 +155,7 @@ def _line(word: Word, before: Word, expected: set[str]) -> ParseError | None:
     if "_INDENT" in expected:
         if word.type in ("$END", "DEF"):
             return mistake("no_body", before.span)
-        return mistake("unindented_body", word.span).write(_before(word), "    ")
+        return mistake("unindented_body", word.span)
     if "COLON" in expected and word.type in ("_NEWLINE", "RETURN"):
         return mistake("no_colon", word.span).write(replace(before.span, start=before.span.end), ":")
     return mistake("after_expression", word.span) if before.type == "_NEWLINE" and expected == {"$END"} else None

@@ -97,7 +97,7 @@ def _by_table(error: ParseError, span: Span, place: Span) -> Iterator[ParseError
             continue
         edits, texts = [], {}
         for match in found:
-            texts = {name: text or "0" for name, text in match.groupdict().items()}
+            texts = {name: "0" if text is None else text for name, text in match.groupdict().items()}
             texts |= {f"{name}_lower": text.lower() for name, text in texts.items()}
             at = Span(source, start + match.start("at"), start + match.end("at"))
             edits.append(Edit(at, row["write"].format(**texts)))
@@ -129,7 +129,9 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
     if not word.isascii():
         yield _made(error, (Edit(at, _ascii(at)) for at in _all(r"[^\x00-\x7f]", place)))
     if "indent" in error.message and not before.rpartition("\n")[2].strip():
-        yield from (_made(error, edits, help="line it up with its block") for edits in _indented(span, place))
+        yield from (
+            _made(error, edits, help=error.help or "line it up with its block") for edits in _indented(span, place)
+        )
     if "only functions stand" in error.message:
         yield from _inlined(span, place)
     if word in ("return", "pass") and (
