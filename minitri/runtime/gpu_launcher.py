@@ -71,8 +71,9 @@ class NativeKernel:
 
         `device` must be the current device.
         """
-        key = device, kind = device, Kind.of(pointers, numbers)
-        return self._loaded.get(key) or self._loaded.made(key, lambda: load(self._compiled(kind), device))
+        kind = Kind.of(pointers, numbers)
+        found = self._loaded.get((device, kind))
+        return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
     def launch(self, programs: int, arrays: Sequence[Any], numbers: Sequence[int], floats: Sequence[float]) -> None:
         """Launches the kernel on the current device and stream. `arrays` are `ArrayView`s."""
