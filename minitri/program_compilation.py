@@ -129,14 +129,14 @@ class BaseProgram:
         )  # fmt: skip
 
     def compilation(self, context: Context) -> Compilation:
-        """The stages for a context. All contexts of the program share one graph."""
+        """The stages for a context. All contexts with the same types of parameters share one graph."""
         built = self._built(context.instance)
         made = Compilation(context, {"graph": built.value("graph")})
         made.seconds |= built.seconds
         return made
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
-        """Whether offsets into the arguments, or indices within the program, need 64 bits."""
+        """Whether 32 bits are too few for an offset into an argument, or for an index that the program computes."""
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
 
 

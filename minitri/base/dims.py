@@ -40,7 +40,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An atom that is a function of two Dims, such as a quotient. Each subclass is one function."""
+    """A function of two sizes that is no polynomial of them, such as the quotient n // m. Each subclass is one function."""
 
     a: Dim
     b: Dim

@@ -81,7 +81,7 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """For each size, its least value for which no extent is 0 and which `allows` does not rule out."""
+    """For each size, the smallest value that makes no extent 0 and that `allows` permits."""
     least: dict[Symbol, int] = {}
     for symbol, n in (found for e in extents for found in _least(e)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))

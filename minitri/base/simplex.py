@@ -49,7 +49,7 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
     """Weights >= 0 whose weighted sum of columns is the target, or None if there are none.
 
-    The tableau has one row and one artificial variable for each monomial. The loop minimises the sum of the
+    The simplex tableau has, for each monomial, one row and one artificial variable. The loop minimises the sum of the
     artificial variables. It must reach 0.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)

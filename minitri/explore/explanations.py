@@ -24,7 +24,7 @@ LANGUAGE = {"triton": "python", "ttir": "mlir", "ttgir": "mlir", "llir": "llvm",
 
 
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """The lines by language and word, for each word that a stage contains; and the terms of the walk."""
+    """For each language, the explanation of each word that a stage contains. And the terms of the walk."""
     found: dict[str, set[str]] = defaultdict(set)
     for stage in stages:
         used = found[LANGUAGE.get(stage["name"], "ours")]

@@ -196,7 +196,7 @@ class _Path:
         self.root_name = names[0] if names else ""
 
     def explained(self, error: CompileError, known: Iterable[str]) -> CompileError:
-        """The error with what to write for the call or the name, and its place."""
+        """Adds to the error what to write instead of the call or the name, and where."""
         args = self.call.args[1:] if self.call else ()
         keywords = _keywords(self.call) if self.call else {}
         texts = [a.span.text for a in args]

@@ -80,7 +80,7 @@ class AxisRanges:
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """An equal but simpler expression. The first result for an expression is kept, even if axes are added later."""
+        """An equal but simpler expression. The simplified form of an expression is cached. It stays the same even if the kernel gets more axes later."""
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
         if d not in self._simple:

@@ -12,6 +12,9 @@ the store drops them.
 Loads return the neutral element of the reduction that reads them. This pass evaluates the ops between the load and the
 reduction for this element. If their result is neutral too, the reduction needs no `where`.
 
+Three later passes drop tests as well: boundary_peeling.py for complete tiles, tensor_descriptors.py for blocks that the
+copy engine loads, and deferred_checks.py for the loop that computes a sum again.
+
 Left out: relations between axes. A proof uses the range of each axis (minitri/base/intervals.py). If an index is not a
 polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py).
 Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.

@@ -173,7 +173,7 @@ def _plans_of_other_sizes(context: Context) -> list[Plan]:
 
 
 def each_pass(name: str, stage: str, change: Callable[[Program], Program], masked: bool = True) -> Pass:
-    """A row for an optional pass over every tile program. `masked` says whether the pass runs after `mask`."""
+    """A row of the pass table: an optional pass that runs on every tile program. `masked` says whether the pass runs after `mask`."""
     return tile_pass(name, stage, each(change), change, same, masked=masked)
 
 

@@ -111,7 +111,7 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
 
 
 def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, str] | None:
-    """The options that a program with an effort uses for a call, and where they are cached. Nothing is measured.
+    """The options that tuning has chosen for this call, and where they are cached. Nothing is measured.
 
     The result is None if no options have been measured for this call yet.
     """

@@ -160,7 +160,7 @@ class Watch:
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
         """Does nothing. The evaluator calls it after each op, so that a subclass can look at values.
 
-        `env` has the present indices of all axes. `real` has, for each axis, how many of them are inside the axis.
+        `env` has the present indices of all axes. `real[axis]` is the number of these indices that lie inside the axis.
         """
 
     def finish(self) -> None:

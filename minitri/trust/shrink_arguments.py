@@ -6,7 +6,7 @@ In: the arguments of a call by name, the symbolic shapes of its arrays, the size
 `fails(other)` is true if other arguments fail in the same way. Out: smaller arguments that fail in the same way.
 
 Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or one less. Elements shrink after that:
-to a row-major layout, zeros, ones, or small integers. If an array has few elements, they also shrink one by one.
+to a row-major layout, zeros, ones, or small integers. If an array has few elements, each element also becomes simpler on its own.
 
 The one idea: a smaller array is always a part of the array that failed. So a property of all its elements stays
 true, for example that indices are in range or that there is no NaN. If smaller arguments still fail, the search
