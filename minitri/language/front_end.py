@@ -134,7 +134,10 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 
 
 def from_function(function: Callable[..., object]) -> ast.Module:
-    """The module that holds this one function. Raises ParseError if it is no plain function or its source text is not available."""
+    """The module that holds this one function.
+
+    Raises ParseError if it is no plain function or its source text is not available.
+    """
     plain = plain_function(function)
     if plain.__name__ == "<lambda>":
         raise ParseError("MT0002", "a lambda cannot be compiled", help=_PLAIN)
