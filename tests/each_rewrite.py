@@ -73,6 +73,9 @@ class Rewrite:
 ROWS = ("reduce", "reduce", "normalise", "scan", "unary", "binary", "loss")
 PRODUCTS = ("layer", "layer", "dequantised", "matmul", "heads", "unary")
 ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "slice", "where", "cast")
+PARTS = {  # products of TF32 parts, of small arrays too
+    "optimize.pack_operands.WORTH_OF_PARTS": 1, "optimize.pack_operands.SIDE_OF_PARTS": 1, "optimize.pack_operands.LEAST_DEPTH": 1,
+}  # fmt: skip
 REWRITES: dict[str, Rewrite] = {
     "simplify": Rewrite("graph.folded", ANY, exact=False),
     "strength-reduction": Rewrite("graph.strength", ("unary", "unary", "binary", "reduce", "cast"), exact=False),
@@ -99,6 +102,7 @@ REWRITES: dict[str, Rewrite] = {
     "fusion": Rewrite("kernels.fused", ANY),
     "collapse-axes": Rewrite("kernels.flat", ANY, exact=False),
     "online-reductions": Rewrite("kernels.online", ("normalise", "normalise", "masked_reduction", "heads", "reduce", "unary"), exact=False),
+    "f32-products": Rewrite("kernels.products", ("matmul", "matmul", "layer"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),
     "fast-math": Rewrite("kernels", ("normalise", "unary", "unary", "layer", "binary", "cast"), exact=False),
     "skip-blocks": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
     "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.MIN_BLOCKS": 2}, SIXTEEN, sides=(16, 32, 48)),
@@ -114,6 +118,7 @@ REWRITES: dict[str, Rewrite] = {
         "optimize.maxima_in_parts.COLUMNS": 16, "optimize.maxima_in_parts.CARRIED_COLUMNS": 16,
     }, Options(blocks=Blocks(64, 64), warps=1), sides=(64, 128)),
     "flatten-loops": Rewrite("tile.target", ("layer", "matmul"), {}, Options(blocks=Blocks(16, 16), persistent=2), sides=(16, 32, 48)),
+    "deferred-checks": Rewrite("tile.target", ("matmul", "matmul", "layer"), PARTS, SIXTEEN, exact=False, sides=(16, 32, 48)),
     "elementwise-schedules": Rewrite("tile", ("unary", "unary", "binary", "transpose", "cast"), {}, Options()),
     "interpreter-schedules": Rewrite("tile", (*ROWS, "matmul"), {}, Options(), exact=False, target=INTERPRETER),
     "attention-schedules": Rewrite("tile", ("heads",), {}, Options(), exact=False),

@@ -33,7 +33,7 @@ def given(text: str, target: str, **types: str) -> tuple[Any, EmittedKernel, Tar
 
 
 def on_disk(source: Any, kernel: Any, target: Target) -> Any:
-    return compile._on_disk(source, kernel, compile._name(source, kernel, target))
+    return compile._on_disk(source, kernel, compile.cache_name(source, kernel, target))
 
 
 @pytest.mark.parametrize("target, binary", [("cuda:90", "cubin"), ("cuda:80", "cubin"), ("hip:gfx942", "hsaco")])

@@ -30,7 +30,7 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
         import triton
 
         return triton.compile(source, target=target.of_triton, options=compile_options(kernel, target))
-    name = hashlib.sha256(json.dumps(key(source, kernel, target), sort_keys=True).encode()).hexdigest()
+    name = cache_name(source, kernel, target)
     found = _on_disk(source, kernel, name)
     logs.log("cache", f"{kernel.name}: {'compiled' if found is None else 'found on the disk'}")
     return found or _new(source, kernel, target, name)
@@ -104,6 +104,11 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
 
 
 # ---- cache keys ---------------------------------------------------------------------------
+
+
+def cache_name(source: Any, kernel: EmittedKernel, target: Target) -> str:
+    """The name of a kernel in the cache: a digest of its key."""
+    return hashlib.sha256(json.dumps(key(source, kernel, target), sort_keys=True).encode()).hexdigest()
 
 
 def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
