@@ -302,7 +302,7 @@ class _Analysis:
         short = not parts or all((x == round_to_tf32(x.astype(np.float32))).all() for x in (a, b))
         whole = on_grid(a, ea, GRID**0.5).all() and on_grid(b, eb, GRID**0.5).all()
         e = e + count * float(np.finfo(node.dtype.numpy).smallest_subnormal)  # products may underflow
-        e = e + 2 * FACTOR_ERRORS.get(kind, 0.0) * size
+        e = e + 2 * FACTOR_ERRORS[kind] * size if kind in FACTOR_ERRORS else e  # 0 * inf would be nan
         exact = (kind != "tf32") & whole & short & (size * GRID <= 2 ** BITS[node.dtype.name])
         self.terms[node] = Terms(rounds, size)
         return value, np.where(
