@@ -206,7 +206,8 @@ def test_a_factor_that_can_be_anything_makes_a_product_that_can_be_anything() ->
     f = mt.compile(SCORES)
     arrays = [rng().integers(-1, 2, shape).astype(ml_dtypes.bfloat16) for shape in ((16, 16), (16,), (16, 16))]
     (found,) = enclosures(f, bind(f.function, arrays, {}))
-    assert np.isinf(found.radius).all()
+    unbounded = np.isinf(found.radius)  # whole rows: those whose scores may be so far off
+    assert unbounded.any() and (unbounded.any(axis=1) == unbounded.all(axis=1)).all()
 
 
 def test_a_weight_may_round_at_the_scale_of_the_sums() -> None:
