@@ -262,8 +262,10 @@ def shape(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
         return None
     if edit := quotient(error, node, values):
         return edit
-    for value in reversed(_arguments(node)):
-        if isinstance(values.get(id(value)), Array) and (value is not node.args[0] or len(_arguments(node)) == 1):
+    given = _arguments(node)
+    for value in reversed(given):
+        is_first = any(value is a for a in node.args[:1])
+        if isinstance(values.get(id(value)), Array) and (not is_first or len(given) == 1):
             return here(value, f"{beside(value)}.shape")
         if isinstance(values.get(id(value)), DType) and len(node.args) == 2:
             return here(node, f"astype({node.args[0].span.text}, {value.span.text})")
@@ -285,7 +287,7 @@ def sizes(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     items = _items(node)
     if "a size cannot be negative" in error.message:
         wrong = [(k, i) for k, i in enumerate(items) if values.get(id(i)) == -1]
-        if not wrong:
+        if not wrong or not node.args:
             return None
         ((k, item), *_) = wrong
         return here(item, f"{beside(node.args[0])}.shape[{k - len(items)}]")
