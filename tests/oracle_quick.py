@@ -382,7 +382,7 @@ CASES: dict[str, Case] = {
     ),
     "a product along rows": Case(
         "x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4), ({"M": 19, "K": 68, "N": 35},),
-        {"x": "normal", "w": "normal"}, 2e-5, schedules=("cuda",),
+        {"x": "normal", "w": "normal"}, 1e-4, schedules=("cuda",),
     ),
     "a product of special values": Case(
         'matmul(x, w.mT, precision="tf32x3")', {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4),
