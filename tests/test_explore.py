@@ -645,7 +645,9 @@ def test_the_player_shows_every_program_of_the_grid(tab: Browser) -> None:
 
 def test_the_player_draws_an_array_of_four_axes_as_slices_with_values(tab: Browser) -> None:
     tab.open(html("attention"), "#panes=player")
-    assert tab.texts(".shown figure:first-child .slices .hint") == [f"[{i}, {j}, :, :]" for i in range(2) for j in range(2)]
+    assert tab.texts(".shown figure:first-child .slices .hint") == [
+        f"[{i}, {j}, :, :]" for i in range(2) for j in range(2)
+    ]
     assert tab.find(".shown .cell").size["width"] < 12  # 4 × 20 × 18 elements: small squares
     next(b for b in tab.all(".controls button") if b.text == "values").click()
     cell = tab.find(".shown .cell")
