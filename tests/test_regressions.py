@@ -122,9 +122,9 @@ def test_no_memory_is_no_bug() -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("x <> 2", "write `a != b`"),
-    ("x => 2", "write `a >= b`"),
-    ("x === 2", "write `a == b`"),
+    ("x <> 2", "write `x != 2`"),
+    ("x => 2", "write `x >= 2`"),
+    ("x === 2", "write `x == 2`"),
     ("np.exp(x)", "without a prefix"),
     ("float(x)", "write `astype(x, f32)`"),
     ("f16(x)", "write `astype(x, f16)`"),
