@@ -7,8 +7,6 @@
 The import is fast: numpy, lark, networkx, triton and torch are imported with the first program that needs them.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"

@@ -11,8 +11,6 @@
 In: a text or a function. Out: a `Program`; `evaluate` gives the result itself.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial

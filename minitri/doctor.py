@@ -11,8 +11,6 @@ installation gives a row instead of a traceback. Package metadata gives the vers
 Left out: repairs. The user runs the fixes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -17,8 +17,6 @@ strides, which are constants in the kernel or arguments that the launch checks. 
 combination of answers to these checks, and for one set of sizes that are multiples of 16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from minitri.base.diagnostics import listed

@@ -15,8 +15,6 @@ optimisation. The table in minitri/optimize/pass_table.py has the optimisations 
 imports it only when a program is optimised.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Collection, Mapping

@@ -15,8 +15,6 @@ The column of bytes counts what a kernel must move (kernels/memory_traffic.py). 
 memory, the kernel cannot become much faster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -14,8 +14,6 @@ In: the function. Out: a Program. language/linking.py makes one module of the fu
 the program compares the values that the module was made with. A call that can be replayed pays for nothing else.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -15,8 +15,6 @@ Left out: the syntax tree, which defines the right result elsewhere. Here a grap
 (`against`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

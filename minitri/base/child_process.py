@@ -8,8 +8,6 @@ EOFError if the process has died. The child runs in its own process group, so `e
 child has started. Left out: a queue of requests. The caller sends one request at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -13,8 +13,6 @@ its key, so it contains no text of the user. `put` writes a file under a tempora
 two processes write the same entry, one complete file remains. Left out: an age limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

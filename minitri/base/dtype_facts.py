@@ -1,7 +1,5 @@
 """Properties of dtypes that a program can read: `finfo(f32).eps`, `iinfo(i8).max`, and the kinds of `isdtype`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -9,8 +9,6 @@ values are at the ends of that axis.
 Left out: proofs that combine several conditions (inequalities.py).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from math import gcd

@@ -16,8 +16,6 @@ known ones.
 Outside such a block, `fired` does almost nothing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

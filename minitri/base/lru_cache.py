@@ -7,8 +7,6 @@ After 64 other keys have been used, the value is dropped. If one thread computes
 cache wait for it.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable

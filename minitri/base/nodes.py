@@ -7,8 +7,6 @@ In: a class with annotated fields. Out: the dataclass. The one idea: a file of n
 needs a decorator. The text of a node (`repr`) does not show its fields, because a tree may be deep.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, dataclass_transform
 

@@ -6,8 +6,6 @@ In: numpy arrays of one compute dtype. Out: an array. If this file has a functio
 operators.toml, that function defines the operator.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

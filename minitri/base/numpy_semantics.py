@@ -7,8 +7,6 @@ All evaluators use these functions. minitri/base/operators.py has the tables of 
 operators. Arrays have compute dtypes. Only the result of a cast may also be f16 or bf16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -37,8 +37,6 @@ the typing rules, all evaluators, the proofs and docs/reference/operators.md. A 
 Left out: contractions and views. They are classes of graph nodes.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass

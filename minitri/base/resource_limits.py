@@ -11,8 +11,6 @@ A compiled program remembers the limits that were set when it was made. Left out
 be interrupted, and the run time of programs.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ satisfy all equations, and replaces them by columns until none is left. Bland's 
 guarantees that the algorithm ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 

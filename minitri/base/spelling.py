@@ -5,8 +5,6 @@ idea is an edit distance in which likely typing errors cost less. It counts lett
 or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and a change of case cost less than 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 _ROWS = ("1234567890-", "qwertyuiop", "asdfghjkl", "zxcvbnm_")

@@ -7,8 +7,6 @@ In: two `Dim`s. Out: their maximum or minimum. It is one of the two if a proof s
 Otherwise it is an atom `max(…)` or `min(…)`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from minitri.base.dims import ONE, Dim, DimLike, Pair, paired, sign

@@ -1,7 +1,5 @@
 """Formats tables as plain text, and numbers with units. The text has no colours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 

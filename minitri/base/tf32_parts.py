@@ -19,8 +19,6 @@ bound: 8 + 52 + 2 < 64. Such a tensor core is Hopper's; tests/sweep_f32_products
 In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same for kernels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

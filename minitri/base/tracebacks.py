@@ -14,8 +14,6 @@ loggers and debuggers show the caller's frames alone. Scripts, the prompts of Py
 With MINITRI_TRACEBACK=1 in the environment Python prints every frame.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -10,8 +10,6 @@ The versions of a case alternate while they are timed (clock.py), and all of the
 is compared with the reference in f64. Versions whose generated code is the same are not run.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

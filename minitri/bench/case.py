@@ -6,8 +6,6 @@ reference. If a library has one function for the whole computation, that functio
 functions of programs.mt.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

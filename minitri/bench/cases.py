@@ -16,8 +16,6 @@ FlashAttention-2, through `scaled_dot_product_attention`, and compiled flex_atte
 implementation, the report says so.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

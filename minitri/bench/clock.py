@@ -20,8 +20,6 @@ host's time.
 Left out: the host's time of a call (host.py).
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

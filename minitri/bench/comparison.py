@@ -11,8 +11,6 @@ Without a GPU, `small_table` compares Triton's interpreter with numpy, for small
 blocks. It shows that the kernels are right, but not how fast they are.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

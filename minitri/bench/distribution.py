@@ -7,8 +7,6 @@ results, the rank correlation of predicted and measured times, and the ten slowe
 Left out: measuring (random_run.py).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean, median

@@ -10,8 +10,6 @@ imported before, and the input is on the GPU. It is measured once with every cac
 process.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

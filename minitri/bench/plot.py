@@ -8,8 +8,6 @@ by the rate that each reached, under the rate of a copy and of the best product.
 best peer and over torch.compile. Needs matplotlib, which is not installed with minitri.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -12,8 +12,6 @@ with others.
 A result is right if its error is small, or at most twice as large as that of eager torch.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 In: one `Row` for each case. Out: text, and dictionaries for JSON.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -16,8 +16,6 @@ Without a GPU, times say nothing about speed. Then only a small table is printed
 `--host` (host.py). Memory is measured with each case.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict

@@ -12,8 +12,6 @@ for those in `NAMES` and `FUNCTIONS`.
 Left out: functions that no program of the benchmark needs, and calls of a program's own functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

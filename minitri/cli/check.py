@@ -10,8 +10,6 @@ In: a `Request`. Out: a line for each choice of sizes, and the verdict. Below th
 table of all passes, and with `--verbose` below every line. Exit code 1 if a pass is wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle

@@ -7,8 +7,6 @@ can do everything that a command does.
 Left out: arguments (main.py), the program that they name (request.py), inputs (inputs.py), exit codes (console.py).
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@ The one idea: only `reported` turns an exception into an exit code, so no comman
 and the pager (terminal.py), arguments, and what commands do.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

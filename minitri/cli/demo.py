@@ -4,8 +4,6 @@ In: a module. Out: lines on stdout. Each stage shows two lines that come from on
 (minitri/explore/provenance.py knows them). At the end stands the command that prints a whole stage.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

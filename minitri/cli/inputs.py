@@ -13,8 +13,6 @@ Sizes come from -D, then from the files, then from `DEFAULT_SIZES`. Those differ
 the wrong order show. Left out: whether the arrays fit the program; the call of the program tells that.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

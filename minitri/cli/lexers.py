@@ -9,8 +9,6 @@ emits. They mark the other ones as errors.
 Left out: Python, which has a good lexer in pygments, and the question of who gets colour (terminal.py).
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from pkgutil import resolve_name

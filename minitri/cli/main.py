@@ -7,8 +7,6 @@ command imports the compiler, numpy and rich when it needs them.
 Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

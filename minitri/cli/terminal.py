@@ -8,8 +8,6 @@ take a while to import, so they are imported only when they are used. Left out: 
 and the tokens of each text (lexers.py).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -5,8 +5,6 @@ pages.toml has the texts and the programs. The one idea: the page runs its progr
 always the current one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

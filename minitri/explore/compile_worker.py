@@ -20,8 +20,6 @@ it never runs a kernel. No part of a request becomes the name of a file. request
 that does not answer.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -8,8 +8,6 @@ attribute and keyword. A test requires that the tables and the file have the sam
 Left out: the names of the program itself, which the page reads from its text (page/completion.js).
 """
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from pathlib import Path

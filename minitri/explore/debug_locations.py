@@ -24,8 +24,6 @@ never allocated. None of them has a line of the source. They are the neighbours 
 to the next row with a line. The entry and the exit of the kernel do not count. Left out: which columns belong to what.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -12,8 +12,6 @@ An instruction writes its first operand, unless its name says that it writes mem
 operand is uncertain, too many registers count as used rather than too few.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from itertools import takewhile

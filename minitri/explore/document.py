@@ -21,8 +21,6 @@ or a line of Python, if the program is in no file or has options of schedules. T
 and which panes are open.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ In: the stages of a page as data. Out: `ABOUT`, the sentences by pane, and the l
 The texts are in stages.toml and explanations.toml. Left out: how a page finds what it explains (page/text.js).
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import defaultdict

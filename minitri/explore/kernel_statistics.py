@@ -17,8 +17,6 @@ from minitri/hardware/roofline.py. `Resources` says what a compiled kernel takes
 Left out: what only a measurement can say; how the page draws the figures (page/figures.js).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

@@ -10,8 +10,6 @@ Two kernels are equal if Triton gets the same input for both: source, types of a
 differ. Left out: what the lines of a stage come from (triton_provenance.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

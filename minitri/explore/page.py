@@ -8,8 +8,6 @@ Only a served page has an editor, and with it the one library, CodeMirror. page/
 with their licences; tests/codemirror/ makes it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

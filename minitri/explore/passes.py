@@ -19,8 +19,6 @@ renumbered. `fresh`: there is no text before the pass, as for the first pass, an
 `rules` are the rules that fired, each with its definition, its count and its cases.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

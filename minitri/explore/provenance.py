@@ -15,8 +15,6 @@ Numbers count the nodes of the stage `graph`, or the ops of a program that begin
 part of a line belongs to which node.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ gets an error as its answer. `ask` raises `Busy` if too many requests wait.
 Left out: what a request is; who may send one (serve.py).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

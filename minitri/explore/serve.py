@@ -19,8 +19,6 @@ There are no CORS headers and only two paths. Separate processes (request_queue.
 memory, and never run a kernel.
 """
 
-from __future__ import annotations
-
 import hmac
 import html
 import json

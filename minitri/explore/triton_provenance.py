@@ -18,8 +18,6 @@ the nodes of the operations that use their results. If nothing uses them, or if 
 they belong to the whole kernel. Then they have the nodes that the kernel writes.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -13,8 +13,6 @@ texts are in walk.toml.
 Left out: how a drawing looks (page/sketch.js).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

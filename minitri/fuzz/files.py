@@ -11,8 +11,6 @@ command accepts it too. If the arguments have few elements, the file holds every
 the seed makes the arguments again. Left out: running the case (trial.py).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

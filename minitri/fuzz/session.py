@@ -4,8 +4,6 @@ In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the fir
 determine a session. A seed alone determines a program and its arguments.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import time

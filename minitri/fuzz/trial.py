@@ -9,8 +9,6 @@ Shrinking repeats the comparison that failed. It first shrinks the choices that 
 elements of its arguments. Left out: crashes and hangs, which workers.py reports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

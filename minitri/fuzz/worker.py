@@ -6,8 +6,6 @@ In: seeds on standard input, one on each line. Out: one line of JSON for each se
 else that is printed goes to standard error. A process that can no longer use the GPU answers with "lost" and ends.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -8,8 +8,6 @@ A thread waits for each answer. Left out: what a worker does with a seed (worker
 (session.py).
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

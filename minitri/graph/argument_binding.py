@@ -14,8 +14,6 @@ Arguments that decide a shape, such as an axis, must be known at compile time. T
 read such arguments. They turn every error of constant arithmetic into a CompileError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -9,8 +9,6 @@ that is wrong or missing is replaced by one that fits: the last axis, the size t
 signatures.toml has for a parameter.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import accumulate

@@ -10,8 +10,6 @@ tree knows the text. Only after an error are both compared, so correct programs 
 or None if it has nothing better to say than the error itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -8,8 +8,6 @@ A wrong expression has the value `BROKEN`, and so has every expression that uses
 expression, and raises the collected errors at the end: the first in the text, with the others in `error.others`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping
 from typing import Any
 

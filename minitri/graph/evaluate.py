@@ -3,8 +3,6 @@
 In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

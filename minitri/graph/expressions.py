@@ -8,8 +8,6 @@ and dimensions is computed at compile time. Any other expression becomes a graph
 minitri/graph/lower_ast.py adds it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

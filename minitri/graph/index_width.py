@@ -4,8 +4,6 @@ In: a graph and its sizes. Out: yes or no. By default, kernels compute indices i
 and so do large numbers: `arange(0, 2**33, 2**30)` has only 8 elements. Unknown sizes count as 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping

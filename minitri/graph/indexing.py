@@ -6,8 +6,6 @@ of bounds is NaN, 0 or False, because a kernel cannot raise an error. Left out: 
 result depends on the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -12,8 +12,6 @@ arguments of a call with parameters, and error_collection.py keeps the errors. A
 every expression that uses it. So the builder finds the mistakes of other expressions too, and reports each mistake once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

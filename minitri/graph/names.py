@@ -8,8 +8,6 @@ spelling mistake. A user who writes `median` wants the median, not `mean`. Such 
 (minitri/language/foreign). A similar name of the program is suggested as well.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 

@@ -5,8 +5,6 @@ Each line is checked by the typing rules when it is read, so an error points at 
 `format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

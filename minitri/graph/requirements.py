@@ -6,8 +6,6 @@ In: the conditions of a graph. Out: a warning for each pair of named sizes that 
 slip: two names for one dimension. Left out: conditions on computed sizes, such as N % 4 == 0. They are meant.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterable, Iterator

@@ -17,8 +17,6 @@ one. A matrix product needs at least two rows, two columns and two terms. minitr
 rules together with its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any

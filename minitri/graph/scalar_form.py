@@ -9,8 +9,6 @@ an `Element`: a node and an index. `build` turns an expression into nodes again.
 and elements by other nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 

@@ -10,8 +10,6 @@ It becomes a condition, which the compiled program checks at each call. CompileE
 MT0304 for a size that no argument determines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from minitri.base import dims

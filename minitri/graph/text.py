@@ -16,8 +16,6 @@ graph/parse.py reads the text. The text has everything that later passes need, e
 as in JSON.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

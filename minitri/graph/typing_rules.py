@@ -8,8 +8,6 @@ as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars.
 f16 or bf16 is an f32 node. It is rounded only by `astype`, at outputs, and as an operand of a matrix product.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

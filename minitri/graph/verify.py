@@ -4,8 +4,6 @@ In: a graph. Out: nothing, or a ValueError. The pipeline runs it after each pass
 cycles, because nodes are immutable. So no check for cycles is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import assert_never
 

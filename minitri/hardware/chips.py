@@ -22,8 +22,6 @@ come from "AMD GPU specifications" in the ROCm documentation. AMD's numbers of w
 backend.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

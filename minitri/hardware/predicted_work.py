@@ -16,8 +16,6 @@ counts two operations for each multiplication. Selections, conversions, comparis
 none.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import ChainMap, Counter

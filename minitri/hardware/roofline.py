@@ -17,8 +17,6 @@ Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Perfor
 Architectures", 2009. Left out: caches, the order of accesses, latency, and blocks that a loop skips.
 """
 
-from __future__ import annotations
-
 import math
 from collections import UserDict
 from collections.abc import Mapping, Sequence

@@ -21,8 +21,6 @@ If a size is an argument, it may be a multiple of 16 in one call and not in anot
 need different layouts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

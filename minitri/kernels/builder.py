@@ -4,8 +4,6 @@ In: an `Indexing`, which says which elements of which nodes a part of the graph 
 kernel come after their operands. Each element that the part computes, loads or selects gets one op.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -15,8 +15,6 @@ In a part with one operation, the result and the reduction get new axes. minitri
 decides how several operations share axes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -13,8 +13,6 @@ one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.p
 define the range of an axis, the conditions of an access, and loops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

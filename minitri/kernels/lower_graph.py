@@ -9,8 +9,6 @@ memory too.
 minitri/optimize/fusion/ decides which nodes run in one kernel, and makes its plan with `plan_of`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

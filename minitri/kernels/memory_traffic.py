@@ -15,8 +15,6 @@ Left out: repeated reads. The tiles of a product read `x` once for each column o
 Guards are left out too: an element that a guard skips counts as read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ parser only checks single lines: names, attributes and numbers. The verifier (mi
 whether the lines fit together. `Body` parses the lines that kernels and tile programs have in common.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

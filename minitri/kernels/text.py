@@ -20,8 +20,6 @@ the axes of a product's tile if only one pair is possible. lines.toml has the fo
 minitri/kernels/parse.py parses the text.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ reduction runs over reduced axes only. The pipeline runs these checks after each
 that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 

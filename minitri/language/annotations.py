@@ -9,8 +9,6 @@ The one idea: the grammar has no rules for types. Each spelling is one `case` he
 Left out: the meaning of dimensions. They stay expressions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import TypeAlias

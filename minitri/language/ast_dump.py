@@ -12,8 +12,6 @@ In: nodes of ast.py. Out: for `f(x, y) = relu(x + y)`
 This text cannot be parsed back. To change a program, edit its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from minitri.base.diagnostics import printable

@@ -1,7 +1,5 @@
 """Arithmetic of plain Python numbers, and named numbers such as `pi`. Nothing here needs an array."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 Float32[Tensor, "*B M N+1"]     →     f32[*B, M, N+1]
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -18,8 +18,6 @@ never runs, and its annotations are never evaluated. The one grammar parses the 
 python_source.py finds that text. linking.py adds the functions and constants that the function uses.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

@@ -8,8 +8,6 @@ array, and an array of the graph builder is a graph node. So the order of evalua
 once, here. The subclasses say what an operator, a subscript or a call does with values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 

@@ -18,8 +18,6 @@ grammar never sees them. The parser's tables are made on first use and shared. E
 may parse at the same time. Left out: the meaning of names, which the typer finds.
 """
 
-from __future__ import annotations
-
 import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ read them. They are JSON (minitri/base/disk_cache.py), in the form of `lark.tool
 pickle, so it is not used. Tables that do not fit, from another version of lark for example, are made again.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

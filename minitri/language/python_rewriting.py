@@ -10,8 +10,6 @@ parser stops at the first wrong token, so there is no tree of the language yet. 
 the expression around the token. Left out: loops, and other statements of several lines than `if`.
 """
 
-from __future__ import annotations
-
 import ast as python
 import re
 import warnings

@@ -9,8 +9,6 @@ files, of cells in IPython, and of what is typed at the prompt of Python 3.13 or
 what is typed. There the history of the prompt has the lines, and they count if they compile to the same bytecode.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

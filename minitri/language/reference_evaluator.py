@@ -11,8 +11,6 @@ Left out: checks that need no sizes (the graph builder makes them first, with go
 Expressions of any depth are fine; only calls of functions recurse.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from hashlib import blake2b
 from typing import Any

@@ -10,8 +10,6 @@ from numpy's:
 Left out: good error messages. The graph builder gives them first.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

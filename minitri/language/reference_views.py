@@ -3,8 +3,6 @@
 Most call numpy's function of the same name on the data of the arrays.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

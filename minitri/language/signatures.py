@@ -5,8 +5,6 @@ functions (the typer, the numpy evaluator) or lists them (docs, suggestions). `R
 default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
 """
 
-from __future__ import annotations
-
 import ast as python
 import tomllib
 from functools import cache

@@ -7,8 +7,6 @@ Out: a ParseError that names the mistake and says what to write instead. The one
 the language has. The first token that does not fit tells which construct was meant. syntax_errors.toml has the messages.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

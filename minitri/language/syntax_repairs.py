@@ -11,8 +11,6 @@ of the error, the correction that the error has already, and general ones (`_gen
 lines, and texts of more than `LONGEST` characters.
 """
 
-from __future__ import annotations
-
 import keyword
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The cards of a program and of its stages. Making them takes milliseconds: Triton's compiler does not run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 

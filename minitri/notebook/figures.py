@@ -7,8 +7,6 @@ In: a compilation. Out: a `Plot`, which a notebook shows. matplotlib is an optio
 imported when a figure is drawn. No text of a program is read as mathematics, as `$x$` would be.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ In: texts. Out: HTML without scripts: tabs are radio buttons, which arrow keys m
 nothing of a program becomes markup. Long texts are cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

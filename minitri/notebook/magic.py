@@ -12,8 +12,6 @@ shows its card. The variable has the name of the last function, or the name on t
 Loading the extension also leaves out the traceback where IPython would print one for a text that is not in the language.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from minitri.api import compile

@@ -11,8 +11,6 @@ leave the array stays as it is, because an element out of range has the fill val
 Left out: quotients, remainders and conversions of positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from minitri.base import dims, intervals

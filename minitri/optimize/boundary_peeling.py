@@ -13,8 +13,6 @@ Left out: programs with loops, because the masks inside a loop remain; arrays of
 where the launch takes most of the time.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import gcd, prod
 

@@ -12,8 +12,6 @@ matrix. Left out: accesses that would need a quotient or a remainder afterwards 
 Before that, `x[r//8, r%8]` becomes `x[r]` if x has no gaps.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 

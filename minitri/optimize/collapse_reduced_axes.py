@@ -10,8 +10,6 @@ Left out: arrays with gaps, and arrays that lack one of the axes. Their addresse
 such an array keeps its axes. So does every sum that reads the same array, because the two sums share a kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 
 from minitri.base import dims

@@ -23,8 +23,6 @@ by a loop with `redo`. Left out: loops with bounds, with several carried values,
 elementwise operators.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from minitri.base.dims import Dim, Symbol, axis

@@ -9,8 +9,6 @@ In: the programs of a call, for a target that supports early starts. Out: the sa
 programs except the first.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from minitri.tiles.ir import Programs

@@ -12,8 +12,6 @@ Left out: programs without matrix products, because they wait for memory; sums, 
 only once; bf16, because Triton's interpreter cannot multiply it.
 """
 
-from __future__ import annotations
-
 from minitri.base.types import f16, f32
 from minitri.kernels.ir import Compute, Dot, Op, op_operands
 from minitri.tiles.ir import Program

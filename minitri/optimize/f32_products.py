@@ -14,8 +14,6 @@ products that share a loop with other reductions, and factors that are not conti
 such TF32 blocks; pack_operands.py copies large factors into this layout.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from minitri.base.dims import Symbol

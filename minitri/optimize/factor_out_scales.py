@@ -13,8 +13,6 @@ without their scale could overflow although the sums of the original program do 
 scales of blocks of the summed axis.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

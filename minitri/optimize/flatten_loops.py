@@ -10,8 +10,6 @@ In: a masked program. Out: the same program, `flattened` if its loops carry noth
 the loops carry more values, Triton 3.6 reads the sums of attention before they are computed.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from minitri.kernels.ir import Dot

@@ -7,8 +7,6 @@ enough for this kernel. Values inside a fused kernel are not stored, so they hav
 index is read from memory or a size is unknown.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 from minitri.base.dims import ONE, ZERO, Dim, Pair

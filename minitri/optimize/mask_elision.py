@@ -20,8 +20,6 @@ polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py).
 Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -11,8 +11,6 @@ COLUMNS columns. If a loop carries the product, CARRIED_COLUMNS are enough. With
 assembler makes the tensor cores of such a loop wait for each instruction.
 """
 
-from __future__ import annotations
-
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
 from minitri.tiles.ir import Program
 from minitri.tiles.verify import maximum_of_rows

@@ -18,8 +18,6 @@ second factors that are computed from more than 8 bits, although these were not 
 rows, whose second factor is converted and stored once (pack_operands.py).
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 

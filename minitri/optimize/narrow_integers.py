@@ -13,8 +13,6 @@ Left out: programs whose indices need 64 bits (optimize/index_width.py); integer
 used as an index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from operator import add, mul, neg, sub

@@ -27,8 +27,6 @@ In: a graph; the strides of inputs that are not contiguous. Left out: unknown si
 depth, whose factors fit into one program (attention).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from operator import or_

@@ -8,8 +8,6 @@ minitri/pipeline.py has the core: the passes that every program needs. This tabl
 of their own, because they are part of the pass `lower` or `mask`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -19,8 +19,6 @@ Left out: loops whose length depends on a grid axis other than the last one. Mat
 have a grouped order.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from minitri.base.dims import Dim

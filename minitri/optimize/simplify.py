@@ -12,8 +12,6 @@ Left out on purpose: rules that change the bits of a result. For example, x + 0.
 not 0 if x is nan.
 """
 
-from __future__ import annotations
-
 from functools import partial, update_wrapper
 
 from minitri.base import dims, intervals

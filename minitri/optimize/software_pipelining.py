@@ -24,8 +24,6 @@ this product needs no mask. The pass therefore changes only loops over many bloc
 descriptors. Left out: loops that do not start at 0, loops whose last block may be short, and persistent programs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from dataclasses import replace
 

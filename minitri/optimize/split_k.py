@@ -13,8 +13,6 @@ parts; and factors that come from other reductions or products. Such factors may
 (minitri/optimize/online_reductions/kernels.py).
 """
 
-from __future__ import annotations
-
 import math
 
 from minitri.base.dims import Dim

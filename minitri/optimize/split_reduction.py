@@ -14,8 +14,6 @@ The order of additions depends on the sizes alone and there are no atomics, so e
 parts are padded. Left out: unknown sizes.
 """
 
-from __future__ import annotations
-
 import math
 
 from minitri.base import dims

@@ -17,8 +17,6 @@ these programs run at the same time.
 The order of additions depends on the sizes alone, so each run gives the same result. Left out: unknown sizes.
 """
 
-from __future__ import annotations
-
 import math
 
 from minitri.base import operators

@@ -21,8 +21,6 @@ do. A division by a power of two keeps its bits, because both forms round the sa
 that need more roundings.
 """
 
-from __future__ import annotations
-
 import math
 
 from minitri.base.piecewise import never_negative

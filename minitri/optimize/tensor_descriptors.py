@@ -21,8 +21,6 @@ Left out: gathers, unknown sizes, blocks without exactly two axes; stores of pro
 values with other axes than their block, and of integers.
 """
 
-from __future__ import annotations
-
 from minitri.base.dims import Dim
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Load, Store

@@ -5,8 +5,6 @@ say where the elements are in memory. Outputs are allocated by the same library,
 copied, with one exception: a CPU array with another byte order, or with strides that are no multiple of the element.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ In: a checked `Call`. Out: the same call with its arrays as numpy arrays (for th
 with its arrays on the current GPU. Results stay on the device of the arguments.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -9,8 +9,6 @@ Left out: general kernels, which run a program that was called with many shapes.
 that the rules chose.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

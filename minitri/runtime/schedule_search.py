@@ -12,8 +12,6 @@ does not compile, is rejected, and the table gives the reason. For example, a ti
 The winner is cached on disk (minitri/base/disk_cache.py). Left out: a search beyond this short list of candidates.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

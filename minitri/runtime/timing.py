@@ -10,8 +10,6 @@ compiles.
 Left out: the host's own time for a call. To measure it, time `program.bind(...)` on tiny arrays.
 """
 
-from __future__ import annotations
-
 import statistics
 import timeit
 from collections.abc import Callable

@@ -8,8 +8,6 @@ A program with an `effort` measures schedules at the first call of a shape (meas
 calls (replay.py).
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial

@@ -7,8 +7,6 @@ in hypothesis: shrink the choices, because every list of choices gives a valid p
 Left out: shrinking arrays (minitri/trust/shrink_arguments.py).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar

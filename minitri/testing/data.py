@@ -1,7 +1,5 @@
 """Random arrays in any memory layout; some contain special values such as NaN and infinity."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -6,8 +6,6 @@ amplify rounding errors; for example, `exp` gets small arguments only. Functions
 take exact values.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The table functions.toml says which values fit a function, and what its result is.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -3,8 +3,6 @@
 In: a source of choices. Out: a `RandomProgram`. The kinds of statements are in statement_kinds.py.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -12,8 +12,6 @@ Products stand alone or inside parts of models: layers, weights of few bits, att
 models are small. Half of their sides are multiples of 16, which tensor cores and tensor descriptors require.
 """
 
-from __future__ import annotations
-
 import math
 
 from minitri.base.types import DTYPES, promote

@@ -11,8 +11,6 @@ original program. Dead code must not change the generated source.
     small blocks           tiles have few elements, so small arrays need many programs and loops
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -9,8 +9,6 @@ A kind that is listed twice in `KINDS` is tried twice as often. If no value fits
 the next kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 

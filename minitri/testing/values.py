@@ -4,8 +4,6 @@ Two axes fit together if both sizes are written as numbers and are equal, or if 
 their sizes in this example are equal: the program then has a condition that its arguments satisfy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Each method chooses values that fit, writes one statement and states the properties of its result (elementwise.py).
 """
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 from itertools import pairwise

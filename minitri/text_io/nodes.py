@@ -6,8 +6,6 @@ reader.py makes these nodes. graph/parse.py, kernels/parse.py and tiles/parse.py
 node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

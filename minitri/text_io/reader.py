@@ -8,8 +8,6 @@ use.
 Numbers and nesting are limited, because the text may come from anyone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -16,8 +16,6 @@ In: the fields of an operation, or a line of text. Out: the text of the operatio
 kernels/text.py have the templates and writers. graph/parse.py and kernels/parse.py have the readers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

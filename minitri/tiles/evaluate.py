@@ -9,8 +9,6 @@ block exists, and masks decide which elements an access reads or writes. The san
 then checks each access. The error for a wrong access names the program, its place in the grid and the statement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ runs. The one idea: all facts follow from how blocks cover an axis, and from the
 loaded value can be any number, so there are no facts about it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from minitri.base.dims import Dim, Symbol

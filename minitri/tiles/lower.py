@@ -19,8 +19,6 @@ Left out: reductions that share a loop although one depends on the other. For ke
 minitri/optimize/online_reductions/lower.py extends `Lowering`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -14,8 +14,6 @@ reduction, such as 0 for a sum.
 Left out: proofs that a test always succeeds. minitri/optimize/mask_elision.py extends `Masking` with such proofs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any

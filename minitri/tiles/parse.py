@@ -4,8 +4,6 @@ In: a text that `format_programs` wrote, perhaps edited by a user, and whether i
 whose spans point into that text. The plan of these programs has no kernels, because the text has none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any

@@ -5,8 +5,6 @@
 In: a program. Out: a new one, in which every op refers to the new operands. The given program stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

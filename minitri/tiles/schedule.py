@@ -12,8 +12,6 @@ options replace single decisions. Left out: the rules that make programs fast (m
 kernel that no rule applies to gets the plain schedule.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping

@@ -19,8 +19,6 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
 minitri/tiles/parse.py parses the text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 

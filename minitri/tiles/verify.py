@@ -5,8 +5,6 @@ uses axes of the program, and uses a looped axis only inside its loop. Each tile
 checks run after lowering, after masking, and on each program that was parsed from text.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 from minitri.base.diagnostics import BrokenRule

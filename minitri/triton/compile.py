@@ -6,8 +6,6 @@ Computing this hash takes each process 0.3 s before it compiles anything. The ve
 library identify Triton too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -12,8 +12,6 @@ Dtypes come from a table, and numbers are formatted again. The host computes eve
 passes it as an integer argument.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 

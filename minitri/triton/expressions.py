@@ -9,8 +9,6 @@ minitri/triton/rt.py. A part of an expression that only depends on sizes becomes
 Left out: elementwise operators, whose spelling is in THE operator table (minitri/base/operators.py).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ several rows. `descending` begins at the end of the last axis. `persistent` give
 the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitri.base.dims import Dim, product

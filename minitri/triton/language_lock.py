@@ -6,8 +6,6 @@ use the replacements. Threads therefore take this lock. `with LANGUAGE.interpret
 the language. `with LANGUAGE.compiled():` waits until no interpreter runs.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

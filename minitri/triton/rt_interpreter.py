@@ -12,8 +12,6 @@ Elementwise functions come from the operator table. If the Triton spelling of a 
 Left out: the order in which compiled functions add elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -8,8 +8,6 @@ syntax and names are checked against an allowlist. Triton reads the source throu
 made-up file name, so no file is written.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import linecache

@@ -10,8 +10,6 @@ loaded from an array can be any number.
 Left out: proofs (minitri/trust/proofs.py). If the search finds nothing, the access may still be wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce

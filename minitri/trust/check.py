@@ -22,8 +22,6 @@ what a program means. A program that was loaded from the text of a stage is comp
 `mt.load(text, stage, against=f)`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 In: the rows that check.py makes. Out: a `CheckReport`, which prints as a table, and shows itself as a card in notebooks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -19,8 +19,6 @@ chapter 4. A distance of inf means that the result may be any number, for exampl
 some order. Left out: the rounding of an operator itself (error_bounds.py).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial

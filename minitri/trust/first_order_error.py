@@ -23,8 +23,6 @@ Outputs that are not floats stay the same. Left out: errors of second order. Ope
 ==, are assumed to give the same result in both implementations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -17,8 +17,6 @@ A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_c
 from memory can be any number.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

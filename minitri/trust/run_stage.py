@@ -11,8 +11,6 @@ arrays. The type of the stage's value selects the evaluator, so a new stage need
 Left out: the GPU itself (minitri/runtime/variants.py), and the stages inside Triton's compiler.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -15,8 +15,6 @@ The error names the program, its place in the grid, the buffer and the index. It
 prints it, and the source text of that statement. Left out: whether the values of elements are right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -13,8 +13,6 @@ true, for example that indices are in range or that there is no NaN. If smaller 
 continues from them. Left out: shrinking the program (minitri/testing).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

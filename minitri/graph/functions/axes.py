@@ -6,8 +6,6 @@ tile(x, 2)              x: (a, b)           (a, b, a, b): element d is x[d % 2]
 repeat(x, 2)            x: (a, b)           (a, a, b, b): element d is x[d // 2]
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitri.base import dims

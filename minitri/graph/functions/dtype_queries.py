@@ -5,8 +5,6 @@ to f16. The result is the next f16 if the distance is between 0.5 and 1.5 steps 
 0.625 * eps * |x| is in this range. The same holds for bf16.
 """
 
-from __future__ import annotations
-
 from minitri.base import dtype_facts
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dtype_facts import KINDS, Info

@@ -8,8 +8,6 @@ numbers as names: the last one is -1. So they align from the right, as in broadc
 Left out: the choice of a good order for several products. They are computed from left to right.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ searchsorted is an unrolled binary search. It counts the elements that come befo
 whether 512 more elements come before it, then 256, 128, …. A step is one gather and one comparison.
 """
 
-from __future__ import annotations
-
 from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.types import i64

@@ -1,7 +1,5 @@
 """Functions that join arrays: concat, stack, pad, and numpy's hstack, vstack, dstack and column_stack."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

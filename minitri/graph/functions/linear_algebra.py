@@ -4,8 +4,6 @@
 to one axis and multiplies two matrices.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

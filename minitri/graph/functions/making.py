@@ -7,8 +7,6 @@ conversion. Some integers are too large for an `Index`. They are computed from t
 multiplication and an addition that wrap around, in i64 or u64.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -7,8 +7,6 @@ A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor 
 support, of integers or with a side of 1, become a multiplication and a sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Scans along an axis, such as cumulative sums, and differences of neighbouring elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

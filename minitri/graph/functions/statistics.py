@@ -1,7 +1,5 @@
 """Means and variances as sums and divisions. Also argmax and argmin."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

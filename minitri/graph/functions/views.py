@@ -1,7 +1,5 @@
 """Functions that move data, as Views: an index map gives, for each element of the result, its index in the array x."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitri.base import dims, intervals

@@ -16,8 +16,6 @@ The functions at the end take a name, its library (if the program names one) and
 row with what to write instead, or why the language has nothing like it. They return None for a name that no library has.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Sequence

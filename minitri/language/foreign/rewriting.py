@@ -7,8 +7,6 @@ for an argument that the call does not give. The one idea: `instead` is a templa
 stands for an argument. An argument gets parentheses where an operator of the template would tear it apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

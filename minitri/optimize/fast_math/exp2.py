@@ -18,8 +18,6 @@ the product with log2 e could overflow. A transport exp(h(old) - h(new)) always 
 would accumulate from block to block.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -10,8 +10,6 @@ instead of a denormal number. So it is used only for exponents x - h, where h is
 its maximum. There denormal numbers do not matter.
 """
 
-from __future__ import annotations
-
 from minitri.base.operators import OPERATORS
 from minitri.base.types import f32
 from minitri.kernels.ir import Compute, Constant, Op

@@ -18,8 +18,6 @@ An f32 ulp is 2**-16 of a bf16 ulp and 2**-13 of an f16 ulp. So a result changes
 Kernels that write f32 or f64 are not relaxed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

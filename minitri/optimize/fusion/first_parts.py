@@ -5,8 +5,6 @@ elementwise nodes that only this part uses. An elementwise value that several pa
 its operands is cheaper than storing and loading the value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from minitri.base.dims import product

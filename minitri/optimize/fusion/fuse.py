@@ -11,8 +11,6 @@ loading its operands is cheaper than storing and loading the value.
 Left out: schedules. This pass does not choose blocks or loops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -9,8 +9,6 @@ and reductions reuse axes with the same extent. If several axes have this extent
 need the most operands at the same indices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 
 from minitri.base import dims

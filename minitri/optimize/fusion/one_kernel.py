@@ -21,8 +21,6 @@ A reduction may lack an axis of which every program has all indices. minitri/opt
 decides whether one loop is enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitri.base.dims import Dim

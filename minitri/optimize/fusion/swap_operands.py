@@ -7,8 +7,6 @@ only the second factor is computed, for example from weights of 8 bits. Tensor c
 from registers, but only as their first operand.
 """
 
-from __future__ import annotations
-
 from minitri.graph.ir import Contract, Input, Node, contiguous
 from minitri.kernels.builder import build
 from minitri.kernels.ir import Buffer, Kernel, Load, reads_bytes

@@ -17,8 +17,6 @@ A mean is a sum divided by the number of elements. Inside the loop it is the sum
 which is called `count`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce

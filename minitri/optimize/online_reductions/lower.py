@@ -13,8 +13,6 @@ Before the first block a running value needs a special case:
     a mean      While the count is 0, the mean is 0 / 0, and 0 replaces the shift.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any

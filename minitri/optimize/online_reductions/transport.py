@@ -28,8 +28,6 @@ if it holds for none. One factor cannot distinguish the two cases. Deviations to
 because they need the sum of squares as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar

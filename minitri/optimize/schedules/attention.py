@@ -18,8 +18,6 @@ multiprocessor.
     wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

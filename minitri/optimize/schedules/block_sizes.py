@@ -8,8 +8,6 @@ If that axis is too short to fill a program, the tile covers the next one too.
 Block sizes are powers of two, because Triton's tiles are. Left out: the choice of the axes, which the rules make.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -12,8 +12,6 @@ A program has about 1024 elements (2048 if they have 16 bits or fewer) and at mo
 Triton's interpreter a program costs about a millisecond and an element costs almost nothing, so tiles are very large.
 """
 
-from __future__ import annotations
-
 from minitri.kernels.ir import Kernel
 from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, widest_bytes
 from minitri.optimize.schedules.request import Request

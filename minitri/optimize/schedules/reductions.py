@@ -18,8 +18,6 @@ numbers come from measurements on an H200 with rows of 256 to 131072 elements of
 measures them again). Rows of unknown size get smaller blocks than long rows.
 """
 
-from __future__ import annotations
-
 import math
 
 from minitri.base.operators import POSITIONS

@@ -1,7 +1,5 @@
 """The arguments of a schedule rule besides the kernel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from minitri.hardware.chips import Chip

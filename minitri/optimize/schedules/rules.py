@@ -7,8 +7,6 @@ A rule is a function of a kernel and a request. It returns None if it does not a
 the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a rule, write a function and add a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 

@@ -14,8 +14,6 @@ between the results for the extreme members of the kinds, which numpy computes. 
 of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass

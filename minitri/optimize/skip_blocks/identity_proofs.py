@@ -22,8 +22,6 @@ If a factor of a product is all zeros, the product leaves its sum unchanged, bec
 (docs/reference/semantics.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

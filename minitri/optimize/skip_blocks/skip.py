@@ -20,8 +20,6 @@ Left out: loops over several axes, loops that store, and conditions on values re
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 

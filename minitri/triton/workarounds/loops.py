@@ -29,8 +29,6 @@ In: a masked program. Out: the same program. Loops that must wait have the hint 
 loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
 """
 
-from __future__ import annotations
-
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
 from minitri.tiles.ir import Loop, Program
 

@@ -14,8 +14,6 @@ tests/undefined_registers.py` searches the machine code of many kernels for regi
 file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from minitri.kernels.ir import Dot, Kernel, Load, needed

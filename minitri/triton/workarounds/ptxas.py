@@ -14,8 +14,6 @@ In: the PTX of a kernel. Out: PTX to assemble. Triton's own compile function doe
 function only if a setting of Triton inspects or changes its stages (minitri/triton/compile.py).
 """
 
-from __future__ import annotations
-
 import re
 
 SCALAR = r"(%rs\d+)"
