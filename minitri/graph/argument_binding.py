@@ -26,7 +26,7 @@ from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
 from minitri.graph import corrections
-from minitri.graph.ir import Shape, axis
+from minitri.graph.ir import Shape, along
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY
@@ -172,8 +172,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
         t.require(a, "==", b, "MT0207", message)
     if array.shape == type.shape:
         return array
-    index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
-    return view(t, array, type.shape, index)
+    return view(t, array, type.shape, [along(k, e) for k, e in enumerate(array.shape)])
 
 
 @lru_cache(maxsize=256)
@@ -271,6 +270,11 @@ def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
         axes.append(k % rank)
     ensure(len(set(axes)) == len(axes), "MT0204", f"{what} {value} names an axis twice")
     return tuple(axes)
+
+
+def as_axis(value: Value, rank: int) -> int:
+    """The number of one axis, normalised to 0 … rank - 1."""
+    return as_axes(as_int(value, "axis"), rank)[0]
 
 
 def as_dtype(value: Value, default: DType) -> DType:
