@@ -20,7 +20,7 @@ from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.names import LONGEST
 from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
-from minitri.language.python_rewriting import update
+from minitri.language.python_corrections import update
 from minitri.language.signatures import function_names
 
 IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
