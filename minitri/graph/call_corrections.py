@@ -62,8 +62,6 @@ def as_elsewhere(error: CompileError, node: ast.Call, values: Values) -> Edit | 
         r" takes (at most )?\d| takes its |has no argument|needs its argument|needs \d axes, not", error.message
     ):
         return None
-    if node.function == "log" and args[1:] in (["2"], ["10"]) and not keywords:
-        return here(node, f"log{args[1]}({args[0]})")
     answer = foreign.called(node.function, args, list(keywords))
     if answer is None or not answer.row.arguments or not answer.row.takes(len(args), list(keywords)):
         return None
@@ -114,16 +112,9 @@ def arity(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
         return None
     texts = [a.span.text for a in node.args] + [v.span.text for k, v in node.keywords if k not in ("out", "dtype")]
     if len(texts) == row.arity - 1 and texts:
-        reduction, last = REDUCTIONS.get(row.name), EXAMPLES.get(row.name)
-        if reduction:
-            return Edit(called_name(node), reduction)
+        last = EXAMPLES.get(row.name)
         return Edit(_end(node), f", {last}") if last else None
     return here(node, f"{node.function}({', '.join(texts[: row.arity])})") if len(texts) > row.arity - 1 else None
-
-
-REDUCTIONS = {
-    "maximum": "max", "minimum": "min", "add": "sum", "multiply": "prod", "logical_and": "all", "logical_or": "any",
-}  # fmt: skip
 
 
 def missing(error: CompileError, node: ast.Call, values: Values) -> Edit | None:

@@ -21,13 +21,14 @@ from minitri.graph import call_corrections as calls
 from minitri.graph.call_corrections import Values, beside, here
 from minitri.graph.typing_rules import Array
 from minitri.language import ast
+from minitri.language.python_corrections import refused
 
 Rule = Callable[[CompileError, Any, Values], Edit | None]
 
 
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
     """The error with a correction, if a rule has one. An error that has its own stays as it is."""
-    for rule in () if error.edits else RULES.get((error.code, type(node)), ()):
+    for rule in () if error.edits else (_by_table, *RULES.get((error.code, type(node)), ())):
         if (edit := rule(error, node, values)) is not None and edit.text != edit.span.text:
             reason = error.help.split("; ")[0]
             kept = f"{reason}; " if reason and not re.search("write|use|`", reason) else ""
@@ -54,39 +55,18 @@ def _changed(node: ast.Node, edit: Edit) -> str:
     return text[start : edit.span.start] + edit.text + text[edit.span.end : end]
 
 
+def _by_table(error: CompileError, node: ast.Node, values: Values) -> Edit | None:
+    text = None if "is needed here" in error.message else refused(error.code, node.span.text)
+    return here(node, text) if text else None
+
+
 # ---- operators -----------------------------------------------------------------------------------
-
-
-def _power(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    is_power = node.op == "^" and "bitwise_xor" in error.message
-    return here(node, f"{beside(node.left)} ** {beside(node.right)}") if is_power else None
-
-
-def _logic(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    name = {"&": "logical_and", "|": "logical_or"}.get(node.op)
-    return here(node, f"{name}({node.left.span.text}, {node.right.span.text})") if name else None
-
-
-def _of_booleans(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    return _operator(node, "^") if node.op == "-" and error.message.endswith("bool") else None
-
-
-def _shift(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    """`x << 2` of floats → `x * 2**2`."""
-    op = {"<<": "*", ">>": "/"}.get(node.op)
-    return here(node, f"{node.left.span.text} {op} 2**{beside(node.right)}") if op else None
 
 
 def _operator(node: ast.Binary, op: str) -> Edit:
     source, start = node.span.source, node.left.span.end
     at = source.text.index(node.op, start, node.right.span.start)
     return Edit(Span(source, at, at + len(node.op)), op)
-
-
-def _sign(error: CompileError, node: ast.Unary, values: Values) -> Edit | None:
-    if node.op == "-":
-        return here(node, f"~{beside(node.operand)}")
-    return here(node, f"logical_not({node.operand.span.text})") if node.op == "~" else None
 
 
 def _new_axis(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
@@ -141,11 +121,6 @@ def _infinity(error: CompileError, node: ast.Node, values: Values) -> Edit | Non
     return here(numbers[0], "inf") if numbers else None
 
 
-def _where(error: CompileError, node: ast.Conditional, values: Values) -> Edit | None:
-    parts = (node.test.span.text, node.body.span.text, node.orelse.span.text)
-    return here(node, f"where({', '.join(parts)})")
-
-
 def _unpacked(error: CompileError, node: ast.Assign, values: Values) -> Edit | None:
     """`a, b = x` → `a, b = x[0], x[1]`; `a, b = x, y, z` → `a, b, _ = x, y, z`."""
     value, count = values.get(id(node.value)), len(node.targets)
@@ -192,11 +167,6 @@ def _ellipses(error: CompileError, node: ast.Subscript, values: Values) -> Edit 
     return here(truths[0], "None") if truths else None
 
 
-def _untransposed(error: CompileError, node: ast.Attribute, values: Values) -> Edit | None:
-    """`x.mT` of one axis → `x`."""
-    return here(node, node.value.span.text) if node.name == "mT" else None
-
-
 RULES: dict[tuple[str, type[ast.Node]], tuple[Rule, ...]] = {
     ("MT0101", ast.Call): (calls.called_value,),
     ("MT0102", ast.Call): (
@@ -205,19 +175,15 @@ RULES: dict[tuple[str, type[ast.Node]], tuple[Rule, ...]] = {
     ),
     ("MT0102", ast.Assign): (_unpacked,),
     ("MT0106", ast.Call): (calls.whole_number, calls.shape, calls.axis),
-    ("MT0106", ast.Conditional): (_where,),
     ("MT0106", ast.Subscript): (calls.whole_number, calls.quotient),
     ("MT0201", ast.Binary): (_new_axis,),
     ("MT0201", ast.Call): (calls.ranks,),
-    ("MT0202", ast.Binary): (_power, _logic, _of_booleans, _shift),
     ("MT0202", ast.Call): (calls.dtype,),
-    ("MT0202", ast.Unary): (_sign,),
     ("MT0203", ast.Binary): (_transposed,),
-    ("MT0204", ast.Attribute): (_untransposed,),
     ("MT0204", ast.Call): (calls.extreme, calls.as_elsewhere, calls.axis),
     ("MT0205", ast.Call): (calls.sizes,),
     ("MT0206", ast.Call): (calls.whole_numbers,),
     ("MT0206", ast.Subscript): (_mask, calls.whole_number, calls.whole_numbers, _last, _ellipses),
     ("MT0208", ast.Binary): (_infinity, _wider),
 }  # fmt: skip
-"""The rules by the code of the error and the kind of its node."""
+"""The rules by the code of the error and the kind of its node. python_corrections.toml has more, for expressions."""

@@ -10,26 +10,15 @@ annotated as `Strong` as an array that is not weak. All other arguments arrive a
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
 
-from minitri.graph.functions import (
-    axes,
-    dtype_queries,
-    einsum,
-    gathers,
-    joining,
-    linear_algebra,
-    making,
-    reductions,
-    scans,
-    statistics,
-    views,
-)  # fmt: skip
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value
 from minitri.language.signatures import SIGNATURES
 
-_MODULES = (axes, dtype_queries, einsum, gathers, joining, linear_algebra, making, reductions, scans, statistics, views)
+_MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
 FUNCTIONS = {name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES}
-FUNCTIONS |= {**reductions.BY_OPERATOR, **scans.BY_OPERATOR, **statistics.BY_OPERATOR}
+FUNCTIONS |= {name: f for module in _MODULES for name, f in getattr(module, "BY_OPERATOR", {}).items()}
 
 
 def call(t: Typer, name: str, arguments: Scope) -> Value:
