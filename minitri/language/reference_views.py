@@ -12,7 +12,7 @@ import numpy as np
 from minitri.base.dtype_facts import KINDS, finfo, iinfo
 from minitri.base.types import DType, promote
 from minitri.language import reference_arrays as lifted
-from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
+from minitri.language.reference_arrays import Array, Value, array, convert, rounded, settled, strong
 
 
 def _listed(value: Value) -> tuple[Value, ...]:
@@ -97,16 +97,6 @@ def _diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 # ---- making and asking -----------------------------------------------------------------
 
 
-def _nextafter(x1: Value, x2: Value) -> Array:
-    """In the common dtype of both, f16 and bf16 as well."""
-    dtype = settled(x1, x2)
-    if not dtype.is_float or dtype.bits > 16:
-        return elementwise("next_float", [x1, x2])
-    a, b = (rounded(x, dtype).data.astype(dtype.numpy) for x in (x1, x2))
-    found = np.where(a == b, b, np.nextafter(a, b))  # from -0.0 to 0.0, where numpy's halves stay
-    return Array(found.astype(dtype.compute.numpy), dtype)
-
-
 def _searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
     """numpy's binary search, with the same comparisons in the same order. So even unsorted arrays give the same result."""
     a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
@@ -149,7 +139,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "broadcast_arrays": _broadcast_arrays, "broadcast_shapes": _broadcast_shapes, "meshgrid": _meshgrid,
     "hstack": lifted.join(np.hstack), "vstack": lifted.join(np.vstack), "dstack": lifted.join(np.dstack),
     "column_stack": lifted.join(np.column_stack), "diff": _diff,
-    "nextafter": _nextafter, "searchsorted": _searchsorted,
+    "searchsorted": _searchsorted,
     "result_type": _result_type, "can_cast": _can_cast, "isdtype": _isdtype,
     "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
     "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
