@@ -250,13 +250,9 @@ class _Builder(Interpreter, ErrorCollection):
         if node.op == "@":
             self.typer.operands = _written(node.left), _written(node.right)
             return self.structured("matmul", {"a": x, "b": y, "precision": "f32"})
-        if isinstance(x, Array) or isinstance(y, Array):
-            return self.typer.elementwise(BY_SYMBOL[node.op, 2].name, [x, y])
         return expressions.binary(self.typer, node.op, x, y)
 
     def operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
-        if name != "clip" and not keywords and any(isinstance(a, Array) for a in args):
-            return self.typer.elementwise(name, args)
         return expressions.operator_call(self.typer, name, args, keywords)
 
     def structured(self, name: str, arguments: Scope) -> Value:

@@ -18,21 +18,14 @@ from minitri.base.spans import Span
 from minitri.base.types import DTYPES, dtype, from_numpy
 from minitri.language import ast
 from minitri.language.foreign import names
-from minitri.language.syntax_errors import mistake
+from minitri.language.syntax_errors import mistake, tables
 
 Type: TypeAlias = ast.ArrayType | ast.ScalarType
 Reader: TypeAlias = Callable[[Span], ast.Expr]  # parses the text of a string annotation
 
 _SCALARS = ("float", "int", "bool")
 TUPLES = ("tuple", "Tuple")
-SHAPELESS = (
-    *TUPLES, "Tensor", "FloatTensor", "ndarray", "array", "Array", "ArrayLike", "NDArray", "Any", "object", "list", "List",
-)  # fmt: skip
-JAXTYPING = {"Float": "f32", "Bool": "bool", "BFloat16": "bf16"} | {
-    f"{word}{bits}": f"{word[0].lower()}{bits}"
-    for word, sizes in (("Float", (16, 32, 64)), ("Int", (8, 16, 32, 64)), ("UInt", (8, 16, 32, 64)))
-    for bits in sizes
-}
+_TYPES = tables()["types"]
 
 
 def read_type(expr: ast.Expr, parse: Reader) -> Type:
@@ -45,9 +38,9 @@ def read_type(expr: ast.Expr, parse: Reader) -> Type:
         case ast.Name() | ast.Attribute(value=ast.Name()):
             return ast.ArrayType(expr.span, _dtype(expr), ())
         case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()) as head, indices=indices):
-            if _word(head) in JAXTYPING and (shape := _jaxtyping_shape(indices)):
+            if _word(head) in _TYPES["jaxtyping"] and (shape := _jaxtyping_shape(indices)):
                 dims = tuple(_dim(d if isinstance(d, ast.Pack) else parse(d)) for d in _words_of(shape))
-                return ast.ArrayType(expr.span, JAXTYPING[_word(head)], _one_pack(dims))
+                return ast.ArrayType(expr.span, _TYPES["jaxtyping"][_word(head)], _one_pack(dims))
             return ast.ArrayType(expr.span, _dtype(head), _one_pack(tuple(map(_dim, _flat(indices)))))
         case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
             dims = args[0].span.to(args[-1].span).text
@@ -78,7 +71,7 @@ def _word(head: ast.Expr) -> str:
 
 def _dtype(head: ast.Expr) -> str:
     word = _word(head)
-    if word in JAXTYPING or word in SHAPELESS:
+    if word in _TYPES["jaxtyping"] or word in _TYPES["shapeless"]:
         raise _without_shape(word, head.span)
     try:
         return dtype(word).name
@@ -139,7 +132,7 @@ def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pa
 
 def _without_shape(word: str, span: Span) -> ParseError:
     """The error for a type without a shape: `Tensor`, `np.ndarray`."""
-    dtype = JAXTYPING.get(word)
+    dtype = _TYPES["jaxtyping"].get(word)
     error = mistake("shapeless_jaxtyping" if dtype else "shapeless", span, word=word, dtype=dtype)
     has_brackets = dtype is None and span.source.text[span.end : span.end + 1] == "["
     return error.write(span, "f32" if has_brackets else f"{dtype or 'f32'}[M, N]")

@@ -80,11 +80,7 @@ def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """The keywords of `compile` that give the type of a parameter: name → type text."""
     if is_module(text):
         return {}
-    return {name: value for name, value in settings.items() if _has_name(text, name) and _is_type(value)}
-
-
-def _has_name(text: str, name: str) -> bool:
-    return re.search(rf"\b{name}\b", text) is not None
+    return {name: value for name, value in settings.items() if re.search(rf"\b{name}\b", text) and _is_type(value)}
 
 
 def _is_type(value: Any) -> bool:
