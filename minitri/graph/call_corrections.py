@@ -60,7 +60,7 @@ def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Edit |
     """`log(x, 2)` → `log2(x)`: numpy, torch or Python's math takes these arguments."""
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
     answer = foreign.called(node.function, args, list(keywords))
-    if answer is None or not answer.row.arguments or not answer.row.takes(len(args), list(keywords)):
+    if answer is None or not answer.row.arguments or not answer.row.takes(args, keywords):
         return None
     written = rewritten_call(answer.row, args, keywords)
     return here(node, written) if written else None
