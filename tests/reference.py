@@ -9,7 +9,7 @@ Markdown. The one idea: what a reader looks up is what the compiler looks up; a 
 reference. The prose of the three pages is in operators.md.jinja, names.md.jinja and errors.md.jinja.
 
 Left out: a definition of each structured function. minitri/explore/completions.toml has one line for each. What is
-exact is minitri/language/reference_functions.py and reference_views.py, which are numpy.
+exact is minitri/language/reference_functions.py, which is numpy.
 """
 
 from __future__ import annotations

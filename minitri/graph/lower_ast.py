@@ -6,7 +6,7 @@
 In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Only calls of functions recurse,
 at most `MAX_CALLS` deep.
 
-The one idea: the builder is an interpreter of the program (minitri/language/interpreter.py), but every array is a graph
+The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a graph
 node instead of data. Other files have the details: names.py explains unknown names, expressions.py types operators, shape_unification.py matches the
 arguments of a call with parameters, and error_collection.py keeps the errors. A wrong expression has the value `BROKEN`, and so has
 every expression that uses it. So the builder finds the mistakes of other expressions too, and reports each mistake once.
@@ -32,7 +32,7 @@ from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe
 from minitri.language import ast
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
-from minitri.language.interpreter import Interpreter
+from minitri.language.ast_interpreter import Interpreter
 from minitri.language.signatures import bind, function_names, signature_of
 
 
