@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from lowered import lowered
+from lowered_thresholds import lowered
 
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import INTERPRETER, Target

@@ -223,10 +223,20 @@ def _problem(graph: Any, tiles: Any, sizes: dict[str, int]) -> str:
 
 
 def trapped(options: Options) -> Figures:
-    """tests/test_traps.py: each row of the trap table at every stage."""
-    from test_traps import TRAPS
+    """tests/test_triton_traps.py: each row of the trap table at every stage."""
+    from test_triton_traps import TRAPS
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", "tests/test_traps.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not gpu",
+        "tests/test_triton_traps.py",
+    ]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
     found = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error)", said)}
     return {

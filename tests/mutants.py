@@ -8,7 +8,7 @@ tests/oracle_quick.py that shows it (`case`, run with the schedule `schedule`). 
 with the changed text in a fork. tests/test_mutants.py holds every row to its word, and `Program.check`
 to naming the pass. When the compiler changes under a row the row must follow.
 
-`lowered`: thresholds that are lower while the case runs (tests/lowered.py). `unseen`: why `check` cannot name the pass here, where that is so; such bugs are killed by `text`, a
+`lowered`: thresholds that are lower while the case runs (tests/lowered_thresholds.py). `unseen`: why `check` cannot name the pass here, where that is so; such bugs are killed by `text`, a
 piece of the Triton source that must be there.
 """
 
@@ -63,7 +63,7 @@ def noticed(name: str, thorough: bool = False) -> dict[str, Any]:
     `thorough`: any case may notice it, and `check` runs every variant, as `Program.check` does.
     """
     import oracle_quick as oracle
-    from lowered import lowered
+    from lowered_thresholds import lowered
 
     m = next(m for m in GALLERY if m.name == name)
     anywhere = thorough and not m.lowered  # a threshold is lowered for one case

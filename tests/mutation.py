@@ -45,22 +45,22 @@ FILES = (
     "minitri/optimize/online_reductions/transport.py",
     "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/expressions.py", "minitri/optimize/narrow_integers.py",
     "minitri/optimize/f16_products.py", "minitri/triton/workarounds/loops.py",
-    "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py",
+    "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py", "minitri/optimize/split_parts.py",
 )  # fmt: skip
 TESTS = (
-    "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
-    "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
-    "tests/test_skip.py", "tests/test_order.py", "tests/test_partition.py", "tests/test_loops.py", "tests/test_index.py",
-    "tests/test_narrow.py", "tests/test_early.py", "tests/test_peel.py", "tests/test_halves.py", "tests/test_pipelined.py",
-    "tests/test_identity.py", "tests/test_conditions.py",
+    "tests/test_emit.py", "tests/test_mask_elision.py", "tests/test_collapse_axes.py", "tests/test_passes.py", "tests/test_regressions.py",
+    "tests/test_provenance.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online_reductions.py", "tests/test_attention.py",
+    "tests/test_skip_blocks.py", "tests/test_program_order.py", "tests/test_fusion_partition.py", "tests/test_online_transport.py", "tests/test_demand.py",
+    "tests/test_narrow_integers.py", "tests/test_early_start.py", "tests/test_boundary_peeling.py", "tests/test_f16_multiplication.py", "tests/test_wgmma_wait.py",
+    "tests/test_identity_proofs.py", "tests/test_skip_conditions.py",
 )  # fmt: skip
 OWN = {  # the tests that are about one file alone come first
-    "minitri/kernels/demand.py": "tests/test_index.py",
-    "minitri/optimize/fusion/one_kernel.py": "tests/test_index.py",
-    "minitri/optimize/online_reductions/kernels.py": "tests/test_loops.py",
-    "minitri/optimize/fusion/partition.py": "tests/test_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_loops.py", "minitri/optimize/program_order.py": "tests/test_order.py",
-    "minitri/optimize/boundary_peeling.py": "tests/test_peel.py",
-    "minitri/optimize/f16_products.py": "tests/test_halves.py", "minitri/triton/workarounds/loops.py": "tests/test_pipelined.py",
+    "minitri/kernels/demand.py": "tests/test_demand.py",
+    "minitri/optimize/fusion/one_kernel.py": "tests/test_demand.py",
+    "minitri/optimize/online_reductions/kernels.py": "tests/test_online_transport.py",
+    "minitri/optimize/fusion/partition.py": "tests/test_fusion_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_online_transport.py", "minitri/optimize/program_order.py": "tests/test_program_order.py",
+    "minitri/optimize/boundary_peeling.py": "tests/test_boundary_peeling.py",
+    "minitri/optimize/f16_products.py": "tests/test_f16_multiplication.py", "minitri/triton/workarounds/loops.py": "tests/test_wgmma_wait.py",
 }  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",

@@ -4,7 +4,7 @@
 
 In: the programs of `SIZES` (every example, and more), with any sizes and with known ones, for the targets of TARGETS. Out: for each stage of
 Triton's how many operations there are, and how many have nodes of their own, serve others, or belong to
-the kernel as a whole (`Origin.how`). tests/test_trace.py holds `REQUIRED` for a few programs in every
+the kernel as a whole (`Origin.how`). tests/test_provenance.py holds `REQUIRED` for a few programs in every
 run, and for all of them in the full one.
 """
 

@@ -2,7 +2,7 @@
 
 In a formula `sum(e)` is a reduction over the columns, `old` its value before the latest block, and what
 stands in braces behind a sum is what it is multiplied by, or what is added to it, before a block is. That
-results stay what they were is held by tests/test_online.py.
+results stay what they were is held by tests/test_online_reductions.py.
 """
 
 from __future__ import annotations

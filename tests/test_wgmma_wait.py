@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from in_flight import has_loops, overtaken
 from strategies import by_types
+from wgmma_register_writes import has_loops, overtaken
 
 import minitri as mt
 from minitri.tiles.ir import Loop

@@ -1,6 +1,6 @@
 """Products with weights of 8 bits on a GPU: what minitri/optimize/mixed_input_products.py chooses, beside all that it could.
 
-    python tests/sweep_converted.py [ROWS …]          without any: 8 to 1024
+    python tests/sweep_mixed_input_products.py [ROWS …]          without any: 8 to 1024
 
 In: nothing. Out: a line for each product, `!!` before those that take a tenth longer than the best choice: microseconds of
 torch.compile, of the model's choice, and of the five best (parts, rows of a tile). Needs a GPU; nothing is stored.

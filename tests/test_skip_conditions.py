@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lowered import lowered
+from lowered_thresholds import lowered
 from sweep_conditions import REDUCTIONS, array, question, sweep, wanted
 from test_proofs import smt
 
