@@ -16,7 +16,7 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError, Edit, corrected
 from minitri.language import syntax_repairs
 from minitri.language.parser import whole_text
-from minitri.language.python_rewriting import comprehension, expression, statement, update
+from minitri.language.python_corrections import comprehension, expression, statement, update
 
 MISTAKES = corrections.mistakes()
 IDIOMS = [(library, there, here) for library in LIBRARIES for there, here in idioms(library).items()]
@@ -182,7 +182,7 @@ def test_logic_of_python_is_rewritten(text: str, at: str, edit: str | None) -> N
         ("sum(a * a for a in x + 1)", "(x + 1) * (x + 1)"),
         ("[a for a in x if a > 0]", "where(x > 0, x, 0)"),
         ("[a for a in x if a > 0 if a < 1]", None),
-        ("[a - b for a, b in zip(x, y * 2)]", "x - (y * 2)"),
+        ("[a - b for a, b in zip(x, y * 2)]", "x - y * 2"),
         ("[a + k for k, a in enumerate(x)]", "x + arange(x.shape[0])"),
         ("2 * [v[k] for k in range(3)]", "v[arange(3)]"),
         ("[a + b for a, b in x]", None),
@@ -196,7 +196,7 @@ def test_a_comprehension_is_rewritten(text: str, edit: str | None) -> None:
     "text, becomes",
     [
         ("x.at[x < 0].set(0) + 1", "where(x < 0, 0, x) + 1"),
-        ("x.at[0].add(y * 2)", "where(arange(x.shape[0]) == 0, x + (y * 2), x)"),
+        ("x.at[0].add(y * 2)", "where(arange(x.shape[0]) == 0, x + y * 2, x)"),
         ("exp(x).at[x > f(0)].multiply(2)", "where(x > f(0), exp(x) * 2, exp(x))"),
         ("x.at[i].set(0)", None),
         ("x.at[0].get()", None),
