@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -230,7 +231,8 @@ def test_each_call_is_made_for_its_own_set() -> None:
         case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
     )
     sets = [[comparison.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
-    ways = comparison._implementations(case, sets, Row("", 0.0), False) | comparison._other_programs(case, sets)
+    beside = {name: partial(comparison._bound, text, sets) for name, text in case.beside.items()}
+    ways = comparison._implementations(case, sets, Row("", 0.0), False) | beside
     assert {"minitri", "minitri tuned", "eager", "compile", "max-autotune", "again"} <= set(ways)
     for name, make in ways.items():
         for call, (x, w) in zip(make(), sets, strict=True):

@@ -59,8 +59,8 @@ RULES = {  # text → the same of two arrays, in f64
     "concat([x - y, y])[:, ::2]": lambda x, y: np.concatenate([abs(x - y), 0 * y])[:, ::2],
     "take_along_axis(x - y, argmax(x, axis=1)[:, None], axis=1)[:, 0]": lambda x, y: abs(x - y)[range(6), x.argmax(1)],
     "exp(x)": lambda x, y: np.exp(x),
-    "exp(x - y)": lambda x, y: np.exp(x - y) * (1 + 2 * abs(x - y)),
-    "sqrt(x * x)": lambda x, y: 2 * abs(x),
+    "exp(x - y)": lambda x, y: np.exp(x - y) * (1 + abs(x - y)),
+    "sqrt(x * x)": lambda x, y: 1.5 * abs(x),
     "floor(x - y)": lambda x, y: abs(np.floor(x - y)),
 }  # fmt: skip
 

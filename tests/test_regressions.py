@@ -408,7 +408,7 @@ class Kernel:
         seen.append((threading.current_thread() is not threading.main_thread(), "triton.compiler.code_generator" in sys.modules))
 seen = []
 assert "triton" not in sys.modules
-gpu_launcher.load_all([Kernel().loaded] * 2, 0)
+gpu_launcher.load_all([Kernel().loaded] * 2, "cuda:0")
 print(seen)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -61,10 +61,8 @@ def launch(
     kernel = SimpleNamespace(
         pointers=[buffer(p) for p in pointers], scalars=[buffer(s) for s in more.get("floats", ())], descriptors=()
     )
-    native = SimpleNamespace(loaded=lambda *given: gpu.kernel(name))
-    owner = SimpleNamespace(owner=SimpleNamespace(device=SimpleNamespace(index=0)))
-    step = SimpleNamespace(kernel=kernel, native=native)
-    return SimpleNamespace(step=step, programs=programs, numbers=numbers, arrays=(owner,), pointers=[])
+    step = SimpleNamespace(kernel=kernel)
+    return SimpleNamespace(step=step, programs=programs, numbers=numbers, start=lambda: gpu.kernel(name))
 
 
 def replay(
