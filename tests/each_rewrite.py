@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,10 +30,8 @@ from minitri.kernels.ir import Dot
 from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.runtime.binding import bind
-from minitri.testing.generator import RandomProgram
-from minitri.testing.reductions import SIDES
-from minitri.testing.statement_kinds import Statements
-from minitri.testing.values import Axis
+from minitri.testing.placeholders import SIDES
+from minitri.testing.small_programs import RandomProgram, SmallWriter
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import check, enclosures, worst
@@ -107,7 +105,7 @@ REWRITES: dict[str, Rewrite] = {
     "skip-blocks": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
     "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.MIN_BLOCKS": 2}, SIXTEEN, sides=(16, 32, 48)),
     "program-order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
-    "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
+    "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1), sides=(257, 777, 1001, 1030, 2050)),
     "mask-elision": Rewrite("tile.masked", ("reduce", "normalise", "pad", "concat", "slice", "long", "masked_reduction", "layer")),
     "narrow-integers": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
     "f16-products": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
@@ -127,45 +125,9 @@ REWRITES: dict[str, Rewrite] = {
 }  # fmt: skip
 
 
-class Focused(Statements):
-    """Random programs of some kinds of statements."""
-
-    focus: tuple[str, ...] = ()
-    sides: tuple[int, ...] = SIDES
-
-    def kinds(self) -> list[Callable[[], Any]]:
-        return [getattr(self, f"_{name}") for name in self.focus]
-
-    def end(self) -> None:
-        pass
-
-    def _side(self) -> Axis:
-        size = self.choose(self.sides)
-        return Axis(str(size), size)
-
-    def _several(self) -> Any:
-        """A reduction over neighbouring axes."""
-        axes = [Axis(str(n), n) for n in (self.choose((2, 3, 5, 8, 13)) for _ in range(self.choose((2, 3, 3, 4))))]
-        x = self.array(self.choose(("f32", "f16", "i32")), tuple(axes), -1, 1)
-        first = self.choose(range(len(axes) - 1))
-        last = self.choose(range(first + 1, len(axes)))
-        name, form = self.choose(("sum", "max", "mean")), self.choose(("{}", "abs({})", "{} * 2"))
-        over = ", ".join(map(str, range(first, last + 1)))
-        kept = tuple(a for k, a in enumerate(axes) if not first <= k <= last)
-        dtype = {"i32": {"sum": "i64", "mean": "f32"}}.get(x.dtype, {}).get(name, x.dtype)
-        return self.add(f"{name}({form.format(x.name)}, axis=({over}))", dtype, kept, False, 4000)
-
-    def _long(self) -> Any:
-        """Arithmetic on arrays whose length no power of two divides."""
-        n = self.choose((257, 777, 1001, 1030, 2050))
-        x, y = (self.array(self.choose(("f32", "f16", "bf16", "i8")), (Axis(str(n), n),), -1, 1) for _ in range(2))
-        return self.add(f"{x.name} * 2.0 + {y.name}", "f32", x.axes, False, 4)
-
-
 def written(rewrite: Rewrite, seed: int) -> RandomProgram:
     rng = random.Random(seed)
-    writer = Focused(rng.choice)
-    writer.focus, writer.sides = rewrite.kinds, rewrite.sides
+    writer = SmallWriter(rng.choice, rewrite.kinds, rewrite.sides)
     return writer.program(1 if len(rewrite.kinds) == 1 else rng.randint(1, 4))
 
 

@@ -19,8 +19,8 @@ from minitri.cli.main import main
 from minitri.fuzz import Case, Session, examined, fuzz, read, trial, workers, written
 from minitri.graph.ir import Apply, Node
 from minitri.hardware.targets import StageUnavailable
-from minitri.testing import RandomProgram, choices, random_program
-from minitri.testing.relations import RELATIONS, parsed, permuted, renamed, with_dead_code
+from minitri.testing import RandomProgram, choice_lists, random_program
+from minitri.testing.changed_programs import RELATIONS, parsed, permuted, renamed, with_dead_code
 
 pytest.importorskip("triton")
 
@@ -136,14 +136,14 @@ def test_renaming_leaves_helpers_and_keywords_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 60, 7))
 def test_tapes_make_the_programs_of_their_seeds(seed: int) -> None:
-    example, numbers = choices.recorded(seed)
-    assert repr(example) == repr(random_program(seed)) == repr(choices.written(choices.Tape(numbers)))
+    example, numbers = choice_lists.recorded(seed)
+    assert repr(example) == repr(random_program(seed)) == repr(choice_lists.written(choice_lists.Tape(numbers)))
 
 
 def test_programs_shrink_to_what_fails() -> None:
     seed = next(s for s in range(500) if "softmax" in random_program(s).text)
-    _, numbers = choices.recorded(seed)
-    found = choices.smaller(numbers, lambda example: "softmax" in example.text, tries=400)
+    _, numbers = choice_lists.recorded(seed)
+    found = choice_lists.smaller(numbers, lambda example: "softmax" in example.text, tries=400)
     assert "softmax" in found.text and len(found.text.splitlines()) <= 3, found.text
     parsed(found.text)
 

@@ -20,7 +20,7 @@ import minitri as mt
 from minitri.bench import comparison, random_programs, random_run
 from minitri.bench.clock import Calls, Pace
 from minitri.bench.comparison import as_tuple, tensor
-from minitri.bench.random_programs import EVERYDAY, GROWTH, KINDS, RandomProgram, draw
+from minitri.bench.random_programs import EVERYDAY, TABLE, RandomProgram, draw
 from minitri.bench.random_run import Measure, Session
 from minitri.bench.report import Peer, Row
 
@@ -43,8 +43,8 @@ def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> N
 
 def test_every_form_is_drawn() -> None:
     texts = "\n".join(s.text for p in PROGRAMS for s in p.statements)
-    for kind, row in KINDS.items():
-        for form in (form for growth in GROWTH for form in row.get(growth, ())):
+    for kind, row in TABLE["kinds"].items():
+        for form in (form for forms in row.values() if isinstance(forms, list) for form in forms):
             pattern = re.sub(r"\\{\w+\\}", r"[^\n]+?", re.escape(form))
             assert re.search(f"^{pattern}$", texts, re.MULTILINE), f"no program has the {kind} {form}"
 

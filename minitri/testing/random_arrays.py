@@ -22,11 +22,14 @@ def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low
     parsed = parse_type(type)
     if isinstance(parsed, ast.ScalarType):
         return float(rng.uniform(low, high))
-    return _laid_out(partial(_elements, DTYPES[parsed.dtype], rng, low, high), extents(parsed, sizes, {}), rng)
+    make = partial(elements, DTYPES[parsed.dtype], rng, low, high, usual=(low, high) == (-4, 4))
+    return _laid_out(make, extents(parsed, sizes, {}), rng)
 
 
-def _elements(dtype: DType, rng: np.random.Generator, low: float, high: float, shape: tuple[int, ...]) -> Any:
-    usual = (low, high) == (-4, 4)
+def elements(
+    dtype: DType, rng: np.random.Generator, low: float, high: float, shape: tuple[int, ...], *, usual: bool
+) -> Any:
+    """Random elements; `usual` elements sometimes include special values, and integers beyond the range."""
     special = usual and rng.random() < 0.25
     if dtype.kind == "b":
         return rng.random(shape) < 0.5

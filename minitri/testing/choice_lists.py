@@ -11,8 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from minitri.testing.generator import RandomProgram
-from minitri.testing.statement_kinds import Statements
+from minitri.testing.small_programs import RandomProgram, SmallWriter
 
 T = TypeVar("T")
 
@@ -43,7 +42,7 @@ def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
 
 
 def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
-    return Statements(tape).program(tape(range(1, max_ops + 1)))
+    return SmallWriter(tape).program(tape(range(1, max_ops + 1)))
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
