@@ -108,7 +108,7 @@ REWRITES: dict[str, Rewrite] = {
     "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1), sides=(257, 777, 1001, 1030, 2050)),
     "mask-elision": Rewrite("tile.masked", ("reduce", "normalise", "pad", "concat", "slice", "long", "masked_reduction", "layer")),
     "narrow-integers": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
-    "f16-products": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
+    "f16-multiplication": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
     "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
     "early-start": Rewrite("tile.target", ANY),
     "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),

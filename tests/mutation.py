@@ -44,7 +44,7 @@ FILES = (
     "minitri/optimize/program_order.py", "minitri/optimize/boundary_peeling.py",
     "minitri/optimize/online_reductions/transport.py",
     "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/expressions.py", "minitri/optimize/narrow_integers.py",
-    "minitri/optimize/f16_products.py", "minitri/triton/workarounds/loops.py",
+    "minitri/optimize/f16_multiplication.py", "minitri/triton/workarounds/loops.py",
     "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py", "minitri/optimize/split_parts.py",
 )  # fmt: skip
 TESTS = (
@@ -60,7 +60,7 @@ OWN = {  # the tests that are about one file alone come first
     "minitri/optimize/online_reductions/kernels.py": "tests/test_online_transport.py",
     "minitri/optimize/fusion/partition.py": "tests/test_fusion_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_online_transport.py", "minitri/optimize/program_order.py": "tests/test_program_order.py",
     "minitri/optimize/boundary_peeling.py": "tests/test_boundary_peeling.py",
-    "minitri/optimize/f16_products.py": "tests/test_f16_multiplication.py", "minitri/triton/workarounds/loops.py": "tests/test_wgmma_wait.py",
+    "minitri/optimize/f16_multiplication.py": "tests/test_f16_multiplication.py", "minitri/triton/workarounds/loops.py": "tests/test_wgmma_wait.py",
 }  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",

@@ -1140,7 +1140,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         Case("where(arange(M)[:, None] >= arange(N), x, 0)", MN),
         {"M": 64, "N": 64},
     ),
-    "f16_products_weights": ("f16-products", WEIGHTS, dict.fromkeys("MNK", 512)),
+    "f16_multiplication_weights": ("f16-multiplication", WEIGHTS, dict.fromkeys("MNK", 512)),
     "tensor_descriptors_product": ("tensor-descriptors", PRODUCT, SIDES),
     "fast_operators_softmax": ("fast-operators", Case("softmax(x)", {"x": "bf16[M, N]"}), {"M": 100, "N": 1000}),
     "maxima_in_parts_attention": (

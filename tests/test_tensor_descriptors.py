@@ -154,7 +154,9 @@ def test_which_stores(name: str) -> None:
     stores = [op for p in low.compilation.value("tile.target") for op in described(p) if isinstance(op, Store)]
     assert low["triton"].count(".store([") == len(stores) == STORES[name][3]
     read = parse_programs(low["tile.masked"], masked=True)
-    assert len([op for p in read.programs for op in described(describe(p)) if isinstance(op, Store)]) == len(stores)
+    assert len([op for p in read.programs for op in described(describe(p, True)) if isinstance(op, Store)]) == len(
+        stores
+    )
 
 
 @pytest.mark.parametrize("name", [n for n, (*_, stores) in STORES.items() if stores])
