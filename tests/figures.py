@@ -191,8 +191,7 @@ BLOCKS = ({"i": 4, "j": 4, "k": 4, "r": 4}, {"i": 3, "j": 4, "k": 3, "r": 2})  #
 
 
 def enumerated(options: Options, last: int = 9) -> Figures:
-    """Each template at all sizes from 0 to twice its block plus one. The sanitizer checks accesses, numpy the values.
-    """
+    """Each template at all sizes from 0 to twice its block plus one. The sanitizer checks accesses, numpy the values."""
     tried, wrong = 0, list[str]()
     for (name, (text, types)), blocks in itertools.product(ENUMERATED.items(), BLOCKS):
         f = mt.compile(text, **types)

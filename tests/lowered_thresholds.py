@@ -1,7 +1,7 @@
 """Lowers thresholds of the compiler during a `with` block, so that a rewrite fires at small sizes.
 
-    with lowered({"optimize.split_scan.SHORTEST": 4, "optimize.split_scan.PART": 2}):
-        …
+with lowered({"optimize.split_scan.SHORTEST": 4, "optimize.split_scan.PART": 2}):
+    …
 """
 
 from __future__ import annotations

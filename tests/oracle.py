@@ -35,6 +35,7 @@ UNIT = {"f32": 2.0**-24, "f64": 2.0**-53}  # u, half the distance of 1 to the ne
 # ---- results that are allowed ------------------------------------------------------------
 # ---- allowed results ---------------------------------------------------------------------
 
+
 @dataclass(frozen=True, slots=True)
 class Want:
     """An interval for each element, from `low` to `high`, which have the result's dtype. NaN: the element must be NaN.

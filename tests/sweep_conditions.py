@@ -39,7 +39,16 @@ FILLERS = {
     "log_softmax": ("-inf", 0),
 }  # fmt: skip
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-OF_SOMETHING = ("max", "min", "argmax", "argmin", "softmax", "log_softmax", "logsumexp", "sum of two")  # not of empty axes
+OF_SOMETHING = (
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "softmax",
+    "log_softmax",
+    "logsumexp",
+    "sum of two",
+)  # not of empty axes
 SIZES = 10  # pairs of sizes for each program
 
 

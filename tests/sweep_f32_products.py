@@ -45,8 +45,7 @@ PRECISIONS = ("ieee", "f32")
 
 
 def seconds(call: Call, budget: float = 0.02) -> float:
-    """The median time of calls within about `budget` seconds, after a warm-up. The host queues calls in the meantime.
-    """
+    """The median time of calls within about `budget` seconds, after a warm-up. The host queues calls in the meantime."""
     call()
     torch.cuda.synchronize()
     start = time.perf_counter()
