@@ -26,7 +26,7 @@ PEELED = {  # text, types → whether the program is peeled
     "odd rows and a bias": ("x + y", {"x": "f32[8641, 777]", "y": "f32[777]"}, False),  # rows start at any address
     "few tiles": ("x + 1", {"x": "f32[4099]"}, False),
     "sizes that are arguments": ("x + 1", {"x": "f32[N]"}, False),
-    "each second": ("x[::2] * astype(y[::2], f32)", {"x": "f32[2000003]", "y": "i8[2000003]"}, True),  # the result alone
+    "each second": ("x[::2] * astype(y[::2], f32)", {"x": "f32[2000003]", "y": "i8[2000003]"}, True),  # stores only
     "from the second on": ("sum(x[:, 1:], axis=0)", {"x": "f32[4, 1000002]"}, True),
     "a sum in a loop": ("sum(x, axis=1)", {"x": "f32[1000001, 70000]"}, False),
     "nothing": ("x + 1", {"x": "f32[0]"}, False),
