@@ -3,7 +3,7 @@
     python tests/documents.py                    updates every block and every generated part
 
 In: a Markdown file. Out: the same file with new outputs. tests/test_docs.py requires that an update
-changes nothing. The first words of a fenced block say what kind it is:
+changes nothing. The info string of a fenced block gives its kind:
 
     python                   runs; later blocks see its names
     python module [FILE]     a program: it compiles, and is written to FILE for later commands

@@ -171,7 +171,7 @@ def mutated(r: random.Random) -> Input:
 
 
 def exchanged(r: random.Random) -> Input:
-    """A valid program in which some words are replaced by others."""
+    """A valid program in which some tokens are replaced by others."""
     tokens = re.findall(r"\w+|\s+|[^\w\s]", r.choice(CORPUS))
     places = [k for k, t in enumerate(tokens) if not t.isspace()]
     for k in r.sample(places, min(len(places), r.choice((1, 1, 2, 4)))):

@@ -2,7 +2,7 @@
 
     python tests/sweep_rows.py [WORD …]          cases whose names contain a word; without any: all cases
 
-In: nothing. Out: a line for each case, as in `minitri bench` but for many more shapes. `!!` marks a case that is slower
+In: nothing. Out: a line for each case, as in `minitri bench`, with many more shapes. `!!` marks a case that is slower
 than 0.95 of the fastest peer. It needs a GPU and stores nothing.
 """
 

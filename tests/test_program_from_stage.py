@@ -322,7 +322,7 @@ MORE += ["0", "1", "2", "3", "16", "64", "1048576", "scan.prod", "reduce.argmax"
 
 
 def mutated(text: str, rng: random.Random) -> str:
-    """Deletes, inserts or replaces one to three words (by words of the same kind), or swaps lines."""
+    """Deletes, inserts or replaces one to three tokens (by tokens of the same kind), or swaps lines."""
     words = TOKEN.findall(text)
     for _ in range(rng.choice((1, 1, 2, 3))):
         places = [m.span() for m in TOKEN.finditer(text)]
