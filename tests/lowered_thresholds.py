@@ -1,4 +1,4 @@
-"""Thresholds of the compiler, lowered for a while: the one way to let a rewrite fire at small sizes.
+"""Lowers thresholds of the compiler during a `with` block, so that a rewrite fires at small sizes.
 
 with lowered({"optimize.split_scan.SHORTEST": 4, "optimize.split_scan.PART": 2}):
     …
@@ -14,7 +14,7 @@ from unittest import mock
 
 @contextmanager
 def lowered(thresholds: Mapping[str, int]) -> Iterator[None]:
-    """Other numbers in the place of constants, by the module (in `minitri`) and the name of each."""
+    """Replaces constants. Each is given by its module (in `minitri`) and its name."""
     with ExitStack() as stack:
         for name, value in thresholds.items():
             module, _, constant = name.rpartition(".")

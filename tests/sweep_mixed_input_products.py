@@ -1,9 +1,10 @@
-"""Products with weights of 8 bits on a GPU: what minitri/optimize/mixed_input_products.py chooses, beside all that it could.
+"""Measures products with 8-bit weights on a GPU: the compiler's choice of a schedule against all possible ones.
 
     python tests/sweep_mixed_input_products.py [ROWS …]          without any: 8 to 1024
 
-In: nothing. Out: a line for each product, `!!` before those that take a tenth longer than the best choice: microseconds of
-torch.compile, of the model's choice, and of the five best (parts, rows of a tile). Needs a GPU; nothing is stored.
+In: nothing. Out: a line for each product with microseconds of torch.compile, of the compiler's choice
+(minitri/optimize/mixed_input_products.py), and of the five fastest choices (parts, rows of a tile). `!!` marks a
+product whose time is at least a tenth above the fastest. It needs a GPU and stores nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WORSE = 1.1
 
 
 def choices(m: int, depth: int, columns: int) -> list[mixed_input_products.Choice]:
-    """Those with 32 to 800 programs."""
+    """The choices with 32 to 800 programs."""
     found = [mixed_input_products.Choice(p, pace.rows) for p in (1, 2, 4, 8, 16) for pace in mixed_input_products.PACES
              if depth % (p * mixed_input_products.UNIT) == 0 and depth // p >= mixed_input_products.PART and pace.rows <= max(16, 2 * m - 1)]  # fmt: skip
     return [c for c in found if 32 <= c.parts * -(-m // c.rows) * -(-columns // mixed_input_products.COLUMNS) <= 800]

@@ -1,4 +1,4 @@
-"""A gather whose index is affine in axes is a view, where it stays in the array; f64 products take in their scale."""
+"""Gathers with an affine index become views if they stay in the array; f64 products include their scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import minitri as mt
 from minitri.cli.inputs import make_inputs
 
 STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
-VIEWS = {  # with sizes that are not known
+VIEWS = {  # with symbolic sizes
     "windows": ("x[arange(N - 2)[:, None] + arange(3)]", "f32[N]"),
     "windows with a step": ("x[2 * arange(N)[:, None] + arange(2)]", "f32[2 * N]"),
     "the whole axis": ("x[arange(N)]", "f32[N]"),
@@ -24,7 +24,7 @@ VIEWS = {  # with sizes that are not known
     "take_along_axis": ("take_along_axis(x, 0 * arange(M)[:, None] + arange(3), axis=1)", "f32[M, 3]"),
     "of a computed value": ("exp(x)[arange(N - 1) + 1] * x[:-1]", "f32[N]"),
 }
-GATHERS = {  # which leave the array, or may
+GATHERS = {  # that leave the array, or may leave it
     "past the end": ("x[arange(N) + 1]", "f32[N]"),
     "before the start": ("x[arange(N) - N - 1]", "f32[N]"),
     "around the start": ("x[arange(N) - 1]", "f32[N]"),
@@ -68,7 +68,7 @@ def test_an_index_that_may_leave_the_array_is_a_gather(name: str) -> None:
     run_everywhere(f)
 
 
-def test_what_is_known_of_several_index_arrays_is_not_tested() -> None:
+def test_bounds_of_several_index_arrays_are_not_checked_if_they_are_known() -> None:
     graph = program(*GATHERS["one of two from data"]).lower()["graph.simplified"]
     assert "index = [d0, @0]" in graph
 
@@ -109,7 +109,7 @@ def test_an_f64_product_of_converted_halves_is_two_kernels() -> None:
     assert low["kernels"].count("\nkernel ") == 2 and ".visible .entry" in low["ptx"]
 
 
-NARROW = [  # f64 products with factors that pass through bool, or fewer than 32 bits
+NARROW = [  # f64 products whose factors are converted through bool or fewer than 32 bits
     "logical_not(x) @ y",
     "where(x > 0, x, 2.5) @ y",
     "where(x > 0, 1.0, 2.0).astype(f64) @ y",

@@ -1,4 +1,4 @@
-"""Programs down to machine code on a machine without a GPU, and what that code may not hold."""
+"""Programs are compiled to machine code on a machine without a GPU, and the code has no forbidden instructions."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("name", COMPUTED)
-def test_blocks_of_all_that_factors_are_made_of_fit_in_shared_memory(name: str) -> None:
-    """Each array that a factor is computed from has blocks on their way."""
+def test_blocks_of_computed_factors_fit_in_shared_memory(name: str) -> None:
+    """A pipelined loop keeps blocks in shared memory for each array that a factor is computed from."""
     text, x, w = COMPUTED[name]
     shapes = {"x": f"{'f32' if name == 'cast' else 'f16'}[{x}]", "y": f"f16[{x}]", "w": f"f16[{w}]", "u": f"f16[{w}]"}
     low = mt.compile(text, **{n: t for n, t in shapes.items() if n in text.replace("astype", "")}).lower(

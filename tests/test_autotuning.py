@@ -1,4 +1,4 @@
-"""Which schedules are tried, and which of their answers are right: numpy's and torch's by one rule."""
+"""Autotuning: which schedules it measures, which it keeps, and how it decides that a result is right."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ CASES = {
 }
 
 
-def test_rows_that_are_missing_are_seen() -> None:
-    """One large element in one of many rows excuses no others."""
+def test_missing_rows_are_noticed() -> None:
+    """One large element in one of many rows does not raise the bound of the other rows."""
     rows = np.tril(np.ones((512, 512), np.float32))
     rows /= rows.sum(1, keepdims=True)
     for make in (np.array, torch.tensor, lambda x: torch.tensor(x).bfloat16()):
@@ -53,7 +53,7 @@ def test_rows_that_are_missing_are_seen() -> None:
         assert close(wanted, wanted) and not close(got, wanted)
 
 
-def test_what_cancels_is_held_against_what_is_summed_up() -> None:
+def test_the_error_of_a_sum_is_relative_to_its_terms() -> None:
     for make in (np.float32, torch.tensor):
         got, wanted, scale = (make(x) for x in (3e-6, -2e-6, 30.0))
         assert close(got, wanted, scale) and not close(got, wanted) and not close(make(3e-3), wanted, scale)
@@ -65,7 +65,7 @@ def test_what_cancels_is_held_against_what_is_summed_up() -> None:
 
 @pytest.fixture
 def tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    """`chosen` for a call, as on a GPU; what is measured there is told, and the first of some options wins."""
+    """`chosen` for a call, as on a GPU. The fake measurement is counted, and the first of some options wins."""
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tuning, "_key", lambda program, call, context: {"program": program.name})
     wins = [mt.Options(warps=2)]
@@ -105,24 +105,24 @@ def test_a_kept_choice_that_does_not_fit_is_measured_again(tuned: Callable[..., 
         assert tuned(mt.Options(warps=4)) == (mt.Options(warps=4), before + 1), unfit
 
 
-def test_what_could_not_be_measured_is_not_kept(tuned: Callable[..., Any]) -> None:
+def test_without_a_measurement_nothing_is_kept(tuned: Callable[..., Any]) -> None:
     assert tuned(mt.Options()) == (mt.Options(), 1)
     assert tuned(mt.Options(warps=2)) == (mt.Options(warps=2), 2)
 
 
-def test_a_kept_choice_is_told(
+def test_a_kept_choice_is_logged(
     tuned: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MINITRI_LOGS", "+autotune")
     tuned()
-    assert not capsys.readouterr().err  # what is measured tells its table itself
+    assert not capsys.readouterr().err  # a measurement prints its own table
     tuned()
     told = f"[autotune] main, x: f32[3, 5]\n[autotune] kept in {tmp_path}: {mt.Options(warps=2)}\n"
     assert capsys.readouterr().err == told
 
 
 def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A GPU's call is pretended; explaining measures nothing."""
+    """The call of a GPU is simulated; `explain` measures nothing."""
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(
         tuning, "_key", lambda program, call, context: {"program": program.name, "for": str(context.target)}
@@ -142,7 +142,7 @@ def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "kept in this process" in f.explain(x) and "; 2 warps" in f.explain(x)
     f.choices.clear()
     disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"blocks": {"zz": 64}})
-    assert "none is measured yet" in f.explain(x)  # it is measured again: it fits no more
+    assert "none is measured yet" in f.explain(x)  # the kept choice does not fit this program and is measured again
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -154,7 +154,7 @@ def test_close(name: str, make: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "uint32", "int64"])
-def test_whole_numbers_are_equal_or_not(dtype: str) -> None:
+def test_integers_must_be_equal(dtype: str) -> None:
     x, y = np.array([[0, 1], [1, 1]], dtype), np.array([[1, 1], [1, 0]], dtype)
     assert close(x, x) and not close(x, y)
     assert close(torch.from_numpy(x).T, torch.from_numpy(x)) and not close(torch.from_numpy(x), torch.from_numpy(y))
@@ -162,7 +162,7 @@ def test_whole_numbers_are_equal_or_not(dtype: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "off", "expected"), [(torch.bfloat16, 1.02, True), (torch.bfloat16, 1.1, False),
                                                        (torch.float64, 1 + 1e-14, True), (torch.float64, 1 + 1e-12, False)])  # fmt: skip
-def test_by_the_digits_of_the_dtype(dtype: torch.dtype, off: float, expected: bool) -> None:
+def test_the_allowed_error_depends_on_the_dtype(dtype: torch.dtype, off: float, expected: bool) -> None:
     x = torch.ones((), dtype=dtype)
     assert close((x.double() * off).to(dtype), x) == expected
 
@@ -177,13 +177,13 @@ def test_tiles_of_two_axes_are_tried_in_shapes_that_compile_fast() -> None:
 
 
 @pytest.mark.parametrize("text, sizes, expected", [
-    ("x @ w", (1500, 4096, 4096), [96]),  # 192 tiles in two rounds; the rule takes smaller ones
-    ("x @ w", (3000, 1024, 3000), [96]),  # 288 in three
-    ("x @ w", (512, 4096, 4096), []),  # 64: no turns to take
-    ("x @ w", (8192, 4096, 8192), []),  # the rule takes turns
-    ("(x @ w).astype(f32)", (8192, 4096, 8192), []),  # no room in shared memory
+    ("x @ w", (1500, 4096, 4096), [96]),  # 192 tiles in two waves; the default has smaller tiles
+    ("x @ w", (3000, 1024, 3000), [96]),  # 288 tiles in three waves
+    ("x @ w", (512, 4096, 4096), []),  # 64 tiles: one wave, nothing to repeat
+    ("x @ w", (8192, 4096, 8192), []),  # the default is already persistent
+    ("(x @ w).astype(f32)", (8192, 4096, 8192), []),  # shared memory is too small
 ])  # fmt: skip
-def test_turns_are_tried_where_there_are_some_and_room_for_them(
+def test_persistent_kernels_are_tried_for_several_waves_that_fit(
     text: str, sizes: tuple[int, ...], expected: list[int]
 ) -> None:
     f = mt.compile(text, x="bf16[M, K]", w="bf16[K, N]")
@@ -191,7 +191,7 @@ def test_turns_are_tried_where_there_are_some_and_room_for_them(
     assert [o.persistent for o in propose(plan, False, "full") if o.persistent] == expected
 
 
-def test_tiles_are_no_wider_than_what_they_cover() -> None:
+def test_tiles_are_no_larger_than_the_array() -> None:
     plan = mt.compile("x.T + 0", x="f32[M, N]").lower(target="cuda:90", M=4, N=100_000).compilation.plan
     (kernel,) = plan.kernels
     found = propose(plan, False, "full")
@@ -199,7 +199,7 @@ def test_tiles_are_no_wider_than_what_they_cover() -> None:
     assert {o.blocks[short] for o in found} == {4} and len({str(o) for o in found}) == len(found) > 3
 
 
-def test_a_compiler_that_takes_long_is_not_waited_for() -> None:
+def test_a_candidate_that_compiles_too_long_is_skipped() -> None:
     go = threading.Event()
 
     def build(options: mt.Options) -> Any:
@@ -216,7 +216,7 @@ def test_a_compiler_that_takes_long_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"candidates": [{"warps": 4}]}, {"repeats": 0}, {"repeats": -1}, {"effort": "some"}])
-def test_what_tune_cannot_do_is_said(wrong: dict[str, Any]) -> None:
+def test_wrong_arguments_of_tune_are_errors(wrong: dict[str, Any]) -> None:
     with pytest.raises(CompileError) as found:
         mt.tune(mt.compile("x + 1", x="f32[N]"), np.ones(3, np.float32), **wrong)
     assert found.value.code == "MT0404" and found.value.help
@@ -227,7 +227,7 @@ def test_arrays_are_named_too() -> None:
     assert isinstance(mt.tune(f, x, y=x, repeats=1), mt.Options)
 
 
-def test_the_table_tells_candidates_apart() -> None:
+def test_the_table_names_each_candidate_differently() -> None:
     timing = Timing((1.0,), "cuda:0")
     made = [
         Trial(mt.Options(descriptors=d, persistent=p), timing) for d, p in ((None, None), (True, None), (True, 132))
@@ -245,7 +245,7 @@ def test_the_table_tells_candidates_apart() -> None:
         ("softmax(x, axis=0)", (1000000, 4)),
     ],
 )
-def test_what_is_proposed_for_one_shape_can_be_written_down_for_all(text: str, shape: tuple[int, int]) -> None:
+def test_options_proposed_for_one_shape_are_valid_for_all_shapes(text: str, shape: tuple[int, int]) -> None:
     f, (m, n) = mt.compile(text, x="f32[M, N]"), shape
     proposed = propose(f.lower(M=m, N=n).compilation.plan, False, "full")
     general = {a.name for k in f.lower().compilation.plan.kernels for a in k.axes}

@@ -1,4 +1,4 @@
-"""Tiles that lie in an array whole, computed apart: where that is done, what is printed, and that nothing else changes."""
+"""The pass boundary-peeling: when it computes complete tiles apart, what it prints, and that results stay equal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from minitri.runtime.binding import bind
 from minitri.tiles.parse import parse_programs
 from minitri.trust.check import check
 
-PEELED = {  # text, types → whether it pays
+PEELED = {  # text, types → whether the program is peeled
     "an odd length": ("x + 1", {"x": "bf16[1000001]"}, True),
     "half a step": ("x + 1", {"x": "bf16[1000004]"}, True),
     "a whole step": ("x + 1", {"x": "bf16[1000008]"}, False),
     "a whole step of a wider dtype": ("x + 1", {"x": "f32[1000004]"}, False),
     "one of two dtypes": ("astype(x, f16)", {"x": "f32[1000004]"}, True),
     "odd rows beside one another": ("x + y", {"x": "f32[8641, 777]", "y": "f32[8641, 777]"}, True),
-    "odd rows and a bias": ("x + y", {"x": "f32[8641, 777]", "y": "f32[777]"}, False),  # each row begins anywhere
+    "odd rows and a bias": ("x + y", {"x": "f32[8641, 777]", "y": "f32[777]"}, False),  # rows start at any address
     "few tiles": ("x + 1", {"x": "f32[4099]"}, False),
     "sizes that are arguments": ("x + 1", {"x": "f32[N]"}, False),
-    "each second": ("x[::2] * astype(y[::2], f32)", {"x": "f32[2000003]", "y": "i8[2000003]"}, True),  # what is written
+    "each second": ("x[::2] * astype(y[::2], f32)", {"x": "f32[2000003]", "y": "i8[2000003]"}, True),  # stores only
     "from the second on": ("sum(x[:, 1:], axis=0)", {"x": "f32[4, 1000002]"}, True),
     "a sum in a loop": ("sum(x, axis=1)", {"x": "f32[1000001, 70000]"}, False),
     "nothing": ("x + 1", {"x": "f32[0]"}, False),
@@ -34,7 +34,7 @@ PEELED = {  # text, types → whether it pays
 
 
 @pytest.mark.parametrize("name", list(PEELED))
-def test_where_it_is_done(name: str) -> None:
+def test_programs_are_peeled_if_accesses_become_wider(name: str) -> None:
     text, types, wanted = PEELED[name]
     low = mt.compile(text, **types).lower(target="cuda:90")
     assert (" peeled {" in low["tile"]) is wanted is ("    else:\n" in low["triton"])
@@ -42,7 +42,7 @@ def test_where_it_is_done(name: str) -> None:
     assert parse_programs(low["tile"], masked=False).programs[0].peeled is wanted
 
 
-def test_what_is_printed() -> None:
+def test_a_peeled_program_has_a_branch() -> None:
     low = mt.compile("x * y", x="f16[1000003]", y="f16[]").lower(target="cuda:90")
     (program,) = low.compilation.value("tile.masked")
     tiles = 1000003 // program.axis("i").block
@@ -52,7 +52,7 @@ def test_what_is_printed() -> None:
     assert not set(re.findall(r"\b[vm]\d+\b", whole)) & set(re.findall(r"\b[vm]\d+\b", last))
 
 
-def test_tests_of_other_axes_stay() -> None:
+def test_bounds_checks_of_other_axes_stay() -> None:
     f = mt.compile("x[:, :4097] + 1", x="f32[3, 8192]").configured(options=mt.Options({"i": 2, "j": 64}, 1))
     low = f.lower(target="cuda:90")
     _, whole, last = re.split(r" {4}(?:if j_tile < 64|else):\n", low["triton"])
@@ -76,7 +76,7 @@ DTYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8}
 
 
 @given(st.sampled_from(sorted(TEXTS)), st.sampled_from(SIZES), st.sampled_from(sorted(DTYPES)), st.integers(0, 9))
-def test_it_keeps_what_is_computed(name: str, size: int, dtype: str, seed: int) -> None:
+def test_peeling_keeps_results(name: str, size: int, dtype: str, seed: int) -> None:
     text, names = TEXTS[name]
     types = {n: f"{'i64' if n == 'i' else dtype}[{size}]" for n in names}
     f = mt.compile(text, **types).configured(options=mt.Options({"i": 256}, 1))
@@ -90,8 +90,8 @@ def test_it_keeps_what_is_computed(name: str, size: int, dtype: str, seed: int) 
     assert report.ok, report
 
 
-def test_where_nothing_gets_wider_it_is_left() -> None:
-    """What a program stores is less than a thread could take, or rows begin anywhere."""
+def test_programs_whose_accesses_cannot_become_wider_are_not_peeled() -> None:
+    """A program stores fewer bytes than one instruction of a thread could, or rows start at any address."""
     for text, kind in (
         ("sum(x)", "f16[1000003]"), ("sum(x, axis=1)", "f32[100001, 256]"), ("max(x, axis=1)", "f16[100001, 777]"),
         ("sum(x, axis=0)", "f32[32, 1000002]"), ("var(x, axis=1)", "f16[100001, 100]"),
@@ -120,7 +120,7 @@ program k0(input x: f32[100], output out: f32[]) warps 1 peeled {
 """
 
 
-def test_a_text_may_say_it_of_any_program() -> None:
+def test_a_tile_text_may_say_peeled_for_any_program() -> None:
     f = mt.load(TEXT, "tile")
     x = np.arange(100, dtype=np.float32)
     assert f(x) == x.sum()
@@ -129,7 +129,7 @@ def test_a_text_may_say_it_of_any_program() -> None:
 
 @pytest.mark.parametrize("more", [-1, 1, 2, 3])
 def test_columns_of_few_rows_are_right(more: int) -> None:
-    """Each thread stores 16 bytes of sums, wherever rows begin."""
+    """Each thread stores 16 bytes of sums, although rows start at any address."""
     x = np.random.default_rng(more + 1).integers(-100, 100, (3, 64 * 256 + more)).astype(np.float32)
     f = mt.compile("sum(x, axis=0)", x=f"f32[3, {64 * 256 + more}]").configured(options=mt.Options({"i": 256}, 2))
     assert (" peeled" in f.lower(target="cuda:90")["tile"]) is (more > 0)

@@ -1,7 +1,7 @@
-"""Which neighbouring axes become one: the smallest programs of each kind of op, and of its opposite.
+"""The pass collapse-axes: for each kind of op, the smallest program whose axes become one, and one whose axes do not.
 
-Kernels are written by hand, so that each says one thing. That results stay what they were is held
-by tests/test_passes.py.
+Kernels are written by hand, so that each shows one thing. tests/test_passes.py tests that results stay
+equal.
 """
 
 from __future__ import annotations
@@ -77,19 +77,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_which_axes_become_one(name: str) -> None:
+def test_contiguous_axes_become_one(name: str) -> None:
     axes, body, types, expected = CASES[name]
     assert axes_of(flattened(axes, body, **types)) == expected
 
 
-def test_the_strides_of_a_call_are_those_of_its_kernels() -> None:
+def test_a_call_passes_the_strides_that_its_kernels_have() -> None:
     x = np.arange(48, dtype=np.float32).reshape(4, 12)
     for seen in (x[:, ::2], x[::2], x.T, x[::-1]):
         np.testing.assert_array_equal(mt.compile("x + 1", x="f32[M, N]")(seen), seen + 1)
 
 
-def test_an_array_may_be_seen_in_two_ways() -> None:
-    """As one row of 24, and as it was where one element is read."""
+def test_an_array_may_have_two_shapes() -> None:
+    """One kernel reads the array as a row of 24; the access to a single element keeps the original shape."""
     body = "%0: f32[i, j] = load x[i, j]\n%1: f32[] = load x[0, 0]\n%2: f32[i, j] = add %0, %1\nstore out[i, j] %2"
     assert axes_of(flattened(IJ, body)) == "i: 24"
     (kernel,) = flattened(IJ, body).kernels
@@ -103,20 +103,20 @@ def loads(plan: Plan) -> list[str]:
 JOINED = {
     "x[i//6, i%6]": "x[i]", "x[i//6 + 1, i%6]": "x[i + 6]", "x[(i + 1)//6 + 2*i, (i + 1)%6]": "x[13*i + 1]",
     "x[i//6, i%4]": None, "x[i//4, i%6]": None, "x[i%6, i//6]": None, "x[i, i%6]": None,
-    "x[2*(i//6), i%6]": None,  # a quotient is left
+    "x[2*(i//6), i%6]": None,  # a quotient remains
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("access", list(JOINED))
 @pytest.mark.parametrize("gap", [0, 2])
 def test_a_quotient_and_its_remainder(access: str, gap: int) -> None:
-    """They are one index where the array has no gaps between its rows."""
+    """The two are one index if the array has no gaps between its rows."""
     x = f"f32[80, 6] {{strides = [{6 + gap}, 1]}}"
     found = loads(flattened("i: 24", f"%0: f32[i] = load {access}\nstore out[i] %0", x, "f32[24]"))
     assert found == [JOINED[access] or access if gap == 0 else access]
 
 
-def test_an_index_that_is_put_together_is_reported() -> None:
+def test_a_combined_index_is_reported() -> None:
     with recorded() as firings:
         plan = flattened(
             "i: 24",
@@ -127,8 +127,8 @@ def test_an_index_that_is_put_together_is_reported() -> None:
     assert (one.rule, one.before.index, one.after) == (flatten, (I // 6, I % 6), plan.kernels[0].body[0])
 
 
-def test_an_array_is_not_seen_in_two_ways_with_as_many_axes() -> None:
-    """As [24, 2] and as [4, 12]: a text could not tell `x[i, 0]` of one from that of the other."""
+def test_an_array_has_no_two_shapes_of_equal_rank() -> None:
+    """The shapes would be [24, 2] and [4, 12]. In a text, `x[i, 0]` could then mean either."""
     body = """%0: f32[i] = load x[i//6, i%6, 0]
 %1: f32[j] = load x[0, j//2, j%2]
 %2: f32[i, j] = add %0, %1
@@ -150,14 +150,14 @@ store out[i, j, k] %2"""
 @pytest.mark.parametrize(
     ("own", "expected"), [("", "i: 24, reduce r: 2, k: 2"), ("i, ", "i: 4, j: 6, reduce r: 2, k: 2")]
 )
-def test_a_batch_by_one_matrix_is_one_matrix(own: str, expected: str) -> None:
-    """…but not where each of the batch is multiplied by its own."""
+def test_a_batch_of_matrices_times_one_matrix_is_one_product(own: str, expected: str) -> None:
+    """The axes stay apart if each matrix of the batch has its own factor."""
     body = PRODUCT.format(b=own, c=own or "0, ")
     assert axes_of(flattened("i: 4, j: 6, reduce r: 2, k: 2", body, R, R)) == expected
 
 
-def test_batches_are_one_batch() -> None:
-    """Both matrices have both axes of it; rows and columns stay what they are."""
+def test_two_batch_axes_become_one() -> None:
+    """Both factors have both batch axes. The axes of rows and columns stay."""
     body = """%0: f32[g, h, i, r] = load x[g, h, i, r]
 %1: f32[g, h, r, j] = load y[g, h, r, j]
 %2: f32[g, h, i, j] = dot %0, %1 {over = r, precision = ieee, tile = [i, j]}

@@ -1,4 +1,4 @@
-"""Sums over neighbouring axes as sums over one: which, the parts they are made in, and that they are right."""
+"""The pass collapse-reduced-axes: sums over neighbouring axes become one sum, which may be split into parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minitri.runtime.binding import bind
 from minitri.trust.check import check
 
 SHAPES = {"x": "f32[A, B, C]", "y": "f32[A, B, C]", "b": "f32[C]", "s": "f32[A]"}
-JOINED = {  # text: over which axes of x it is one sum
+JOINED = {  # text: the axes of x that become one
     "sum(x)": "d0//5025, (d0//75)%67, d0%75",
     "mean(x * y + 2)": "d0//5025, (d0//75)%67, d0%75",
     "sum(x, axis=(1, 2))": "d0, d1//75, d1%75",
@@ -25,13 +25,13 @@ JOINED = {  # text: over which axes of x it is one sum
     "max(x) + sum(exp(x - max(x)))": "d0//5025, (d0//75)%67, d0%75",
     "var(x)": "d0//5025, (d0//75)%67, d0%75",
 }
-APART = (  # a bias lacks an axis, no neighbours, another order, elements in between, one axis
+APART = (  # a bias lacks an axis; axes without a common border; another order; gaps; one axis
     "sum(x + b)", "sum(x), sum(x + b)", "sum(x, axis=(0, 2))", "sum(x + y[::-1])", "sum(x[:, :, ::2])", "sum(x, axis=2)"
 )  # fmt: skip
 
 
 def compiled(text: str) -> mt.Program:
-    """With the parameters that it names."""
+    """The program, with the parameters that its text names."""
     return mt.compile(text, **{n: t for n, t in SHAPES.items() if re.search(rf"\b{n}\b", text)})
 
 
@@ -42,7 +42,7 @@ def arrays(f: mt.Program, random: np.random.Generator) -> list[Any]:
 
 
 @pytest.mark.parametrize("text", [*JOINED, *APART])
-def test_which_are_joined_and_that_they_are_right(text: str) -> None:
+def test_neighbouring_reduced_axes_become_one(text: str) -> None:
     f = compiled(text)
     graph = f.lower(A=70, B=67, C=75, target="cuda:90")["graph.simplified"]
     assert (f"index = [{JOINED[text]}]" in graph) if text in JOINED else ("//" not in graph), graph
@@ -50,8 +50,8 @@ def test_which_are_joined_and_that_they_are_right(text: str) -> None:
     assert report.ok, report
 
 
-def test_sums_of_the_same_share_a_kernel() -> None:
-    """What cannot be joined leaves what reads the same as it is: x is read once."""
+def test_sums_of_the_same_array_share_a_kernel() -> None:
+    """One of the sums cannot be collapsed. So the others stay as well, and one kernel reads x once."""
     for text, joins in (
         ("sum(x), sum(x + b)", False),
         ("sum(x), max(x), sum(y + b)", True),
@@ -74,7 +74,7 @@ def test_short_and_empty_axes(text: str, shape: tuple[int, ...]) -> None:
 
 
 def test_an_array_with_gaps_stays_as_it_is() -> None:
-    """Its addresses would need quotients and remainders."""
+    """With gaps, its addresses would need quotients and remainders."""
     f, x = mt.compile("sum(x)", x="f32[M, N]"), np.ones((1001, 1998), np.float32)
     for given_, joined in ((x[:, ::2], False), (x[:, :999].copy(), True), (x[:999].T, False)):
         low = f.lower(given_, target="cuda:90")
@@ -91,7 +91,9 @@ def test_addresses_have_no_quotients() -> None:
 
 @given(st.integers(2, 10**9), st.integers(2, 1024), st.booleans())
 def test_lengths_of_parts(extent: int, parts: int, any_start: bool) -> None:
-    """All parts but the last are as long, there are about as many as were asked for, and they begin where they should."""
+    """All parts but the last have equal length. Their number is close to the wanted one, and their starts are
+    aligned.
+    """
     parts = min(parts, extent // 1024 or 1)
     length = _length(extent, parts, any_start)
     made = -(-extent // length)
@@ -102,7 +104,7 @@ def test_lengths_of_parts(extent: int, parts: int, any_start: bool) -> None:
         assert extent % length == 0 or length % (BLOCK if length >= 8 * BLOCK else 1024) == 0
 
 
-COLUMNS = {  # an array whose columns are reduced: in how many parts, so that two programs a multiprocessor read it, or four
+COLUMNS = {  # a reduced array: the number of parts, so that two or four programs of each multiprocessor read it
     ("f32", 1024, 4096): 4, ("bf16", 1024, 4096): 8, ("i8", 4096, 4096): 8, ("f64", 1024, 4096): 2, ("f32", 2048, 1024): 16,
     ("f32", 600, 128): 4, ("f32", 511, 128): 1, ("f32", 1024, 16384): 1, ("bf16", 1024, 16384): 2, ("f32", 16384, 256): 64,
     ("bf16", 65536, 512): 64, ("f32", 4096, 16384): 4, ("f32", 1 << 20, 64): 1024, ("f32", 4096, 0): 1,
@@ -110,7 +112,7 @@ COLUMNS = {  # an array whose columns are reduced: in how many parts, so that tw
 
 
 @pytest.mark.parametrize(("dtype", "rows", "columns"), list(COLUMNS))
-def test_columns_in_parts(dtype: str, rows: int, columns: int) -> None:
+def test_reduced_columns_are_split_into_parts(dtype: str, rows: int, columns: int) -> None:
     wanted = COLUMNS[dtype, rows, columns]
     for text in ("max(x, axis=0)", "softmax(x, axis=0)" if dtype != "i8" else "argmax(x, axis=0)"):
         graph = mt.compile(text, x=f"{dtype}[M, N]").lower(target="cuda:90", M=rows, N=columns)["graph.simplified"]

@@ -1,8 +1,9 @@
-"""Which element of what a kernel reads: demands, evaluated by numpy.
+"""Demands (minitri/kernels/demand.py): which elements of its inputs a kernel needs. numpy evaluates them.
 
-A part of a graph is all of a small program. Its demands are evaluated for all values of its axes at once,
-each a coordinate of a grid, and must come to what numpy makes of the same text. Then: which axes are
-shared, at which indices arrays are read, what one kernel cannot be and what is better stored instead.
+In most tests a graph, one small program, is a single part. Its demands are evaluated for all values of its
+axes at once: an array has one coordinate for each axis. The result must equal numpy's result for the same
+text. Other tests look at the axes that nodes share, the indices of reads, programs that need more than one
+kernel, and values that are better stored.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def graph(text: str, sizes: dict[str, int] | None = None, **types: str) -> Graph
 
 
 def indexing(g: Graph) -> Indexing:
-    """All of a graph as one part; its last result is the first that is demanded."""
+    """A whole graph as one part. The last result is demanded first."""
     inside = frozenset(n for n in g.nodes() if isinstance(n, COMPUTE))
     return one_kernel(inside, list(dict.fromkeys(g.outputs[::-1])), lambda symbol, n: True)
 
@@ -45,7 +46,7 @@ def indexing(g: Graph) -> Indexing:
 
 
 class Grid:
-    """The demands of a part, evaluated for all values of its axes: an array has an axis for each of them."""
+    """The demands of a part, evaluated for all values of its axes: every array has an axis for each of them."""
 
     def __init__(self, found: Indexing, inputs: dict[str, Any]) -> None:
         self.found, self.inputs, self.axes = found, inputs, list(found.axes)
@@ -54,7 +55,7 @@ class Grid:
         self.env: dict[Symbol, Any] = {Symbol(a, "axis"): p for a, p in zip(self.axes, places)}
 
     def number(self, d: Dim) -> Any:
-        for symbol in d.symbols() - self.env.keys():  # what is picked by
+        for symbol in d.symbols() - self.env.keys():  # indices from index arrays
             self.env[symbol] = self.value(*self.found.picked[symbol])
         return np.broadcast_to(d.compute(self.env, np.maximum, np.minimum), self.shape)
 
@@ -62,7 +63,7 @@ class Grid:
         return np.all([np.ones(self.shape, bool), *(self.number(g) >= 0 for g in demand.guards)], axis=0)
 
     def read(self, array: Any, demand: Demand) -> Any:
-        """The elements of an array, 0 where they are not needed; where they are they must lie in it."""
+        """The elements of an array, with 0 where none is needed. Needed elements must be inside the array."""
         inside, index = self.inside(demand), [self.number(d) for d in demand.index]
         for place, extent in zip(index, array.shape):
             assert ((place >= 0) & (place < extent))[inside].all(), "an element beside its array"
@@ -133,7 +134,7 @@ def inputs() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [*MOVES, *SHARED])
-def test_demands_are_what_numpy_reads(text: str) -> None:
+def test_demands_read_the_elements_that_numpy_reads(text: str) -> None:
     found = indexing(graph(text))
     grid = Grid(found, inputs())
     want = eval(text, vars(np) | inputs() | {"cumulative_sum": np.cumsum})
@@ -144,11 +145,11 @@ def test_demands_are_what_numpy_reads(text: str) -> None:
         np.testing.assert_allclose(got, grid.read(wants[node], demand), 1e-6)
 
 
-# ---- which axes ------------------------------------------------------------------------
+# ---- axes ------------------------------------------------------------------------------
 
 
 def notation(found: Indexing) -> str:
-    """`[i, r] s[i, r] t[r, i]`: the axes, those that are reduced behind a bar, and where arrays are read."""
+    """`i | r: s[i, r], t[r, i]`: the axes, the reduced ones behind a bar, and the accesses of arrays."""
     axes = ", ".join(found.parallel) + "".join(f" | {a}" for a in found.axes if a in found.reduced)
     leaves = {n: ds for n, ds in found.demands.items() if isinstance(n, Input)}
     reads = [f"{n.name}[{', '.join([*map(str, d.index), *guards(d)])}]" for n, ds in leaves.items() for d in ds]
@@ -161,32 +162,32 @@ def guards(demand: Demand) -> list[str]:
 
 AXES = {
     "x": "i, j: x[i, j]",
-    "x[:, :1] * v[:, None]": "i: v[i], x[i, 0]",  # an axis of one element is none
+    "x[:, :1] * v[:, None]": "i: v[i], x[i, 0]",  # an axis of one element is no axis of the kernel
     "x[:1] + u": "i: u[i], x[0, i]",
     "max(x, axis=1)": "i | r: x[i, r]",
     "max(x, axis=0)": "i | r: x[r, i]",
     "sum(b, axis=(0, 2))": "i | r | s: b[r, i, s]",
     "sum(b)": " | r | s | t: b[r, s, t]",
-    "x - max(x, axis=1, keepdims=True)": "i | j: x[i, j]",  # the maximum is over the axis that the difference has
+    "x - max(x, axis=1, keepdims=True)": "i | j: x[i, j]",  # the maximum runs over the axis that the difference has
     "x - max(x, axis=0, keepdims=True)": "j | i: x[i, j]",
-    "s - max(s, axis=1, keepdims=True)": "i | j: s[i, j]",  # of two axes that fit, the one that is not kept
+    "s - max(s, axis=1, keepdims=True)": "i | j: s[i, j]",  # two axes fit; it is the one that is reduced
     "s - max(s, axis=0, keepdims=True)": "j | i: s[i, j]",
     "sum(s, axis=1) + sum(t, axis=1)": "i | r: s[i, r], t[i, r]",
     "sum(s, axis=1) + sum(s, axis=0)": "i | r: s[i, r], s[r, i]",
     "sum(s) + sum(s * t)": " | r | s: s[r, s], t[r, s]",
-    # of two that others reduce, the one at which s is read already
+    # other reductions have two axes; it is the one that s already uses
     "sum(s, axis=1) + sum(c * s[:, None, :], axis=(1, 2))": "i | r | s: c[i, r, s], s[i, s]",
     "sum(s, axis=1) + sum(c * s[:, :, None], axis=(1, 2))": "i | r | s: c[i, r, s], s[i, r]",
     "x @ z": "i, j | r: x[i, r], z[r, j]",
-    "s @ t": "i, j | r: s[i, r], t[r, j]",  # no reduction over a side of a product
+    "s @ t": "i, j | r: s[i, r], t[r, j]",  # no reduction over rows or columns of a product
     "s @ t * sum(s, axis=1, keepdims=True)": "i, j | r: s[i, r], t[r, j]",
     "b @ z": "i, j, k | r: b[i, j, r], z[r, k]",
     "(b @ z)[0]": "i, j | r: b[0, i, r], z[r, j]",
     "sum(x @ z, axis=1)": "i | r | s: x[i, s], z[s, r]",
     "cumulative_sum(x, axis=0)": "j | i: x[i, j]",
     "cumulative_sum(x, axis=1) - max(x, axis=1, keepdims=True)": "i | j: x[i, j]",
-    # a further result: at the axes at which what it reads is read already
-    "exp(s), exp(s)[::-1]": "i, j: s[6 - i, j], s[i, j]",  # stored at plain axes, nothing else
+    # a further result takes the axes at which its inputs are already read
+    "exp(s), exp(s)[::-1]": "i, j: s[6 - i, j], s[i, j]",  # results are stored at plain axes only
     "s * 2, s + 1": "i, j: s[i, j]",
     "s * 2, s.mT + t": "i, j: s[i, j], t[j, i]",
     "exp(s) * t, s.mT + 1": "i, j: s[i, j], t[i, j]",
@@ -200,11 +201,11 @@ AXES = {
     "x[:, :1] * 2, v": "i: v[i], x[i, 0]",
     "roll(x, 2, axis=1)": "i, j: x[i, (j + 5)%7]",
     "reshape(x, (7, 5))": "i, j: x[(5*i + j)//7, (5*i + j)%7]",
-    # pieces: behind the index what must hold for an element to be needed
+    # parts of a concatenation: the conditions under which an element is needed follow its index
     "concat((x, y), axis=1)": "i, j: x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
-    "concat((x, y, x), axis=1)[:, 8:12]": "i, j: y[i, j + 1]",  # all in one part
+    "concat((x, y, x), axis=1)[:, 8:12]": "i, j: y[i, j + 1]",  # all elements come from one part
     "concat((x, y, x), axis=1)[:, 8:16]": "i, j: x[i, j - 6, j - 6 >= 0], y[i, j + 1, 5 - j >= 0]",
-    "concat((x * v[:, None], y), axis=1)": "i, j: v[i], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",  # v for some j anyway
+    "concat((x * v[:, None], y), axis=1)": "i, j: v[i], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",  # v always
     "concat((b * g[:, :, None], b), axis=2)": "i, j, k: b[i, j, k - 7, k - 7 >= 0], b[i, j, k, 6 - k >= 0], g[i, j]",
     "concat((x * u, y), axis=1)": "i, j: u[j, 6 - j >= 0], x[i, j, 6 - j >= 0], y[i, j - 7, j - 7 >= 0]",
     "x[:, k]": "i, j: k[j], x[i, p0, p0 >= 0, 6 - p0 >= 0]",
@@ -214,7 +215,7 @@ AXES = {
 
 
 @pytest.mark.parametrize("text", list(AXES))
-def test_axes_are_shared(text: str) -> None:
+def test_nodes_share_axes(text: str) -> None:
     assert notation(indexing(graph(text))) == AXES[text]
 
 
@@ -224,7 +225,7 @@ def test_axes_have_letters_and_then_numbers() -> None:
     assert list(indexing(graph("sum(x)", {}, **types)).axes) == [*"rstuvw", "w6", "w7", "w8", "w9", "w10"]
 
 
-# ---- what one kernel cannot be ---------------------------------------------------------
+# ---- programs that need several kernels ------------------------------------------------
 
 REPEATED = "a reduction would be repeated for every element of another axis"
 PLACES = "a reduction is needed at permuted or partial places"
@@ -233,7 +234,7 @@ WRITTEN = "a result would be written once for every element of another axis"
 SPACE = "a reduction and a matrix product share no iteration space"
 LINE = "a single row or column of a matrix product is needed"
 TWICE = "a running sum is needed along two loops"
-REFUSED = {  # why, and what is stored so that the rest may be one
+REFUSED = {  # the reason, and the nodes to store so that the rest may be one kernel
     "sum(x, axis=1)[::-1] * v": (PLACES, "sum[5]"),
     "sum(x, axis=1)[1:] * v[1:]": (PLACES, "sum[5]"),
     "sum(s, axis=1) + sum(s, axis=1)[:, None]": (REPEATED, "sum[7]"),
@@ -262,7 +263,7 @@ REFUSED = {  # why, and what is stored so that the rest may be one
 
 
 @pytest.mark.parametrize("text", list(REFUSED))
-def test_what_is_more_than_one_kernel(text: str) -> None:
+def test_programs_that_need_several_kernels(text: str) -> None:
     with pytest.raises(NotOneKernel) as found:
         indexing(graph(text))
     stored = [
@@ -275,13 +276,13 @@ def test_what_is_more_than_one_kernel(text: str) -> None:
 
 
 def shifted(value: str, times: int, width: int) -> str:
-    """A sum of so many slices of one value, each at another place."""
+    """A sum of `times` slices of one value, each with another start."""
     return " + ".join(f"{value}[{k}:{k + width}]" for k in range(times))
 
 
 @pytest.mark.parametrize("of, most, width, kind", [("exp(abs(u))", 8, 9, Apply), ("concat((u, v))", 32, 61, Concat)])
-def test_what_is_needed_at_many_places_is_stored(of: str, most: int, width: int, kind: type[Node]) -> None:
-    """More of them if it is only moved; what it is made of is not stored as well."""
+def test_a_value_needed_at_many_indices_is_stored(of: str, most: int, width: int, kind: type[Node]) -> None:
+    """A view may be needed at more indices than a computed value. Its operands are not stored as well."""
     found = indexing(graph(shifted(of, most, width), {}, u="f32[60]", v="f32[60]"))
     assert max(len(ds) for n, ds in found.demands.items() if isinstance(n, kind)) == most
     with pytest.raises(NotOneKernel, match="more than 8 times") as refused:
@@ -320,7 +321,7 @@ def attention(text: str = ATTENTION, dtype: str = "f32", **sizes: int) -> Indexi
 
 
 def loops(found: Indexing) -> tuple[list[str], Dim | None, list[Dim], list[Dim]]:
-    """The parallel axes; the extents of the loop, of what is held whole, and of the axes inside."""
+    """The parallel axes, and the extents of the loop, of the axes in registers, and of the axes inside the loop."""
     held, inner = ([found.axes[a] for a in sorted(names)] for names in (found.held, found.inner))
     return found.parallel, found.axes[found.loop] if found.loop else None, held, inner
 
@@ -335,21 +336,26 @@ def test_products_and_reductions_share_a_loop() -> None:
         [Dim.of(60)],
         [],
     )
-    assert loops(attention("max((q @ k.mT)[:, 16:], axis=1)")) == (["i"], Dim.of(44), [], [Dim.of(16)])  # of some keys
-    both = attention("softmax(q @ k.mT) @ v, max(q @ k.mT, axis=1)")  # a statistic of rows beside what holds columns
+    assert loops(attention("max((q @ k.mT)[:, 16:], axis=1)")) == (
+        ["i"],
+        Dim.of(44),
+        [],
+        [Dim.of(16)],
+    )  # statistic and product
+    both = attention("softmax(q @ k.mT) @ v, max(q @ k.mT, axis=1)")  # a statistic of rows, and a product with columns
     assert loops(both) == (["i", "j"], Dim.of(60), [Dim.of(24)], [Dim.of(16)]) and len(both.stores) == 2
     assert loops(attention("q @ k.mT")) == (["i", "j"], None, [Dim.of(60)], [])
 
 
 @pytest.mark.parametrize("sizes", [{"D": 256}, {"E": 256}, {"D": 256, "E": 256}, {"T": 257, "S": 257}])
-def test_what_a_program_holds_is_short(sizes: dict[str, int]) -> None:
+def test_axes_in_registers_are_short(sizes: dict[str, int]) -> None:
     assert attention(**sizes).loop is not None
     for name in sizes.keys() - {"T", "S"}:
         with pytest.raises(NotOneKernel, match=f"{SPACE}|{REPEATED}"):
             attention(**sizes | {name: 257})
 
 
-def test_what_a_program_holds_is_known() -> None:
+def test_axes_in_registers_have_known_sizes() -> None:
     with pytest.raises(NotOneKernel):
         indexing(graph(ATTENTION, {"T": 50, "S": 60, "E": 24}, **QKV))
     assert indexing(graph(ATTENTION, {"D": 16, "E": 24}, **QKV)).loop is not None
@@ -362,23 +368,23 @@ def test_only_products_that_are_f32_share_a_loop() -> None:
 
 
 NOT_IN_ONE_LOOP = (
-    "q @ k.mT @ v @ v.mT",  # two products around
+    "q @ k.mT @ v @ v.mT",  # two products outside
     "softmax(q @ k.mT, axis=0) @ v",  # along the rows
-    "(q @ k.mT).mT @ q",  # the first product is needed the other way round
+    "(q @ k.mT).mT @ q",  # the first product is needed transposed
     "softmax(q @ k.mT) @ v - max(v, axis=0)",  # a reduction of columns alone
     "sum(q @ k.mT)",
-    "sum((q @ k.mT)[:, 1::2], axis=1)",  # of every other key
+    "sum((q @ k.mT)[:, 1::2], axis=1)",  # every second key
     "max(q @ k.mT, axis=1) * sum(q, axis=0)[:1]",
     "sum((q @ k.mT)[:, ::-1] * k[:, 0], axis=1)",
 )
 
 
 @pytest.mark.parametrize("text", NOT_IN_ONE_LOOP)
-def test_what_shares_no_loop(text: str) -> None:
+def test_programs_without_a_common_loop(text: str) -> None:
     with pytest.raises(NotOneKernel):
         attention(text)
 
 
-def test_a_plain_axis_is_no_more_than_that() -> None:
+def test_a_plain_axis_is_one_symbol_alone() -> None:
     i, n = Dim({(Symbol("i", "axis"),): 1}), Dim({(Symbol("N"),): 1})
     assert [plain_axis(d) for d in (i, n, i + 1, i * 2, i // 2, Dim.of(0))] == ["i", *[None] * 5]

@@ -1,4 +1,6 @@
-"""Kernels that start while the one before them ends: which, that they touch no memory before it has, and their results."""
+"""The pass early-start: which kernels start early, that they wait before their first memory access, and their
+results.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from minitri.hardware.targets import CUDA_ARCHS, TARGETS, Target
 from minitri.triton.compile import compile_options
 
 XW = {"x": "f16[M, K]", "w": "i8[K, N]"}
-CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how many kernels there are
+CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # the last number: how many kernels there are
     "one kernel": ("x + 1", {"x": "f32[N]"}, {"N": 1 << 20}, 1),
     "a sum in parts": ("sum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 2),
     "what follows it": ("x - mean(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
@@ -23,7 +25,9 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how man
     "a running sum": ("cumsum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
     "few queries": ("softmax(x @ y.T) @ y", {"x": "f16[M, 64]", "y": "f16[N, 64]"}, {"M": 8, "N": 1 << 16}, 2),
 }  # fmt: skip
-MEMORY = re.compile(r"\b(LDG|LDGSTS|LD|STG|ST|ATOMG?|REDG?|UTMA[A-Z]+|UBLK[A-Z]+)\b")  # of the device, not of a program
+MEMORY = re.compile(
+    r"\b(LDG|LDGSTS|LD|STG|ST|ATOMG?|REDG?|UTMA[A-Z]+|UBLK[A-Z]+)\b"
+)  # accesses of GPU memory, not of shared memory
 
 
 def lowered(name: str, target: str = "cuda:90") -> mt.Lowered:
@@ -32,7 +36,7 @@ def lowered(name: str, target: str = "cuda:90") -> mt.Lowered:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_all_but_the_first_kernel_wait(name: str) -> None:
+def test_all_kernels_except_the_first_wait(name: str) -> None:
     text = lowered(name)["triton"]
     kernels = re.findall(r"def (k\d+)\(.*\n( +rt\.wait_for_previous\(\)\n)?", text)
     assert [bool(waits) for _, waits in kernels] == [False] + [True] * (CASES[name][3] - 1)
@@ -40,7 +44,7 @@ def test_all_but_the_first_kernel_wait(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_only_where_a_gpu_can(target: str) -> None:
+def test_kernels_start_early_only_on_gpus_that_support_it(target: str) -> None:
     known = Target.parse(target)
     assert known.has_early_starts == (known.kind == "cuda" and known.arch in CUDA_ARCHS[CUDA_ARCHS.index("90") :])
     text = lowered("a sum in parts", target)["triton"]
@@ -49,8 +53,8 @@ def test_only_where_a_gpu_can(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["cuda:90", "cuda:100"])
 @pytest.mark.parametrize("name", list(CASES))
-def test_no_memory_is_touched_before(name: str, target: str) -> None:
-    """ACQBULK is griddepcontrol.wait; without order between it and the reads, wrong results would be rare."""
+def test_no_memory_access_precedes_the_wait(name: str, target: str) -> None:
+    """ACQBULK is griddepcontrol.wait. If a read came before it, wrong results would be too rare for other tests."""
     _, *following = re.split(r"(?=// kernel k\d)", lowered(name, target)["sass"])[1:]
     assert len(following) == CASES[name][3] - 1
     for kernel in following:
@@ -58,7 +62,7 @@ def test_no_memory_is_touched_before(name: str, target: str) -> None:
         assert wait and not MEMORY.findall(before) and MEMORY.findall(after)
 
 
-def test_what_counts_as_memory() -> None:
+def test_memory_accesses_are_recognised() -> None:
     seen = "LDG.E R2, STG.E, @P0 UTMALDG.2D [UR4], LDGSTS.E, ATOMG.ADD, LD.E R1, REDG.E"
     assert len(MEMORY.findall(seen)) == 7
     assert not MEMORY.findall(
@@ -66,13 +70,13 @@ def test_what_counts_as_memory() -> None:
     )
 
 
-def test_triton_is_told() -> None:
+def test_triton_receives_the_option() -> None:
     kernels = lowered("what follows it").compilation.value("triton")
     told = [compile_options(k, Target.parse("cuda:90"))["launch_pdl"] for k in kernels]
     assert told == [False, True, True]
 
 
-def test_the_line_is_of_the_whole_kernel() -> None:
+def test_the_wait_belongs_to_all_nodes_of_the_kernel() -> None:
     low = lowered("a sum in parts")
     traced = Trace(low.compilation)
     for stage, word in {"triton": "wait_for_previous", "ptx": "griddepcontrol", "sass": "ACQBULK"}.items():
@@ -83,8 +87,8 @@ def test_the_line_is_of_the_whole_kernel() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", list(CASES))
-def test_results_are_of_this_call(name: str) -> None:
-    """Two inputs take turns, so that what an earlier call left in memory would be seen."""
+def test_results_belong_to_this_call(name: str) -> None:
+    """Two inputs alternate. So a value that an earlier call left in memory gives a wrong result."""
     text, types, sizes, _ = CASES[name]
     program = mt.compile(text, **types)
     dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}

@@ -1,4 +1,4 @@
-"""What `explain` says that kernels take as given of their arrays and sizes."""
+"""The part of `explain` that says what kernels assume about their arrays and sizes, such as the width of accesses."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ ARRAYS = {  # type of x, sizes, and what is said of it
 
 
 @pytest.mark.parametrize("name", list(ARRAYS))
-def test_how_much_is_read_at_a_time(name: str) -> None:
+def test_explain_says_how_many_bytes_an_access_has(name: str) -> None:
     kind, sizes, wanted = ARRAYS[name]
     page = mt.compile("softmax(x * 2.0, axis=-1)", x=kind).explain(**sizes)
     (line,) = [line for line in page.splitlines() if line.startswith("  arrays: ")][:1]
     assert wanted in line
 
 
-def test_columns_are_apart() -> None:
+def test_strided_arrays_are_explained() -> None:
     f = mt.compile("sum(x, axis=1)", x="f32[M, N]")
     page = f.explain(torch.zeros(64, 32).T)
-    assert "not row-major: x" in page and "x: 16 bytes at a time; out: 4 bytes" in page  # of neighbouring rows
+    assert "not row-major: x" in page and "x: 16 bytes at a time; out: 4 bytes" in page  # 16 bytes of neighbouring rows
     page = mt.compile("x + 1", x="f32[M, N]").explain(torch.zeros(64, 1024)[:, ::2])
     assert "not row-major: x" in page and "x: 4 bytes at a time, elements lie 8 bytes apart; out: 16 bytes" in page
 
@@ -54,7 +54,7 @@ def test_arrays_that_begin_at_odd_elements() -> None:
     assert "x: 4 bytes at a time, it begins at no multiple of 16; y, out: 16 bytes at a time" in page
 
 
-WIDTHS = {  # text, types, and what is said of the first kernel
+WIDTHS = {  # text, types, and a part of the line about the first kernel
     "from the second on": ("x[1:] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, it begins 4 bytes past a multiple of 16"),
     "from the end": ("x[::-1] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, elements lie -4 bytes apart; out: 16"),
     "each second": ("x[::2] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, elements lie 8 bytes apart; out: 16"),
@@ -70,7 +70,7 @@ WIDTHS = {  # text, types, and what is said of the first kernel
     "a sum of odd rows": ("sum(x)", {"x": "bf16[172738, 777]"}, "x: 4 bytes at a time, "),
     "a sum of some in parts": ("sum(x)", {"x": "f32[1000016]"}, "x: 16 bytes at a time"),
     "an odd length": ("x * 2", {"x": "bf16[30001]"}, "x, out: 2 bytes at a time, i < 30001 is tested"),
-    "a long odd length": ("x * 2", {"x": "bf16[1000001]"}, "x, out: 16 bytes at a time"),  # but for the last tile
+    "a long odd length": ("x * 2", {"x": "bf16[1000001]"}, "x, out: 16 bytes at a time"),  # except in the last tile
     "a short one": ("x * 2", {"x": "f32[64]"}, "x, out: 8 bytes at a time, 32 threads share 64 elements"),
     "odd rows": ("sum(x, axis=1)", {"x": "f32[4096, 777]"}, "x: 4 bytes at a time, rows lie 3108 bytes apart"),
     "plain": ("x * 2", {"x": "bf16[4096]"}, "x, out: 16 bytes at a time"),
@@ -85,13 +85,13 @@ WIDTHS = {  # text, types, and what is said of the first kernel
 
 
 @pytest.mark.parametrize("name", list(WIDTHS))
-def test_what_is_said_is_what_triton_does(name: str) -> None:
+def test_explained_widths_are_those_of_tritons_instructions(name: str) -> None:
     text, types, said = WIDTHS[name]
     f = mt.compile(text, **types)
     assert said in next(line for line in f.explain().splitlines() if line.startswith("  arrays: "))
     low = f.lower()
     for program, built in zip(low.compilation.value("tile.target"), low.compilation.compiled):
-        apart = widths(program), widths(replace(program, peeled=False))  # whole tiles, and the last one
+        apart = widths(program), widths(replace(program, peeled=False))  # the complete tiles, and the last one
         for kind, word in ((Load, "ld"), (Store, "st")):
             wanted = {
                 w.bytes for found in apart for op, w in found.items() if isinstance(op, kind) and w.bytes is not None
@@ -100,14 +100,14 @@ def test_what_is_said_is_what_triton_does(name: str) -> None:
 
 
 def accessed(ptx: str, word: str) -> set[int]:
-    """How many bytes the instructions of a kernel take at a time."""
+    """The numbers of bytes that single instructions of a kernel access."""
     plain = re.findall(rf"\b{word}\.global\S*?(?:\.v(\d))?\.[bfsu](\d+)\b", ptx)
     copied = re.findall(r"cp\.async\.c[ag]\.shared\.global.*, 0x(\w+),", ptx) if word == "ld" else []
     return {int(n or 1) * int(bits) // 8 for n, bits in plain} | {int(n, 16) for n in copied}
 
 
-def test_in_which_calls() -> None:
-    """Sizes that are arguments are multiples of 16 or not."""
+def test_widths_may_depend_on_the_call() -> None:
+    """Symbolic sizes may or may not be multiples of 16."""
     page = mt.compile("x[:, 1:] + y", x="f32[M, N]", y="f32[N - 1]").explain()
     assert (
         "y, out: 16 bytes at a time in calls where 16 divides" in page and "x: 4 bytes at a time, it begins 4" in page
@@ -115,7 +115,7 @@ def test_in_which_calls() -> None:
     assert "x, out: 16 bytes at a time\n" in mt.compile("x * 2", x="f32[16*N]").explain()
 
 
-def test_the_interpreter_reads_whole_tiles() -> None:
+def test_the_interpreter_accesses_complete_tiles() -> None:
     assert "arrays:" not in mt.compile("x * 2", x="f32[N]").explain(N=100, target="interpreter")
 
 
@@ -130,8 +130,8 @@ def test_which_sizes_are_literals(sizes: dict[str, int], wanted: str) -> None:
     assert page.splitlines()[1] == wanted
 
 
-def test_arrays_that_begin_anywhere_are_explained_as_they_run() -> None:
-    """Without descriptors: what reads them has to begin at a multiple of 16 bytes."""
+def test_arrays_that_begin_at_any_address_are_lowered_without_descriptors() -> None:
+    """Tensor descriptors need arrays that begin at a multiple of 16 bytes."""
     f = mt.compile("x @ w", x="f16[M, K]", w="f16[K, N]")
     room = np.zeros(1024 * 1024 + 16, np.float16)
     first = next(k for k in range(16) if room[k:].ctypes.data % 16 == 0)

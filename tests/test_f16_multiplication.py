@@ -1,4 +1,4 @@
-"""Products that are made in f16: which, and that each is rounded as in f32."""
+"""The rewrite of multiplications into f16: which ones are done in f16, and that each rounds as in f32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import minitri as mt
 
 W = {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"}
 SIZES = {"M": 16, "K": 128, "N": 256}
-CASES: dict[str, tuple[str, dict[str, str], bool]] = {  # whether nothing is made in f32 but sums
+CASES: dict[str, tuple[str, dict[str, str], bool]] = {  # whether only sums are computed in f32
     "bytes and a scale": ("x @ (w.astype(f16) * s)", W, True),
     "unsigned ones": ("x @ (w.astype(f16) * s)", W | {"w": "u8[K, N]"}, True),
     "halves": ("x @ (w * s)", W | {"w": "f16[K, N]"}, True),
@@ -30,7 +30,7 @@ CASES: dict[str, tuple[str, dict[str, str], bool]] = {  # whether nothing is mad
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_which(name: str) -> None:
+def test_products_of_bytes_and_halves_are_computed_in_f16(name: str) -> None:
     text, types, wanted = CASES[name]
     known = {n: SIZES[n] for n in SIZES if any(n in t[t.index("[") :] for t in types.values())}
     source = mt.compile(text, **types).lower(target="cuda:90", **known)["triton"]
@@ -48,11 +48,11 @@ def test_every_stage(name: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[
     pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")])])  # fmt: skip
 @pytest.mark.parametrize("rows", [16, 128])
-def test_each_is_rounded_as_in_f32(rows: int, device: str) -> None:
-    """All bytes by halves of all sizes, denormal ones too; a product with the identity leaves them as they are."""
+def test_each_product_is_rounded_as_in_f32(rows: int, device: str) -> None:
+    """All bytes times halves of all sizes, denormals too. The matrix product with the identity does not change them."""
     bits = np.arange(0, 1 << 16, 37, dtype=np.uint16)[:1024]
     s = np.concatenate([bits.view(np.float16), (bits % 1024).view(np.float16)])
-    s = torch.tensor(np.where(np.abs(s) < 500, s, 1), device=device)  # what overflows would be nan: inf * 0
+    s = torch.tensor(np.where(np.abs(s) < 500, s, 1), device=device)  # an overflow would give nan: inf * 0
     w = torch.arange(-128, 128, device=device).to(torch.int8)[:, None].expand(256, 2048).contiguous()
     identity = torch.eye(256, device=device, dtype=torch.float16)
     f = mt.compile("x @ (w.astype(f16) * s)", x="f16[M, K]", w="i8[K, N]", s="f16[N]")

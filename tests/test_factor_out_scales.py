@@ -1,4 +1,4 @@
-"""Scales of weights of 8 bits that are multiplied with sums: which, what stays inside, and that the results are right."""
+"""The pass factor-out-scales: it multiplies the sums, not the 8-bit weights, by the scale. Which scales, and results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minitri.trust.check import compare, enclosures
 
 TYPES = {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"}
 TEXT = "x @ (w.astype(f16) * s)"
-CASES: dict[str, tuple[str, dict[str, str], int]] = {  # how large weights are; 0: nothing is taken out
+CASES: dict[str, tuple[str, dict[str, str], int]] = {  # the largest weight; 0: nothing is factored out
     "of columns": (TEXT, TYPES, 128),
     "unsigned": (TEXT, TYPES | {"w": "u8[K, N]"}, 255),
     "from the left": ("x @ (s * w.astype(f16))", TYPES, 128),
@@ -57,8 +57,8 @@ def sizes(types: dict[str, str], known: dict[str, int]) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("stage", ["graph", "graph.folded"])
-def test_which(name: str, stage: str) -> None:
-    """As the program is written, which is what `check` looks at, and simplified, which is what is changed."""
+def test_scales_that_can_be_factored_out_are_found(name: str, stage: str) -> None:
+    """In the graph as written, which `check` uses, and in the simplified graph, which the pass changes."""
     text, types, wanted = CASES[name]
     graph = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES)).compilation.value(stage)
     (product,) = [n for n in graph.nodes() if isinstance(n, Contract)]
@@ -67,8 +67,8 @@ def test_which(name: str, stage: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["y = y + y", "y = y - w.astype(f16)"])
-def test_what_is_used_often_is_looked_at_once(step: str) -> None:
-    """Each path from a product to its weights would be too many; and a long one is no deep recursion."""
+def test_shared_values_are_visited_once(step: str) -> None:
+    """The number of paths from the product to its weights is exponential. A long path must not recurse deeply."""
     steps = "\n".join([f"    {step}"] * 300)
     text = f"def f(x: f16[2048, 4096], w: i8[4096, 4096], s: f16[4096]):\n    y = w.astype(f16)\n{steps}\n    return x @ (y * s)\n"
     f = mt.compile(text)
@@ -76,7 +76,7 @@ def test_what_is_used_often_is_looked_at_once(step: str) -> None:
     assert factor_out_scales.find(next(n for n in graph.nodes() if isinstance(n, Contract))) is None
 
 
-def test_only_where_weights_are_stored() -> None:
+def test_scales_are_factored_out_only_if_weights_are_packed() -> None:
     few, many = (mt.compile(TEXT, **TYPES).lower(target="cuda:90", M=m, K=4096, N=4096) for m in (1279, 1280))
     assert "511.75" not in few["graph.simplified"] and "511.75" in many["graph.simplified"]
     first, second = many["triton"].split("def k1")
@@ -87,7 +87,7 @@ def test_only_where_weights_are_stored() -> None:
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("wide", [False, True])
 def test_every_stage(name: str, wide: bool, of_any_size: None) -> None:
-    """Results of 32 bits too, of which `check` allows less."""
+    """Results have 16 or 32 bits. For 32 bits, `check` allows smaller errors."""
     text, types, _ = CASES[name]
     given = by_types(types, SIZES)
     if "s" in types:
@@ -100,13 +100,13 @@ def test_every_stage(name: str, wide: bool, of_any_size: None) -> None:
 @pytest.mark.parametrize(
     "more", ["argmax({}, axis=1)", "softmax({})", "1 / ({})", "({0}, sum({0}, axis=1))", "floor({})"]
 )
-def test_what_follows(more: str, of_any_size: None) -> None:
+def test_operations_after_the_product_are_right(more: str, of_any_size: None) -> None:
     report = mt.compile(more.format(TEXT), **TYPES).check(*by_types(TYPES, SIZES))
     assert report.ok, report
 
 
 def packed(x: Any, w: Any, s: Any) -> Any:
-    """By numpy, from the graph of the pass."""
+    """The result of the pass's graph, evaluated by numpy."""
     f = mt.compile(TEXT, **TYPES)
     known = {"M": x.shape[0], "K": x.shape[1], "N": w.shape[1]}
     graph = f.lower(target="cuda:90", **known).compilation.value("graph.packed")
@@ -116,8 +116,8 @@ def packed(x: Any, w: Any, s: Any) -> Any:
     return result
 
 
-def test_what_stays_inside(of_any_size: None) -> None:
-    """What overflows, is infinite or no number does so as in numpy; zeros have no sign."""
+def test_special_values_stay_as_in_numpy(of_any_size: None) -> None:
+    """Overflows, infinities and NaN appear at the same elements as in numpy. Zeros have no sign."""
     x = np.zeros((3, 4), np.float16)
     x[0, 0], x[1] = 1, (1, -1, 1, 0)
     w = np.full((4, 7), 127, np.int8)
@@ -131,18 +131,18 @@ def test_what_stays_inside(of_any_size: None) -> None:
 
 
 def test_weights_are_not_rounded(of_any_size: None) -> None:
-    """Two that f16 rounds apart, of which one is taken from the other."""
+    """Two weights that f16 would round differently are subtracted from each other."""
     w = np.stack([np.arange(-128, 127), np.arange(-127, 128)]).astype(np.int8)
     s = np.full(255, 0.1001, np.float16)
     result = packed(np.array([[-1.0, 1.0]] * 2, np.float16), w, s)
     np.testing.assert_array_equal(result, np.full((2, 255), s[0]))
     assert (
         len(np.unique(w[1].astype(np.float16) * s - w[0].astype(np.float16) * s)) > 1
-    )  # rounded, they are not the same
+    )  # they differ if they are rounded
 
 
-def test_what_check_allows() -> None:
-    """Weights rounded or not, but no fewer digits, and no rounding where there is no scale."""
+def test_check_allows_weights_with_and_without_rounding() -> None:
+    """`check` allows weights rounded to f16 and exact ones, but no fewer digits, and no rounding without a scale."""
     f = mt.compile(f"({TEXT}).astype(f32)", **TYPES)
     x, w, s = by_types(TYPES, {"M": 3, "K": 5, "N": 40})
     (allowed,) = enclosures(f, bind(f.function, [x, w, s], {}))

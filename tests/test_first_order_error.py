@@ -1,4 +1,6 @@
-"""How large what results are made of is: rounding errors are small beside it, and what is wrong is not."""
+"""First-order rounding errors: their scale for each result. Rounding errors are small compared with it, wrong results
+are not.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from minitri.testing import random_program
 from minitri.trust.first_order_error import magnitude
 
 RANDOM = np.random.default_rng(0)
-FAR = (-10 * RANDOM.random((6, 50)) - 20).astype(np.float32)  # their exponentials are small, the square roots are not
+FAR = (-10 * RANDOM.random((6, 50)) - 20).astype(np.float32)  # their exponentials are small, their square roots are not
 P = RANDOM.random((6, 50)).astype(np.float32)
 Q = RANDOM.permutation(P.ravel()).reshape(P.shape)
 
@@ -36,7 +38,7 @@ def compiled(text: str, count: int = 1) -> mt.Program:
     return mt.compile(text, **dict(zip("xy", ["f32[M, N]"] * count)))
 
 
-RULES = {  # text → the same of two arrays, in f64
+RULES = {  # text → the scale computed by numpy from x and y in f64
     "x": lambda x, y: 0 * x,
     "maximum(-x, y).T[::2]": lambda x, y: 0 * x.T[::2],
     "x - y": lambda x, y: abs(x - y),
@@ -66,7 +68,7 @@ RULES = {  # text → the same of two arrays, in f64
 
 
 @pytest.mark.parametrize("text", list(RULES))
-def test_what_the_sizes_are(text: str) -> None:
+def test_the_scale_of_each_operation(text: str) -> None:
     x, y = (RANDOM.standard_normal((6, 50)) for _ in "xy")
     given = {
         n: a for n, a in (("x", x), ("y", y)) if n in text.replace("axis", "").replace("max", "").replace("exp", "")
@@ -76,7 +78,7 @@ def test_what_the_sizes_are(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["exp(x)", "sigmoid(x)", "sum(exp(x), axis=1)", "x / (1 + exp(x))", "softmax(x, axis=1)", "mean(x, axis=1)", "log(-x) * 1e-20"])  # fmt: skip
-def test_what_is_wrong_is_not_excused(text: str) -> None:
+def test_wrong_results_are_outside_the_scale(text: str) -> None:
     f = compiled(text)
     wanted = f.numpy(FAR)
     scale = sizes_of(f, FAR)
@@ -89,8 +91,8 @@ def test_what_is_wrong_is_not_excused(text: str) -> None:
     "sum(x - y)", "sum(x - mean(x))", "mean(x - mean(x, axis=1, keepdims=True), axis=1)", "cumulative_sum(x - y, axis=1)[:, -1]",
     "sum(x) - sum(y)", "tanh(sum(x - y))", "sum(x @ y.T - y @ x.T)", "1 / (1000 + sum(x - y))",
 ])  # fmt: skip
-def test_what_cancels_is_excused(text: str) -> None:
-    """In another order: as rounded, and far from what it should be."""
+def test_errors_of_sums_that_cancel_are_within_the_scale(text: str) -> None:
+    """Results in another order and with exact arithmetic are accepted; a result that is 0.3 off is not."""
     f = compiled(text, 2 if "y" in text else 1)
     given = (P, Q)[: len(f.parameters)]
     wanted, scale = f.numpy(*given), sizes_of(f, *given)
@@ -104,13 +106,13 @@ def test_what_cancels_is_excused(text: str) -> None:
 def test_roundings_to_fewer_bits_count_where_they_are() -> None:
     f = mt.compile("sum(x.astype(bf16).astype(f32), axis=1)", x="f32[M, N]")
     wanted, scale = f.numpy(P), sizes_of(f, P)
-    other = f.numpy(np.nextafter(P, np.float32(2)))  # some of which are rounded to another neighbour
+    other = f.numpy(np.nextafter(P, np.float32(2)))  # some of these numbers are rounded to another neighbour
     assert close(other, wanted, scale) and not close(wanted * np.float32(1.1), wanted, scale)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs(seed: int) -> None:
-    """Their sizes are a graph that is right by its rules, and what runs is close to what numpy says."""
+    """The graph that computes the scale passes the verifier, and the compiled results are close to numpy's."""
     example = random_program(seed)
     f, given = example.compile(), example.arguments(seed)
     assert close(f(*given), f.numpy(*given), sizes_of(f, *given))

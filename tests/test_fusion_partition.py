@@ -1,6 +1,6 @@
-"""Where the partition changes its mind: one program on either side of each of its limits.
+"""The limits of the fusion partition: for each limit, one program on either side of it.
 
-What is fused in usual programs is in tests/test_passes.py; both sides are right, and one of them is quicker.
+tests/test_passes.py tests the fusion of usual programs. Both decisions at a limit are right; one of them is faster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PRODUCT = {"x": "f32[M, K]", "y": "f32[M, K]", "z": "f32[M, K]", "w": "f32[K, N]
 
 
 def operations(count: int) -> str:
-    """A chain of so many cheap operations that nothing simplifies."""
+    """A chain of `count` cheap operations that no rule simplifies."""
     text = "x"
     for k in range(count):
         text = f"maximum({text}, {k + 2})" if k % 2 else f"minimum({text}, {-k - 2})"
@@ -73,14 +73,14 @@ def plan(text: str, types: dict[str, str]) -> Plan:
 
 
 @pytest.mark.parametrize("name", list(LIMITS))
-def test_either_side_of_a_limit(name: str) -> None:
+def test_programs_on_either_side_of_a_limit(name: str) -> None:
     text, types, kernels, temporaries = LIMITS[name]
     found = plan(text, types)
     assert (len(found.kernels), len(found.temporaries)) == (kernels, temporaries)
 
 
 @pytest.mark.parametrize("count, kernels", [(12, 1), (13, 2)])
-def test_as_many_reductions_as_a_kernel_may_have(count: int, kernels: int) -> None:
+def test_a_kernel_has_at_most_12_reductions(count: int, kernels: int) -> None:
     text = " + ".join(f"sum(x * {k + 2}.5 + abs(x - {k}), axis=1) * {k + 2}" for k in range(count))
     assert len(plan(text, {"x": "f32[M, N]"}).kernels) == kernels
 

@@ -1,4 +1,6 @@
-"""Which launcher starts a kernel, and what it is given; torch's and Triton's are imitated, as there is no GPU."""
+"""The GPU launcher: which library's launcher starts a kernel, and with which arguments. Both are imitated without a
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ ADD = {"p0": "*fp32", "p1": "*bf16", "s0": "i32", "s1": "i64", "a0": "fp64"}
 
 
 class Compiled:
-    """A kernel of Triton's: launched `by_triton` with what follows the stream."""
+    """A kernel compiled by Triton. `by_triton` records the arguments of launches by Triton's launcher."""
 
     def __init__(self, signature: dict[str, str], scratch: int = 0, early: bool = False, **asm: bytes) -> None:
         about = {"name": "k0", "shared": 48, "num_warps": 4, "global_scratch_size": scratch, "profile_scratch_size": 0}
@@ -37,7 +39,7 @@ class Compiled:
 
 
 class Torchs:
-    """torch's launcher, which remembers; `refuses`: kernels that do not fit."""
+    """An imitation of torch's launcher that records launches. `refuses`: it accepts no kernel."""
 
     def __init__(self, refuses: bool = False) -> None:
         self.refuses, self.launched, self.loaded = refuses, list[Any](), list[Any]()
@@ -61,7 +63,7 @@ def torchs(monkeypatch: pytest.MonkeyPatch) -> Torchs:
     return made
 
 
-def test_by_torch(torchs: Torchs) -> None:
+def test_torch_launches_usual_kernels(torchs: Torchs) -> None:
     compiled = Compiled(ADD)
     load(compiled, 3)(10, 99, (16, 32, 5, 2**40, 0.5))
     assert torchs.loaded == [(b"code", "k0", 48, 3)] and compiled.by_triton == []
@@ -72,14 +74,14 @@ def test_by_torch(torchs: Torchs) -> None:
     Compiled(ADD | {"desc0": "tensordesc<fp16[64, 64]>"}), Compiled(ADD, scratch=128), Compiled(ADD, hsaco=b"code"),
     Compiled(ADD, early=True),
 ], ids=["descriptors", "scratch", "AMD", "early"])  # fmt: skip
-def test_by_triton(compiled: Compiled, torchs: Torchs) -> None:
+def test_triton_launches_kernels_that_torch_cannot(compiled: Compiled, torchs: Torchs) -> None:
     load(compiled, 0)(10, 99, (16, 32))
     ((*grid, stream, function, packed, _, _, _, first, second),) = compiled.by_triton
     assert (grid, stream, function, packed, first, second) == ([10, 1, 1], 99, 77, (4, 1, 48), 16, 32)
     assert not torchs.launched
 
 
-def test_what_torch_cannot_load_or_does_not_have(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_launches_if_torch_fails_or_lacks_the_launcher(torchs: Torchs, monkeypatch: pytest.MonkeyPatch) -> None:
     for other in (Torchs(refuses=True), SimpleNamespace(_load_kernel=lambda *given: (1, 2)), SimpleNamespace(), None):
         monkeypatch.setattr(torch._C, "_StaticCudaLauncher", other)
         compiled = Compiled(ADD)
@@ -101,8 +103,8 @@ def test_without_a_c_compiler_a_kernel_starts_late(where: str, torchs: Torchs, m
     assert not compiled.by_triton and len(torchs.launched) == 1
 
 
-def test_what_nobody_can_load_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton's kernel has a launcher then, but no function: it must not be asked a second time."""
+def test_a_kernel_that_no_launcher_can_load_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's kernel then has a launcher but no function. It must not be loaded a second time."""
     asked: list[str] = []
 
     def fails(_: Compiled) -> None:
@@ -118,7 +120,7 @@ def test_what_nobody_can_load_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
-def test_a_profiler_is_told(hook: str, torchs: Torchs) -> None:
+def test_a_profiler_sees_launches(hook: str, torchs: Torchs) -> None:
     from triton import knobs
 
     compiled = Compiled(ADD)
@@ -133,7 +135,7 @@ def test_a_profiler_is_told(hook: str, torchs: Torchs) -> None:
 
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
-def test_a_profiler_in_a_chain_is_told(hook: str, torchs: Torchs) -> None:
+def test_a_profiler_in_a_chain_sees_launches(hook: str, torchs: Torchs) -> None:
     from triton import knobs
 
     chain, compiled = getattr(knobs.runtime, hook), Compiled(ADD)
@@ -149,7 +151,7 @@ def test_a_profiler_in_a_chain_is_told(hook: str, torchs: Torchs) -> None:
     assert len(compiled.by_triton) == len(torchs.launched) == 1 and chain in compiled.by_triton[0]
 
 
-def test_more_shared_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_shared_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     low = mt.compile("x + 1", x="f32[64]").lower(target="cuda:90")
     (kernel,) = low.compilation.value("triton")
     native = NativeKernel(lambda: artifacts.jit_functions(low["triton"])["k0"], kernel, Target.parse("cuda:90"))
@@ -160,7 +162,7 @@ def test_more_shared_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     assert "fewer stages" in str(caught.value)
 
 
-def test_what_triton_starts_early_has_its_launcher_made_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launcher_of_an_early_started_kernel_is_built_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     low = mt.compile("sum(x)", x="f32[1048576]").lower(target="cuda:90")
     jitted, made = artifacts.jit_functions(low["triton"]), list[tuple[str, int]]()
     compiled = SimpleNamespace(metadata=SimpleNamespace(shared=0))
@@ -176,7 +178,7 @@ def test_what_triton_starts_early_has_its_launcher_made_beside(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("count, asked", [(1, False), (2, True)])
-def test_where_there_is_one_gpu_nobody_asks_which_is_current(
+def test_with_one_gpu_the_current_device_is_not_queried(
     monkeypatch: pytest.MonkeyPatch, count: int, asked: bool
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
@@ -184,7 +186,7 @@ def test_where_there_is_one_gpu_nobody_asks_which_is_current(
     assert gpu_launcher.current_device()() == int(asked)
 
 
-def test_machine_code_is_kept_for_so_many_kinds_of_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_is_cached_for_a_limited_number_of_argument_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_launcher, "MAX_KINDS", 3)
     monkeypatch.setattr(gpu_launcher, "load", lambda compiled, device: object())
     kernel = NativeKernel(lambda: None, cast(Any, None), Target.parse("cuda:90"))

@@ -1,5 +1,5 @@
-"""What is known of values without computing them (optimize/skip_blocks/abstract_values.py), and proofs that a round changes nothing
-(optimize/skip_blocks/identity_proofs.py)."""
+"""Abstract values (minitri/optimize/skip_blocks/abstract_values.py), and proofs that a loop iteration changes nothing
+(minitri/optimize/skip_blocks/identity_proofs.py)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FEW = np.concatenate(
         ALL[0xFBFE:0xFC02],
         np.float16([0.3, 0.5, 1, 2, -1, -0.7, 3]),
     ]
-)  # around zero, the smallest normal number, the largest, inf; and some between
+)  # around zero, the smallest normal number, the largest and inf, and some between them
 
 
 def kind(x: Any) -> str:
@@ -65,8 +65,8 @@ FLOAT_OPS = sorted(n for n in MONOTONE if not n.startswith(("logical", "bitwise"
 
 
 @pytest.mark.parametrize("name", FLOAT_OPS)
-def test_results_are_of_the_kinds_that_are_said(name: str) -> None:
-    """One operand: of all numbers of 16 bits. Two: of pairs of extreme ones."""
+def test_results_have_the_predicted_kinds(name: str) -> None:
+    """One operand: all 16-bit numbers. Two operands: pairs of extreme numbers."""
     row, some = OPERATORS[name], ALL if OPERATORS[name].arity == 1 else FEW
     node = op(name, *[f16] * row.arity)
     by_kind = {k: [x for x in some if kind(x) == k] for k in FLOATS}
@@ -79,7 +79,7 @@ def test_results_are_of_the_kinds_that_are_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(n for n in MONOTONE if n.startswith(("logical", "bitwise"))))
-def test_truths(name: str) -> None:
+def test_logical_results_have_the_predicted_kinds(name: str) -> None:
     row = OPERATORS[name]
     for kinds in product(sorted(TRUTHS), repeat=row.arity):
         said = computed(op(name, *[bool_] * row.arity), [anything(bool_, n, {k}) for n, k in enumerate(kinds)], Terms())
@@ -89,7 +89,7 @@ def test_truths(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [n for n in NO_CHANGE if not n.startswith(("logical", "bitwise"))] + ["maximum", "minimum"]
 )
-def test_what_is_said_to_stay_stays(name: str) -> None:
+def test_operations_predicted_to_change_nothing_change_nothing(name: str) -> None:
     node, row = op(name, f16, f16), OPERATORS[name]
     kept = 0
     for number in (0.0, 1.0, -1.0, np.inf, -np.inf, np.nan):
@@ -108,7 +108,7 @@ def test_what_is_said_to_stay_stays(name: str) -> None:
     assert kept
 
 
-def test_a_difference_of_equal_values_is_zero_where_they_are_finite() -> None:
+def test_a_difference_of_equal_finite_values_is_zero() -> None:
     node = op("subtract", f32, f32)
     x = anything(f32, "x")
     assert computed(node, [x, x], Terms()).kinds == {"zero", "nan"}
@@ -117,10 +117,10 @@ def test_a_difference_of_equal_values_is_zero_where_they_are_finite() -> None:
     assert computed(node, [finite, finite], Terms()).is_number(0)
 
 
-# ---- rounds ----------------------------------------------------------------------------------
+# ---- loop iterations -------------------------------------------------------------------------
 
 CAUSAL = "where(arange(N) <= arange(M)[:, None], x, -inf)"
-FALSE = {  # program → changes of its text, each of which makes the proof false
+FALSE = {  # program → changes of its text, each of which makes the proof wrong
     "sum(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)": [
         ("%1: f32[] = const 0.0", "%1: f32[] = const 1.0"),
         ("add %3, %7", "multiply %3, %7"),
@@ -129,7 +129,7 @@ FALSE = {  # program → changes of its text, each of which makes the proof fals
     f"logsumexp({CAUSAL}, axis=1)": [
         ("%1: f32[] = const -inf", "%1: f32[] = const 0.0"),
         ("%2: f32[] = const -inf", "%2: f32[] = const -3.0"),  # the maximum may be no element
-        ("%5: f32[] = const 0.0", "%5: f32[] = const 1.0"),  # while the maximum is -inf a round makes the sum 0
+        ("%5: f32[] = const 0.0", "%5: f32[] = const 1.0"),  # an iteration sets the sum to 0 while the maximum is -inf
         ("multiply %6, %17", "add %6, %17"),
         ("reduce.max", "reduce.min"),
         ("subtract %3, %13", "subtract %13, %4"),
@@ -142,7 +142,7 @@ def skipped(text: str) -> list[Loop]:
 
 
 @pytest.mark.parametrize("program", FALSE)
-def test_blocks_are_left_out_only_while_the_proof_holds(program: str) -> None:
+def test_blocks_are_left_out_only_if_the_proof_holds(program: str) -> None:
     f = mt.compile(program, x="f32[M, N]").configured(options=Options(blocks={"i": 4, "r": 8}))
     text = f.lower(target="cuda:90", M=64, N=64).compilation.text("tile.lowered")
     assert all(s.last is not None and s.because for s in skipped(text))
@@ -153,8 +153,8 @@ def test_blocks_are_left_out_only_while_the_proof_holds(program: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["1.0", "-inf", "nan"])
-def test_a_sum_of_zeros_may_start_anywhere(start: str) -> None:
-    """x + 0 is x, whatever x is."""
+def test_adding_zeros_changes_no_start_value(start: str) -> None:
+    """x + 0 is x for every x."""
     f = mt.compile("sum(where(arange(N) <= arange(M)[:, None], x, 0), axis=1)", x="f32[M, N]")
     f = f.configured(options=Options(blocks={"i": 4, "r": 8}))
     text = f.lower(target="cuda:90", M=64, N=64).compilation.text("tile.lowered")

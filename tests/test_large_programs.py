@@ -1,6 +1,6 @@
-"""Large programs: time from text to Triton source, depth, and how the work grows with the size of the text.
+"""Large programs: the time from text to Triton source, deep nesting, and how the work grows with the size of the text.
 
-Work is counted in calls of Python functions, which is the same on every machine and at every load.
+Work is counted in calls of Python functions. This number is the same on every machine and under every load.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ EVERYDAY = {
     ),
     "cross_entropy": ("cross_entropy(z, y)", {"z": "f32[N, C]", "y": "i64[N]"}),
 }
-LOAD = 4  # how much slower another machine may be than the promise (20 ms)
+LOAD = 4  # how much slower than the promised 20 ms a machine may be
 
 
 def seconds(text: str, **types: str) -> float:
-    """Processor time, since others use this machine too."""
+    """CPU time, because other processes use this machine, too."""
     start = time.process_time()
     mt.compile(text, **types).lower()["triton"]
     return time.process_time() - start
@@ -44,7 +44,7 @@ def test_everyday_programs_take_milliseconds(name: str) -> None:
 
 
 def calls(action: Callable[[], object]) -> int:
-    """How many Python functions an action calls."""
+    """The number of Python functions that an action calls."""
     profile = cProfile.Profile(builtins=False)
     profile.runcall(action)
     return sum(entry.callcount for entry in profile.getstats())
@@ -62,7 +62,9 @@ def module(lines: list[str], result: str = "x", params: str = "x: f32[M, M]") ->
 
 
 def steps(text: str, arguments: str = "") -> Callable[[int], str]:
-    """So many statements; `{k}` is the number of one, `{odd}` whether that is odd."""
+    """A function that writes n statements. In the text, `{k}` is the number of a statement, `{odd}` whether it is
+    odd.
+    """
     params = "x: f32[M, M]" + arguments
     return lambda n: module([text.format(k=k, odd=k % 2) for k in range(n)], params=params)
 
@@ -87,7 +89,7 @@ def dimensions(n: int) -> str:
 
 
 def stencil(n: int, returns: str = "") -> str:
-    """Steps whose sizes are made of the sizes before."""
+    """Statements whose sizes depend on the sizes before."""
     edge = f"def edge(p: f32[X]){returns}:\n    return concat([p[:1], p[1:-1] + 0.5 * (p[2:] - p[:-2]), p[-1:]])\n"
     return edge + module(["x = edge(x)"] * n, params="x: f32[N]")
 
@@ -120,28 +122,32 @@ SHAPES: dict[str, Callable[[int], str]] = {
 }
 
 
-LONG = ("a concat of slices after another", "stencil steps", "stencil steps with a type")  # 1,000 take minutes
+LONG = (
+    "a concat of slices after another",
+    "stencil steps",
+    "stencil steps with a type",
+)  # for these, 1,000 take minutes
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_ten_times_the_text_is_ten_times_the_work(name: str) -> None:
-    compiled(SHAPES[name](10))  # what is loaded once
+    compiled(SHAPES[name](10))  # first loads everything that is loaded once
     small, medium = (calls(lambda n=n: compiled(SHAPES[name](n))) for n in (10, 100))
-    assert medium < 25 * small, "from 10 to 100"  # a small program may be one kernel, and need no search
+    assert medium < 25 * small, "from 10 to 100"  # a program of one kernel needs no search
 
 
 @pytest.mark.parametrize("name", [pytest.param(s, marks=pytest.mark.slow) if s in LONG else s for s in SHAPES])
-def test_so_it_is_once_more(name: str) -> None:
+def test_a_hundred_times_the_text_is_a_hundred_times_the_work(name: str) -> None:
     compiled(SHAPES[name](10))
     medium, large = (calls(lambda n=n: compiled(SHAPES[name](n))) for n in (100, 1000))
     assert large < 13 * medium, "from 100 to 1,000"
 
 
-# ---- work that would double ------------------------------------------------------------------
+# ---- work that could double ------------------------------------------------------------------
 
 
 def doubling(depth: int, body: str, params: str = "x: f32[N]") -> str:
-    """Functions that call the one before twice, nested so deep."""
+    """Functions that call the function before twice, nested `depth` times."""
     first = f"def f0({params}):\n    return tanh(x)\n"
     return first + "".join(f"def f{k}({params}):\n    return {body.format(k=k - 1)}\n" for k in range(1, depth + 1))
 
@@ -164,18 +170,18 @@ def test_calls_that_double_are_built_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", TWICE)
 def test_calls_that_double_are_evaluated_once(name: str) -> None:
-    """By the reference, which knows nothing of the graph, at each stage, and with error bounds."""
+    """The reference knows nothing of the graph. Stages and error bounds are evaluated, too."""
     x = np.linspace(-1, 1, 5, dtype=np.float32)
     warm, *made = [mt.compile(doubling(d, *TWICE[name])) for d in (3, 10, 30, 90)]
     for action in (lambda f: f.numpy(x), lambda f: f.run("kernels", x), lambda f: f.explain()):
-        action(warm)  # what is loaded once
+        action(warm)  # first loads everything that is loaded once
         work = [calls(lambda f=f, action=action: action(f)) for f in made]
         assert work[1] < 5 * work[0] and work[2] < 4 * work[1]
     assert made[1].check(x).ok
 
 
-def test_a_call_with_another_argument_is_another_call() -> None:
-    """0.0 and -0.0, 1 and True, and what a library function and one of the module of the same name make."""
+def test_calls_with_other_arguments_are_not_shared() -> None:
+    """0.0 and -0.0 differ, as do 1 and True, and a library function and the module's function of the same name."""
     text = "def h(x):\n    return x + 0.0\ndef g(x: f32[N], a):\n    return h(x) * a\ndef f(x: f32[N]):\n"
     x = np.array([3, -5], np.float32)
     pairs = {("0.0", "-0.0"): (0.0, -0.0), ("1", "2"): (1, 2), ("True", "2"): (1, 2), ("N", "N + 1"): (2, 3)}
@@ -205,7 +211,7 @@ def test_tuples_that_double_are_refused(name: str) -> None:
     assert mt.compile(text + f"    {NESTS[name]}\n" * 5 + "    return g(x, s)\n")
 
 
-# ---- sizes that would double -----------------------------------------------------------------
+# ---- sizes that could double -----------------------------------------------------------------
 
 EDGE = """def edge(p: f64[X]){returns}:
     return concat([p[:1], p[1:-1], p[-1:]])
@@ -226,21 +232,21 @@ def test_steps_do_not_make_sizes_larger(returns: str, entry: str) -> None:
     for n in (0, 2, 3, 9):
         x = np.arange(float(n))
         assert program(x).tolist() == program.numpy(x).tolist() == x.tolist()
-    if returns:  # [a] becomes [a, a], which is not what the type says
+    if returns:  # [a] becomes [a, a], which contradicts the type
         with pytest.raises(mt.CompileError, match="edge returns .* which is declared as f64"):
             program(np.ones(1))
     else:
         assert program(np.ones(1)).tolist() == program.numpy(np.ones(1)).tolist() == [1, 1]
 
 
-def test_a_declared_size_is_the_size_from_there_on() -> None:
+def test_a_declared_size_replaces_the_computed_one() -> None:
     low = mt.compile(edges(2, " -> f64[X]") + "def g(p: f64[N]):\n    return f(p) + p[::-1]\n").lower()
     text = low["graph"]
     assert text.count("require") == 1, "checked once"
     assert "f64[N] = add" in text
 
 
-def test_a_declared_size_of_an_argument_is_the_size_within() -> None:
+def test_a_declared_parameter_size_is_used_in_the_function() -> None:
     text = "def g(a: f32[X], b: f32[X]):\n    return a * b + b\ndef f(x: f32[M], y: f32[N]):\n    return g(x, y)\n"
     graph = mt.compile(text).lower()["graph"]
     assert graph.count("require") == 1 and "f32[M] = multiply" in graph and "f32[M] = add" in graph
@@ -249,7 +255,7 @@ def test_a_declared_size_of_an_argument_is_the_size_within() -> None:
 # ---- depth -----------------------------------------------------------------------------------
 
 
-def test_depth_is_no_limit() -> None:
+def test_depth_has_no_limit() -> None:
     assert mt.compile(" + ".join(["x"] * 10_000), x="f32[N]").lower()["triton"]
     assert mt.compile("(" * 500 + "x" + ")" * 500, x="f32[N]").lower()["triton"]
     assert mt.compile("-" * 2000 + "x", x="f32[N]").lower()["triton"]

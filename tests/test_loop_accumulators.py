@@ -1,4 +1,6 @@
-"""Accumulators that start at a value which Triton does not know: which, and that kernels with them compile and are right."""
+"""The rewrite of accumulators whose start value Triton cannot analyse: which ones it changes, and that kernels
+compile.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from minitri.cli.inputs import make_inputs
 SMALL = mt.Options(blocks={"i": 8, "r": 8})
 DIAGONAL = "~(arange(66) == arange(33)[:, None] + 33)"
 TYPES = {"w": "f32[66, 33]", "z": "f16[33]"}
-CASES = {  # how many accumulators
+CASES = {  # the number of accumulators
     "read by three loops": (f"max(where({DIAGONAL}, -inf, maximum(z, log_softmax(w, axis=0)).mT), axis=-1)", TYPES, 1),
     "read by one loop": ("max(log_softmax(w, axis=0).mT, axis=-1)", {"w": "f32[66, 33]"}, 0),
     "of converted values": (f"max(where({DIAGONAL}, -inf, log_softmax(w.astype(f32), axis=0).mT), axis=-1)", {"w": "f16[66, 33]"}, 0),
@@ -18,11 +20,11 @@ CASES = {  # how many accumulators
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_which(name: str) -> None:
+def test_accumulators_that_need_a_known_start_are_found(name: str) -> None:
     text, types, count = CASES[name]
     low = mt.compile(text, options=SMALL, **types).lower(target="cuda:90")
     assert low["triton"].count("rt.unknown(") == count
-    assert ".visible .entry" in low["ptx"]  # Triton 3.6 refuses the first one without
+    assert ".visible .entry" in low["ptx"]  # without the rewrite, Triton 3.6 refuses the first case
 
 
 @pytest.mark.gpu
@@ -41,7 +43,7 @@ def test_in_the_interpreter() -> None:
     assert f.check(*make_inputs(f.function, {}, {}).arrays).ok
 
 
-def test_machine_code_does_not_compare() -> None:
+def test_machine_code_has_no_comparison() -> None:
     text, types, _ = CASES["read by three loops"]
     ptx = mt.compile(text, options=SMALL, **types).lower(target="cuda:90")["ptx"]
     tile = next(line.split()[1].rstrip(",") for line in ptx.splitlines() if "%ctaid.x" in line)

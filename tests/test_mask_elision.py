@@ -1,8 +1,9 @@
-"""Which tests an access gets, and why it does without others: what is at the edge of what is provable.
+"""The pass mask-elision: which bounds checks an access keeps, and the reasons why others are dropped.
 
-Programs are written by hand, so that an index comes exactly to the end of its array, or one past it.
-That masks are right is held by tests/test_proofs.py and by the sanitizer; here, that none is made
-that is not needed, and that each says why.
+Example: a load of x[i] needs no check `i < 7` if x has 8 elements and the blocks cover 8. Programs are written
+by hand, so that an index goes exactly to the end of its array, or one past it. tests/test_proofs.py and the
+sanitizer test that the masks are sufficient. This file tests that no unnecessary check is left, and that each
+dropped check has its reason.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from minitri.tiles.parse import parse_programs
 
 
 def masked(axes: str, body: str, x: str = "8", out: str = "7", lanes: str = "i") -> Program:
-    """A program `out[…] = x[…]`; `body` is the index of the load, with guards if it has some, or whole lines."""
+    """A program `out[…] = x[…]`. `body` is the index of the load, optionally with guards, or complete lines."""
     if "\n" not in body:
         index, _, guards = body.partition(" if ")
         where = f" {{where = [{guards}]}}" if guards else ""
@@ -38,9 +39,9 @@ def left(program: Program) -> list[str]:
     return [comparison(c) for c in of_load(program).conditions]
 
 
-# ---- an array that reaches further than the axis -------------------------------------------
+# ---- arrays that are larger than the axis --------------------------------------------------
 
-REACHES = {  # axes, index, the array, does the last block stay inside of it
+REACHES = {  # axes, index, size of x, whether the last block stays inside x
     "to the end": ("grid i: 7 by 8", "i", "8", True),
     "one further": ("grid i: 7 by 8", "i", "7", False),
     "two blocks": ("grid i: 7 by 4", "i", "8", True),
@@ -53,7 +54,7 @@ REACHES = {  # axes, index, the array, does the last block stay inside of it
 
 
 @pytest.mark.parametrize("name", list(REACHES))
-def test_reading_further(name: str) -> None:
+def test_a_check_is_dropped_if_the_last_block_stays_inside_the_array(name: str) -> None:
     axes, index, x, inside = REACHES[name]
     program = masked(axes, index, x=x)
     assert ("i < 7" not in left(program)) == inside, program
@@ -64,19 +65,19 @@ def test_reading_further(name: str) -> None:
 
 @pytest.mark.parametrize("x, inside", [("32", True), ("31", False)])
 def test_an_axis_that_fits_ends_at_its_extent(x: str, inside: bool) -> None:
-    """4*i + j ends at 4*7 + 3."""
+    """The largest value of 4*i + j is 4*7 + 3."""
     program = masked("grid i: 7 by 4\nwhole j: 4 by 4", "4*i + j", x=x, out="7, 4", lanes="i, j")
     assert (left(program) == []) == inside
 
 
 @pytest.mark.parametrize("x, inside", [("32", True), ("31", False)])
-def test_two_axes_that_overhang(x: str, inside: bool) -> None:
-    """Only the grid's axis does without: what is read past the end of the other would be used."""
+def test_an_access_with_two_incomplete_axes_keeps_one_check(x: str, inside: bool) -> None:
+    """Only the grid's axis needs no check: elements past the end of the other axis would be used."""
     program = masked("grid i: 7 by 4\nwhole j: 3 by 4", "4*i + j", x=x, out="7, 3", lanes="i, j")
     assert left(program) == (["j < 3"] if inside or x == "31" else [])
 
 
-def test_a_loop_does_not_read_further() -> None:
+def test_a_loop_keeps_its_check() -> None:
     body = """\
 %0: f32[] = const 0.0
 %1: f32[i] = carry %0
@@ -90,7 +91,7 @@ store out[i] %1"""
     assert left(masked("grid i: 8 by 8\nloop r: 7 by 4", body, x="8, 8", out="8")) == ["r < 7"]
 
 
-GUARDED = {  # index, guards, array: the tests that are left
+GUARDED = {  # index, guards, size of x: the checks that are left
     "a guard is stronger": ("grid i: 7 by 4", "i if i < 5", "5", ["i < 5"]),
     "a guard is as strong": ("grid i: 7 by 4", "i if i < 7", "7", ["i < 7"]),
     "a guard is weaker": ("grid i: 7 by 4", "i if i < 8", "7", ["i < 7"]),
@@ -107,14 +108,14 @@ GUARDED = {  # index, guards, array: the tests that are left
 
 
 @pytest.mark.parametrize("name", list(GUARDED))
-def test_guards(name: str) -> None:
+def test_a_guard_replaces_a_weaker_check(name: str) -> None:
     axes, body, x, kept = GUARDED[name]
     lanes, out = ("i, j", "7, 4") if "j" in axes else ("i", "7")
     assert left(masked(axes, body, x=x, out=out, lanes=lanes)) == kept
 
 
 I, J, N = (Dim({(symbol,): 1}) for symbol in (Symbol("i", "axis"), Symbol("j", "axis"), Symbol("N", "size")))
-IMPLIED = [  # what is tested, what is asked for, whether that follows
+IMPLIED = [  # a check, another one, and whether the first implies the second
     (N - 1 - I, N - I, True), (N - 1 - I, N - 1 - I, True), (N - 1 - I, N - 2 - I, False), (I - 3, I - 2, True),
     (I - 3, I - 4, False), (N - 1 - I, N + 1 - J, False), (N - 1 - I, 2 * N - I, True), (N - 1 - I, 2 - I, False),
     (2 * I - 4, 2 * I, False), (N - 3, N - 2, False), (7 - I - J, 8 - I - J, False), (N - 1 - I, N - I + J, False),
@@ -122,25 +123,25 @@ IMPLIED = [  # what is tested, what is asked for, whether that follows
 
 
 @pytest.mark.parametrize("stronger, c, follows", IMPLIED, ids=str)
-def test_what_follows_from_a_test(stronger: Dim, c: Dim, follows: bool) -> None:
-    """Comparisons of one index with a size, since those are exact in 32 bits too."""
+def test_a_check_implies_weaker_ones(stronger: Dim, c: Dim, follows: bool) -> None:
+    """Only comparisons of one index with a size count, because they are exact in 32 bits, too."""
     assert implies(stronger, c) == follows
 
 
-# ---- axes of no element and of one ---------------------------------------------------------
+# ---- empty axes, and axes of one element ---------------------------------------------------
 
 
-def test_nothing_runs_where_the_grid_is_empty() -> None:
+def test_an_empty_grid_needs_no_checks() -> None:
     program = masked("grid i: 0 by 4\nwhole j: 3 by 4", "i, j", x="0, 3", out="0, 3", lanes="i, j")
     assert left(program) == [] and "j: no test, nothing runs, i is empty" in of_load(program).reasons
 
 
-def test_one_element_is_not_none() -> None:
+def test_an_axis_of_one_element_keeps_its_check() -> None:
     program = masked("grid i: 1 by 4\nwhole j: 3 by 4", "i, j", x="1, 3", out="1, 3", lanes="i, j")
     assert left(program) == ["i < 1", "j < 3"]
 
 
-# ---- what lanes past the end hold ----------------------------------------------------------
+# ---- values of elements past the end -------------------------------------------------------
 
 SUMMED = """\
 %0: f32[j] = load x[j]
@@ -155,8 +156,8 @@ NEUTRAL = {
 
 
 @pytest.mark.parametrize("name", list(NEUTRAL))
-def test_zeros_stay_zeros(name: str) -> None:
-    """A sum needs no `where` if its lanes past the end are 0 already."""
+def test_elements_that_are_already_zero_need_no_where(name: str) -> None:
+    """A sum needs no `where` if the elements past the end are already 0."""
     step, zero = NEUTRAL[name]
     program = masked("grid i: 7 by 4\nwhole j: 5 by 8", SUMMED.format(step=step), x="5")
     assert any(getattr(op, "op", "") == "where" for op in program.ops()) == (not zero)

@@ -1,4 +1,4 @@
-"""Products of weights of 8 bits that are converted on their way: in how many parts, in which tiles, and that they are right."""
+"""The pass for products with converted 8-bit weights: which products, how many parts, which tiles, and results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason
 
 # ---- the choice ------------------------------------------------------------------------
 
-MEASURED = {  # (depth, columns): rows, and the parts and rows of a tile that were best on an H200, or within a tenth
+MEASURED = {  # (depth, columns): rows, and the parts and tile rows that were fastest on an H200, or within a tenth of it
     (4096, 4096): {8: (4, 16), 32: (4, 32), 64: (4, 64), 128: (4, 128), 512: (1, 128), 768: (1, 256), 1024: (1, 256)},
     (4096, 1024): {8: (8, 16), 32: (8, 32), 64: (8, 64), 128: (8, 128), 256: (4, 128), 512: (4, 128), 768: (4, 256)},
     (4096, 11008): {8: (2, 16), 32: (2, 32), 64: (1, 64), 128: (1, 128), 256: (1, 256), 512: (1, 128)},
@@ -35,7 +35,7 @@ MEASURED = {  # (depth, columns): rows, and the parts and rows of a tile that we
 
 
 @pytest.mark.parametrize(("depth", "columns"), list(MEASURED))
-def test_the_model_chooses_what_was_measured_to_be_best(depth: int, columns: int) -> None:
+def test_the_model_chooses_the_fastest_measured_schedule(depth: int, columns: int) -> None:
     wanted = MEASURED[depth, columns]
     assert {m: tuple(mixed_input_products.choose(H200, 1, m, columns, depth)) for m in wanted} == wanted
 
@@ -43,7 +43,7 @@ def test_the_model_chooses_what_was_measured_to_be_best(depth: int, columns: int
 @given(
     st.integers(0, 9), st.integers(0, 3000), st.integers(0, 20000), st.integers(0, 20000), st.sampled_from([1, 4, 16])
 )
-def test_parts_come_out_even_and_tiles_are_not_mostly_empty(batch: int, m: int, n: int, depth: int, most: int) -> None:
+def test_parts_have_equal_depth_and_tiles_are_mostly_full(batch: int, m: int, n: int, depth: int, most: int) -> None:
     parts, rows = mixed_input_products.choose(H200, batch, m, n, depth, most)
     assert 1 <= parts <= most and (parts == 1 or depth % (64 * parts) == 0 and depth // parts >= 512)
     assert rows == 16 or m > rows // 2
@@ -51,8 +51,8 @@ def test_parts_come_out_even_and_tiles_are_not_mostly_empty(batch: int, m: int, 
 
 @pytest.mark.parametrize("m", [8, 24, 50, 100, 200, 700])
 @pytest.mark.parametrize(("depth", "columns"), [(4096, 4096), (11008, 4096), (4096, 1000)])
-def test_a_part_has_the_tiles_that_its_product_was_cut_for(m: int, depth: int, columns: int) -> None:
-    """The tile of one part is chosen from its own sizes, later."""
+def test_a_part_has_the_tiles_that_the_split_was_chosen_for(m: int, depth: int, columns: int) -> None:
+    """Later, the tile of a part is chosen from the sizes of the part alone."""
     parts, rows = mixed_input_products.choose(H200, 1, m, columns, depth)
     low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=depth, N=columns)
     (product,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
@@ -67,7 +67,7 @@ def test_there_is_a_tile_for_each_choice() -> None:
     assert {t.columns for t in TRANSPOSED.values()} == {mixed_input_products.COLUMNS}
 
 
-# ---- which products --------------------------------------------------------------------
+# ---- the products ----------------------------------------------------------------------
 
 CASES: dict[str, tuple[str, dict[str, str], bool]] = {
     "a scale of columns": (DEQUANTISED, TYPES, True),
@@ -93,8 +93,8 @@ def sizes(types: dict[str, str], known: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_which(name: str) -> None:
-    """Few rows of it are multiplied transposed, in parts, both factors read by descriptors; others as products are."""
+def test_products_with_converted_weights_are_transposed_and_split(name: str) -> None:
+    """With few rows they are multiplied transposed and in parts, and descriptors load both factors."""
     text, types, wanted = CASES[name]
     low = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES))
     (before,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
@@ -109,15 +109,15 @@ def test_which(name: str) -> None:
         assert low["triton"].count(".load([") == 2
 
 
-def test_more_arithmetic_is_transposed_but_not_cut_for_it() -> None:
-    """What is not little: there is no model for it, but bytes are converted in registers."""
+def test_products_with_more_arithmetic_are_transposed_but_not_split() -> None:
+    """The cost model does not cover such products, but bytes are still converted in registers."""
     low = mt.compile("x @ relu(w.astype(f16) * s)", **TYPES).lower(target="cuda:90", **sizes(TYPES, SIZES))
     (product,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
     assert not mixed_input_products.is_converted(product) and is_transposed(low.compilation.value("kernels").kernels[0])
 
 
 def test_few_rows_of_bytes_and_of_other_weights_are_not_transposed() -> None:
-    """They share a kernel, whose axes have one order."""
+    """Both products share a kernel, whose axes have one order."""
     types = TYPES | {"v": "f16[K, N]"}
     text = "silu(x @ (w.astype(f16) * s)) * (x @ relu(v))"
     low = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES | {"K": 512}))
@@ -128,8 +128,8 @@ def test_few_rows_of_bytes_and_of_other_weights_are_not_transposed() -> None:
 
 
 @pytest.mark.parametrize(("m", "rows"), [(16, {16, 32}), (32, {16, 32, 64}), (128, {64, 128, 256}), (1024, {128, 256})])
-def test_what_tuning_tries(m: int, rows: set[int]) -> None:
-    """Tiles of about as many rows, through descriptors."""
+def test_tuning_tries_tiles_with_a_fitting_number_of_rows(m: int, rows: set[int]) -> None:
+    """The tiles have about as many rows as the product. All candidates use descriptors."""
     plan = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=4096, N=4096).compilation.plan
     row = next(op.tile[0] for op in plan.kernels[0].body if isinstance(op, Dot))
     tried = propose(plan, interpreter=False, effort="max")
@@ -137,13 +137,13 @@ def test_what_tuning_tries(m: int, rows: set[int]) -> None:
 
 
 @pytest.mark.parametrize(("depth", "described"), [(2048, True), (2040, False)])
-def test_small_ones_are_not_worth_descriptors(depth: int, described: bool) -> None:
+def test_small_products_have_no_descriptors(depth: int, described: bool) -> None:
     low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=16, K=depth, N=512)
     assert low.compilation.value("tile")[0].descriptors is described
 
 
-def test_what_is_stored_is_cut_as_other_products_are() -> None:
-    for s in ("s", "s[:, None]"):  # without its scale, and with one that stays
+def test_products_with_stored_weights_are_split_as_other_products() -> None:
+    for s in ("s", "s[:, None]"):  # without a scale, and with a scale that cannot be factored out
         types = TYPES | {"s": "f16[N]" if s == "s" else "f16[K]"}
         low = mt.compile(DEQUANTISED.replace("s)", f"{s})"), **types).lower(target="cuda:90", M=1280, K=16384, N=512)
         (product,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
@@ -151,8 +151,8 @@ def test_what_is_stored_is_cut_as_other_products_are() -> None:
         assert len(low.kernels) == 3 and low["graph.simplified"].count("contract") == 1
 
 
-def test_blocks_come_out_even_in_parts() -> None:
-    """4 parts of 2752 are 43 blocks of 64 each."""
+def test_blocks_divide_the_depth_of_a_part() -> None:
+    """Each of 4 parts has depth 2752, which is 43 blocks of 64."""
     kernel = (
         mt.compile(DEQUANTISED, **TYPES)
         .lower(target="cuda:90", M=128, K=11008, N=4096)
@@ -163,15 +163,15 @@ def test_blocks_come_out_even_in_parts() -> None:
     assert chosen.tile == (128, 64, 64, 4, 4) and chosen.descriptors
     assert (
         choose_tile(kernel, 128, 4096, 1000, 1, H200).tile.depth == 128
-    )  # nothing divides it: the last block has zeros
+    )  # no block divides this depth: the last block has zeros
 
 
-# ---- that it is right ------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [n for n, (*_, wanted) in CASES.items() if wanted])
 def test_every_stage(name: str) -> None:
-    """Small ones, ragged: how a GPU runs them is checked by the GPU columns."""
+    """Small ragged sizes. The cuda variants of `check` test the schedules of a GPU."""
     text, types, _ = CASES[name]
     report = mt.compile(text, **types).check(*by_types(types, {"B": 2, "M": 5, "K": 70, "N": 33}))
     assert report.ok, report

@@ -1,4 +1,4 @@
-"""Integers of 64 bits that kernels compute in 32: which, and that nobody can tell."""
+"""The pass narrow-integers: which 64-bit integers kernels compute in 32 bits, and that results do not change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minitri.optimize import narrow_integers
 from minitri.tiles.parse import parse_programs
 
 X, XY = {"x": "f32[N]"}, {"x": "f32[M, N]"}
-CASES = {  # (text, types, sizes, whether some are)
+CASES = {  # (text, types, sizes, whether some integers are narrowed)
     "a comparison": ("where(arange(N) > 3, x, 0)", X, {}, True),
     "arithmetic": ("where(abs(arange(N) - 5) * 3 + 1 > 7, x, 0)", X, {"N": 37}, True),
     "smaller and larger": ("where(minimum(arange(N), 4) == maximum(arange(N) - 9, -arange(N)), x, 0)", X, {}, True),
@@ -39,13 +39,13 @@ CASES = {  # (text, types, sizes, whether some are)
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_which(name: str) -> None:
+def test_integers_whose_range_fits_are_narrowed(name: str) -> None:
     text, types, sizes, some = CASES[name]
     source = mt.compile(text, **types).lower(target="cuda:90", **sizes)["triton"]
     assert bool(re.search(r"= \(?[ij]\)?\.to\(tl\.int32\)", source)) == some, source
 
 
-FLOATS = {  # (text, types, sizes, whether positions are floats)
+FLOATS = {  # (text, types, sizes, whether indices are computed as floats)
     "a distance": ("x - abs(arange(M)[:, None] - arange(N)).astype(f32)", XY, {}, True),
     "a distance that is compared, too": (
         "where(arange(M)[:, None] >= arange(N), x - (arange(M)[:, None] - arange(N)).astype(f16), -1)",
@@ -70,7 +70,7 @@ FLOATS = {  # (text, types, sizes, whether positions are floats)
 
 
 @pytest.mark.parametrize("name", list(FLOATS))
-def test_which_are_floats(name: str) -> None:
+def test_indices_that_become_floats_are_computed_as_floats(name: str) -> None:
     text, types, sizes, floats = FLOATS[name]
     known = {"N": 37} | ({"M": 21} if any("M" in t for t in types.values()) else {}) | sizes
     source = mt.compile(text, **types).lower(target="cuda:90", **known)["triton"]
@@ -79,7 +79,7 @@ def test_which_are_floats(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["1 / (5 - arange(N) - (5 - arange(N))).astype(f32)", "1 / abs(arange(N) - 3).astype(f32)",
                                   "1 / (minimum(arange(N), 3) - maximum(0, arange(N))).astype(f64)"])  # fmt: skip
-def test_zeros_are_not_negative(text: str) -> None:
+def test_no_result_is_a_negative_zero(text: str) -> None:
     f, x = mt.compile(f"x * 0 + {text}", x="f32[N]"), np.zeros(9, np.float32)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(f(x), f.numpy(x))
@@ -102,7 +102,7 @@ def test_every_stage(name: str) -> None:
 
 
 def test_a_sum_that_does_not_fit_wraps_at_64_bits() -> None:
-    """Numbers that are just too large, with those that just fit beside them."""
+    """One sum is just too large for 32 bits; another one just fits."""
     for factor in (16909320, 16909321, 21691754, 21691755, 2**31 - 1, 2**31, 2**62):
         f = mt.compile(f"where(arange(N) * {factor} > arange(N), 1.0, 0.0) + x", x="f32[N]")
         x = np.zeros(100, np.float32)
@@ -111,8 +111,10 @@ def test_a_sum_that_does_not_fit_wraps_at_64_bits() -> None:
         np.testing.assert_array_equal(f(x), wanted.astype(np.float32))
 
 
-def test_a_value_that_a_loop_carries_stays_as_it_is() -> None:
-    """No pass of ours writes such a loop; a text may: what it begins with has 64 bits, and so has what follows."""
+def test_an_accumulator_keeps_its_64_bits() -> None:
+    """No pass writes such a loop, but a text may. The start value has 64 bits, and so has everything computed from
+    it.
+    """
     text = """plan f(x: f32[64]) -> out: bool[64]
 
 program k0(input x: f32[64], output out: bool[64]) warps 4 {
@@ -134,7 +136,7 @@ program k0(input x: f32[64], output out: bool[64]) warps 4 {
     assert not {describe(op, {}) for op in narrow_integers._narrowed(program)}
 
 
-def test_offsets_of_64_bits_leave_positions_alone() -> None:
+def test_with_64_bit_offsets_indices_are_not_narrowed() -> None:
     text = "where(arange(M)[:, None] >= arange(N), x, 0)"
     source = mt.compile(text, x="f32[M, N]").lower(target="cuda:90", M=1 << 16, N=1 << 16)["triton"]
     assert "tl.int64" in source and ").to(tl.int32)" not in source

@@ -1,4 +1,4 @@
-"""Schedules that ptxas 12.8 makes wrong code of: which kernels get few rows, and that a GPU is right."""
+"""A workaround for wrong machine code of ptxas 12.8: kernels with narrow wgmma operands get fewer rows."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def rows(low: Lowered) -> int:
 
 
 @pytest.mark.parametrize("shape", [(48, 48, 32, 16), (49, 49, 32, 32), (48, 33, 17, 5), (200, 130, 17, 5)])
-def test_narrow_factors_that_no_loop_copies_ahead_get_few_rows(shape: tuple[int, int, int, int]) -> None:
+def test_narrow_factors_without_a_pipelined_loop_get_few_rows(shape: tuple[int, int, int, int]) -> None:
     assert rows(attention(*shape)) == 32
     assert rows(attention(*shape, blocks={"i": 128})) == 32
     assert rows(attention(*shape, target="cuda:80")) >= 64
 
 
 @pytest.mark.parametrize("shape", [(48, 48, 64, 64), (64, 300, 32, 32), (64, 64, 32, 33), (128, 128, 16, 16)])
-def test_others_keep_theirs(shape: tuple[int, int, int, int]) -> None:
+def test_other_kernels_keep_their_rows(shape: tuple[int, int, int, int]) -> None:
     assert rows(attention(*shape)) == 64
 
 
-def test_without_a_pipeline_nothing_is_copied_ahead() -> None:
+def test_with_one_stage_narrow_factors_get_few_rows() -> None:
     assert rows(attention(64, 300, 32, 32, stages=1)) == 32
 
 
-def test_a_read_of_what_nothing_has_written_is_found() -> None:
+def test_a_read_of_an_undefined_register_is_found() -> None:
     assert undefined(WRONG) == ["UIADD3 UR4, UP0, UR11, 0x20, URZ"]
     assert undefined(WRONG.replace("UR10", "UR11")) == []
 

@@ -1,7 +1,8 @@
-"""Reductions that follow a running maximum or mean in its loop, their parts, and kernels relaxed to 16 bits.
+"""The pass online-reductions: results of reductions that depend on another one and share its loop.
 
-What the passes write is in tests/goldens (online_*, split_*, relax_*, lower_softmax_loop); here: that the
-results stay what the definition says, whatever stands in which block, and what is refused.
+Also: such reductions in parts, and kernels with fast math. Goldens show what the passes write (online_*,
+split_*, fast_math_*, lower_softmax_loop). The tests here require that results follow the definition for
+any values in any block, and that unsuitable programs are refused.
 """
 
 from __future__ import annotations
@@ -73,23 +74,23 @@ def rescaled(p: Plan) -> int:
 
 
 @pytest.mark.parametrize("text", list(ONLINE))
-def test_what_shares_the_loop(text: str) -> None:
+def test_reductions_that_share_the_loop(text: str) -> None:
     assert rescaled(plan(text)) == ONLINE[text]
     assert rescaled(plan(text, without=("online-reductions",))) == 0
 
 
 @pytest.mark.parametrize("text", list(REFUSED))
-def test_what_does_not_and_why(text: str) -> None:
+def test_reductions_that_need_their_own_loop_and_why(text: str) -> None:
     p = plan(text)
     assert rescaled(p) == 0 and any(REFUSED[text] in d.rule and d.again for d in p.ledger), p.ledger
 
 
 @pytest.mark.parametrize("text", list(ONLINE))
 @given(st.data())
-def test_blocks_of_anything(text: str, data: Any) -> None:
-    """Rows of which whole blocks are -inf, rows of nothing else, infinities and nan: as without the pass.
+def test_blocks_with_special_values(text: str, data: Any) -> None:
+    """Complete blocks and complete rows of -inf, infinities and nan. Results are as without the pass.
 
-    Where partial sums overflow in some order, nothing is promised: the radius of the enclosure is inf.
+    If partial sums overflow in some order, any result is allowed: the radius of the enclosure is inf.
     """
     rows, columns = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([1, 3, 8, 9, 16, 25]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -108,7 +109,7 @@ def test_blocks_of_anything(text: str, data: Any) -> None:
             np.testing.assert_array_equal(np.isinf(got)[sure], np.isinf(other)[sure])
 
 
-def test_a_maximum_of_nothing_but_minus_infinity() -> None:
+def test_rows_of_minus_infinity() -> None:
     x = np.full((2, 19), -np.inf, np.float32)
     f = mt.compile("softmax(x), logsumexp(x, axis=1)", x="f32[M, N]").configured(options=SMALL)
     soft, total = f(x)
@@ -116,7 +117,7 @@ def test_a_maximum_of_nothing_but_minus_infinity() -> None:
 
 
 def test_products_of_one_loop_have_the_same_rows() -> None:
-    """A program has rows of one axis: of scores and of scores the other way round it cannot have both."""
+    """A kernel has rows of one axis. So it cannot have scores and transposed scores in the same loop."""
     text = """
 plan main(q: f32[64, 16], k: f32[200, 16]) -> out0: f32[64, 64], out1: f32[64, 64]
 
@@ -141,7 +142,7 @@ ledger {
         assert one_loop(kernel, "r") == reason
 
 
-def test_what_follows_a_follower() -> None:
+def test_a_reduction_may_depend_on_a_dependent_one() -> None:
     text = "sum((x - var(x, axis=1, keepdims=True)) ** 2, axis=1)"
     p = plan(text)
     assert rescaled(p) == 1 and any(d.again and "follows another reduction" in d.rule for d in p.ledger)
@@ -155,7 +156,7 @@ MOMENTS = ("var(x, axis=1)", "mean(x, axis=0), var(x, axis=0)", "std(x)", "var(x
 @pytest.mark.parametrize("text", MOMENTS)
 @given(st.data())
 def test_moments_of_any_data(text: str, data: Any) -> None:
-    """A large mean and a small variance, whole numbers, one value, outliers: within the bounds of `check`."""
+    """A large mean with a small variance, whole numbers, equal values, outliers: within the bounds of `check`."""
     shape = tuple(data.draw(st.sampled_from([1, 2, 9, 25, 40])) for _ in range(3 if "2" in text else 2))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     kinds = [
@@ -183,7 +184,7 @@ ONE_READ = {
 
 @pytest.mark.parametrize("text", list(ONE_READ))
 def test_long_statistics_read_their_input_once(text: str) -> None:
-    """One load of x, in one loop at most, whether the reduction is split over programs or not."""
+    """x is loaded once, in at most one loop, also if the reduction is split over several programs."""
     shape, kernels = ONE_READ[text]
     low = mt.compile(text, x=f"f32[{', '.join(map(str, shape))}]").lower()
     programs = low.compilation.value("tile.masked")
@@ -204,7 +205,7 @@ READS = {
 @pytest.mark.parametrize("text", list(READS))
 @pytest.mark.parametrize("columns", [128256, 262144, 262143])
 def test_bytes_read(text: str, columns: int) -> None:
-    """What all programs ask for, in bytes of the input: many rows, and few ones that are split over programs."""
+    """The bytes that all programs load, in units of the input: for many rows, and for few rows that are split."""
     types = {"z": "bf16[N, C]", **({"y": "i64[N]"} if "y)" in text else {})}
     for rows in (8192, 64, 1):
         low = mt.compile(text, **types).lower(N=rows, C=columns)
@@ -222,15 +223,15 @@ PARTS = (
 
 
 def in_four_parts() -> Any:
-    """Of sixteen elements and more, wherever in memory a part begins."""
+    """Splits arrays of sixteen elements or more, at any address."""
     parts, length = (lambda count, *_: 4 if count >= 16 else 1), (lambda extent, parts, _: -(-extent // parts))
     return mock.patch.multiple(split_reduction, _parts=parts, _length=length)
 
 
 @pytest.mark.parametrize("text", PARTS)
 @given(st.data())
-def test_parts_that_follow(text: str, data: Any) -> None:
-    """Four parts, the last one shorter, of anything: within the bounds, nan and inf where the definition has them."""
+def test_dependent_reductions_in_parts(text: str, data: Any) -> None:
+    """Four parts, the last one shorter, with any values: within the bounds, with nan and inf as in the definition."""
     shape = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([16, 19, 25, 64]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     x, y = (rng.normal(0, scale, shape).astype(np.float32) for scale in (40, 1))
@@ -245,8 +246,8 @@ def test_parts_that_follow(text: str, data: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "u16"])
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
-def test_the_first_of_the_best_of_all_parts(op: str, dtype: str) -> None:
-    """Pairs: ties, nan and rows of the padding's own value take the first place, whatever part it is in."""
+def test_argmax_in_parts_takes_the_first_of_equal_elements(op: str, dtype: str) -> None:
+    """With ties, nan, and rows of the padding's value, the first index wins, in whichever part it is."""
     f = mt.compile(f"{op}(x, axis=1), {op}(x), max(x, axis=1)", x=f"{dtype}[M, N]")
     assert "concat" in f.lower(M=2, N=5003)["graph.simplified"]
     rng = np.random.default_rng(0)
@@ -261,15 +262,15 @@ def test_the_first_of_the_best_of_all_parts(op: str, dtype: str) -> None:
         assert check(f, bind(f.function, (x,), {}), ("cuda",)).ok
 
 
-def test_parts_that_cannot_follow() -> None:
-    """A second pass over what the first came to, as without transports."""
+def test_parts_of_reductions_that_cannot_share_a_loop() -> None:
+    """The reduction needs a second pass over the array, as without transports."""
     text = "sum((x - mean(x)) ** 3), sum(exp(x - min(x)))"
     x = np.arange(5000, dtype=np.float32) / 1000
     f = mt.compile(text, x="f32[N]")
     assert check(f, bind(f.function, (x,), {}), ("cuda",)).ok
 
 
-# ---- relaxed -----------------------------------------------------------------------------
+# ---- fast math ---------------------------------------------------------------------------
 
 RELAXED = {
     "x + y * 2": True,
@@ -277,7 +278,7 @@ RELAXED = {
     "astype(exp(x), f32)": False,  # written in f32
     "floor(exp(x))": False,  # a jump
     "where(exp(x) > y, x, y)": False,
-    "where(x > y, exp(x), y)": True,  # what is compared is exact
+    "where(x > y, exp(x), y)": True,  # the compared values are exact
     "floor(x) + exp(y)": True,
     "exp(x), x > 0": True,
     "exp(x), astype(exp(y), f32)": False,
@@ -289,22 +290,22 @@ RELAXED = {
 
 @pytest.mark.parametrize("text", list(RELAXED))
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_which_kernels_are_relaxed(text: str, dtype: str) -> None:
+def test_kernels_with_16_bit_results_use_fast_math(text: str, dtype: str) -> None:
     f = mt.compile(text, x=f"{dtype}[M, N]", y=f"{dtype}[M, N]")
     kernels = f.lower(M=64, N=64).compilation.value("kernels").kernels
     assert [k.relaxed for k in kernels] == [RELAXED[text]] * len(kernels)
 
 
-def test_a_temporary_is_as_narrow_as_its_reader() -> None:
-    """Split sums: the partial sums are f32, and only the result's 16 bits are seen."""
+def test_a_temporary_may_use_fast_math_if_its_reader_does() -> None:
+    """The partial sums of a split sum are f32, but only the 16 bits of the result are visible."""
     for out, relaxed in (("bf16", True), ("f32", False)):
         f = mt.compile(f"sum(exp(x), axis=1).astype({out})", x="bf16[M, N]")
         kernels = f.lower(M=2, N=1 << 20).compilation.value("kernels").kernels
         assert len(kernels) > 1 and [k.relaxed for k in kernels] == [relaxed] * len(kernels)
 
 
-def test_a_temporary_that_a_jump_depends_on_is_not_relaxed() -> None:
-    """41 * (1 / 41) is less than 1: the kernel that floors the quotient reads it from memory."""
+def test_a_temporary_before_a_jump_uses_no_fast_math() -> None:
+    """41 * (1 / 41) is less than 1 with fast math. The kernel that takes the floor reads the quotient from memory."""
     text = "def f(x: f32[M, N], y: f32[M], w: f32[N, N]):\n    q = x / y[:, None]\n    return astype(q @ w + floor(q), f16)\n"
     f, y = mt.compile(text), np.full(3, 41, np.float32)
     x, w = np.tile(y[:, None] * np.arange(5, dtype=np.float32), 1), np.eye(5, dtype=np.float32)
@@ -314,8 +315,8 @@ def test_a_temporary_that_a_jump_depends_on_is_not_relaxed() -> None:
     assert f.check(x, y, w).ok
 
 
-def test_relaxed_code_is_shorter() -> None:
-    """Fused multiply-adds and two instructions an exponential; not where f32 is written."""
+def test_fast_math_code_is_shorter() -> None:
+    """Fast math has fused multiply-adds and two instructions for an exponential. Kernels that write f32 have neither."""
     pytest.importorskip("triton")
     strict, relaxed = (mt.compile("x * 3 + x", x=f"{t}[4096]").lower()["ptx"] for t in ("f32", "bf16"))
     assert "fma.rn" not in strict and "fma.rn" in relaxed
@@ -325,7 +326,7 @@ def test_relaxed_code_is_shorter() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float16, ml_dtypes.bfloat16]))
-def test_relaxed_rewrites_stay_within_their_bounds(seed: int, dtype: Any) -> None:
+def test_fast_math_rewrites_stay_within_their_bounds(seed: int, dtype: Any) -> None:
     rng = np.random.default_rng(seed)
     special = rng.choice([0, 1, -1, 1e-3, -30, 88, np.inf, -np.inf, np.nan], (3, 17))
     x = np.where(rng.random((3, 17)) < 0.2, special, rng.normal(0, 3, (3, 17))).astype(dtype)

@@ -1,8 +1,8 @@
-"""What the `online-reductions` pass writes: a sum that follows another reduction, as a formula.
+"""The pass online-reductions: the formulas that it writes for a sum that depends on another reduction.
 
-In a formula `sum(e)` is a reduction over the columns, `old` its value before the latest block, and what
-stands in braces behind a sum is what it is multiplied by, or what is added to it, before a block is. That
-results stay what they were is held by tests/test_online_reductions.py.
+In a formula, `sum(e)` is a reduction over the columns, and `old` is its value before the latest block. Braces
+behind a sum hold the correction: what the sum is multiplied by, or what is added to it, before a block is added.
+tests/test_online_reductions.py tests the results.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def formula(op: Op) -> str:
 
 
 def stored(plan: Plan) -> str:
-    """What the kernel stores, without the corrections of the sums of `e`, which all are the same."""
+    """The formula that the kernel stores. It omits the corrections of sums of `e`, which are all the same."""
     (kernel,) = plan.kernels
     (store,) = (op for op in kernel.body if isinstance(op, Store))
     return formula(store.value).replace("{* exp((old max(x) - max(x)))}", "'")
 
 
-# ---- what is taken out of a sum --------------------------------------------------------
+# ---- factors that are moved out of a sum -----------------------------------------------
 # e = exp(x - max(x)) and l = sum(e), so that l is at least 1. A prime: times exp(old max - max).
 
 TAKEN_OUT = {
@@ -81,34 +81,35 @@ TAKEN_OUT = {
     "(e * (1 / l)) @ v": "(dot(e, v)' * (1.0 / sum(e)'))",
 }
 LEFT_IN = {
-    "sum(e / row, axis=1)": "sum((e / row))'",  # may be 0
-    "sum(e / y, axis=1)": "sum((e / y))'",  # not the same for all elements
+    "sum(e / row, axis=1)": "sum((e / row))'",  # row may be 0
+    "sum(e / y, axis=1)": "sum((e / y))'",  # y differs between the elements
     "sum(e * (1 / y), axis=1)": "sum((e * (1.0 / y)))'",
-    "sum(e * (2 / l), axis=1)": "sum((e * (2.0 / sum(e)')))",  # may be more than 1
+    "sum(e * (2 / l), axis=1)": "sum((e * (2.0 / sum(e)')))",  # the factor may be more than 1
     "sum(e * (m / l), axis=1)": "sum((e * (max(x) / sum(e)')))",
     "sum(e * (0 / l), axis=1)": "sum((e * (0.0 / sum(e)')))",
-    "sum(e / sum(y, axis=1, keepdims=True), axis=1)": "sum((e / sum(y)))",  # may be 0
-    "sum(astype(astype(e / l, i32), f32), axis=1)": "sum(cast(cast((e / sum(e)'))))",  # a jump in between
+    "sum(e / sum(y, axis=1, keepdims=True), axis=1)": "sum((e / sum(y)))",  # the sum may be 0
+    "sum(astype(astype(e / l, i32), f32), axis=1)": "sum(cast(cast((e / sum(e)'))))",  # a jump lies in between
     "sum(e - l, axis=1)": "sum((e - sum(e)'))",
 }
 
 
 @pytest.mark.parametrize("text", [*TAKEN_OUT, *LEFT_IN])
-def test_what_is_divided_by_is_taken_out_of_a_sum(text: str) -> None:
-    """Where it is a sum of exponentials of which one is 1, the same for all that is summed: the quotient of sums
-    needs one loop, the sum of quotients two."""
+def test_a_common_divisor_is_moved_out_of_a_sum(text: str) -> None:
+    """The divisor is the same for all terms, and it is at least 1: a sum of exponentials of which one is 1. A
+    quotient of
+    sums needs one loop, a sum of quotients two."""
     assert stored(followed(f"return {text}")) == (TAKEN_OUT | LEFT_IN)[text]
 
 
 def test_a_rounding_stays_in_the_sum() -> None:
-    """Of an exponential, which is at most 1 as its quotient is; of what may be larger the quotient is rounded."""
+    """An exponential and its quotient are at most 1, so the exponential is rounded. Of larger terms the quotient is."""
     assert (
         stored(followed("return astype(e / l, bf16) @ astype(v, bf16)")) == "cast((dot(cast(e), cast(v))' / sum(e)'))"
     )
     assert len(followed("return astype(y / l, bf16) @ astype(v, bf16)").kernels) == 2
 
 
-# ---- what is corrected, and what the ledger says ---------------------------------------
+# ---- corrections, and the ledger -------------------------------------------------------
 
 WHOLE = 4 * SIZES["M"] * SIZES["N"]  # the bytes of x
 MEAN, MEAN_Y = "(old sum(x) / old count) - (sum(x) / count)", "(old sum(y) / old count) - (sum(y) / count)"
@@ -125,7 +126,7 @@ CORRECTED = {
     ),
     "sum(exp(x + row - max(x + row, axis=1, keepdims=True)), axis=1)": (
         "sum(exp(((x + row) - max((x + row))))){* exp((old max((x + row)) - max((x + row))))}",
-        "one loop with the max, times exp(old max - max)", WHOLE,  # a row is read once anyway
+        "one loop with the max, times exp(old max - max)", WHOLE,  # a row is read once in any case
     ),
     "sum(exp(x + y - max(x + y, axis=1, keepdims=True)), axis=1)": (
         "sum(exp(((x + y) - max((x + y))))){* exp((old max((x + y)) - max((x + y))))}",
@@ -147,7 +148,7 @@ CORRECTED = {
 
 
 @pytest.mark.parametrize("text", list(CORRECTED))
-def test_what_a_sum_is_corrected_by(text: str) -> None:
+def test_the_corrections_of_a_sum(text: str) -> None:
     plan = followed(f"return {text}")
     (line,) = (d for d in plan.ledger if "one loop" in d.rule)
     assert (stored(plan), line.rule, line.bytes, line.verdict) == (*CORRECTED[text], "fused")
@@ -157,12 +158,12 @@ NO_SUMS = {"max(e * y, axis=1)": "max((e * y))", "sum(astype(e * 9, i32), axis=1
 
 
 @pytest.mark.parametrize("text", list(NO_SUMS))
-def test_only_sums_of_floats_follow(text: str) -> None:
+def test_only_sums_of_floats_share_the_loop(text: str) -> None:
     plan = followed(f"return {text}")
     assert stored(plan) == NO_SUMS[text] and not any("loop" in d.rule for d in plan.ledger)
 
 
-def test_a_maximum_and_a_sum_are_too_many() -> None:
+def test_a_sum_cannot_depend_on_both_a_maximum_and_a_sum() -> None:
     (line,) = (d for d in followed("return sum(e / sum(y, axis=1, keepdims=True), axis=1)").ledger if d.again)
     assert line.rule == "a loop of its own: it follows a maximum and a sum" and line.bytes == 2 * WHOLE
 
@@ -170,7 +171,7 @@ def test_a_maximum_and_a_sum_are_too_many() -> None:
 @pytest.mark.parametrize(
     "by, rule", [("N", "one loop with the sum"), ("M", "not a deviation from a mean of the same elements")]
 )
-def test_a_mean_is_over_the_size_that_is_summed(by: str, rule: str) -> None:
+def test_a_mean_is_recognised_by_the_size_of_the_summed_axis(by: str, rule: str) -> None:
     f = mt.compile(f"sum((x - sum(x, axis=1, keepdims=True) / {by}) ** 2, axis=1)", x="f32[M, N]")
     ledger = f.lower(without=SPLITS).compilation.value("kernels.online").ledger
     assert [rule in d.rule for d in ledger if "loop" in d.rule] == [True]
@@ -193,8 +194,8 @@ def kernel(body: str, axes: str = "i: 4, reduce r: 99, reduce s: 8", out: str = 
     return parse_plan(f"{head}\n\nkernel k0({types}) over {axes} {{\n{lines}\n}}\n")
 
 
-def test_a_sum_that_is_not_walked_in_blocks_is_seen_through() -> None:
-    """Over `s`, which a program holds whole, it is an operation like any other, made anew of the old maximum."""
+def test_a_sum_without_a_loop_is_like_other_operations() -> None:
+    """A program keeps the axis `s` in registers. The sum over it is computed again from the old maximum."""
     plan = kernel("""
         %0: f32[i, r] = load x[i, r]
         %1: f32[i] = reduce.max %0 {over = [r]}
@@ -227,16 +228,16 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("rest", list(LOOPS))
-def test_why_a_kernel_is_not_one_loop(rest: str) -> None:
+def test_the_reason_for_a_second_loop(rest: str) -> None:
     assert one_loop(kernel(EXPONENTIALS + rest).kernels[0], "r") == LOOPS[rest]
 
 
-def test_what_is_stored_along_a_loop_needs_another_one() -> None:
+def test_results_along_the_reduced_axis_need_a_second_loop() -> None:
     plan = kernel(f"{EXPONENTIALS}store out[i, r] %3", out="f32[4, 99]")
     assert one_loop(plan.kernels[0], "r") == "its results lie along the axis that is reduced"
 
 
-def test_the_factors_of_a_product_do_not_both_follow() -> None:
+def test_two_dependent_factors_of_a_product_need_a_second_loop() -> None:
     body = f"""{EXPONENTIALS}
         %4: f32[r, j] = load x[j, r]
         %5: f32[j] = reduce.max %4 {{over = [r]}}
@@ -270,23 +271,25 @@ SUM = "negative %11"
 LOW = [
     (1.0, 1.5, SUM, True),
     (0.5, 1.5, SUM, True),
-    (1.5, 1.5, SUM, False),  # of the lowest number it is -inf
+    (1.5, 1.5, SUM, False),  # the lowest number times 1.5 is -inf
     (-1.0, 1.5, SUM, False),
     (0.0, 1.5, SUM, False),
-    (1.0, -1.5, SUM, False),  # it would overflow
+    (1.0, -1.5, SUM, False),  # the correction would overflow
     (1.0, 0.0, SUM, False),
-    (1.0, 1.5, "add %11, %1", False),  # the maximum is a result too
+    (1.0, 1.5, "add %11, %1", False),  # the maximum is a result, too
     (1.0, 1.5, "add %11, %3", False),
     (1.0, 1.5, "subtract %1, %11", False),
     (1.0, 1.5, "subtract %11, %3", True),
-    (1.0, 1.5, "add %11, %7", False),  # what it was is one
+    (1.0, 1.5, "add %11, %7", False),  # the difference to the old maximum is visible
     (1.0, 1.5, "add %11, %9", False),
     (1.0, 1.5, "add %11, %6", False),
 ]
 
 
 @pytest.mark.parametrize("scale, power, result, low", LOW)
-def test_a_maximum_that_is_subtracted_alone_starts_low(scale: float, power: float, result: str, low: bool) -> None:
-    """Not at -inf, of which -inf - -inf is nan: then nothing else may see where it started."""
+def test_a_maximum_that_is_only_subtracted_starts_at_the_lowest_number(
+    scale: float, power: float, result: str, low: bool
+) -> None:
+    """A start at -inf would give -inf - -inf = nan. The lowest number must not be visible in any result."""
     (made,) = kernel(FOLLOWED.format(scale=scale, power=power, result=result)).kernels
     assert only_subtracted(made.body[1], made.body) == low

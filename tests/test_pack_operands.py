@@ -1,4 +1,4 @@
-"""Factors of large products that are copied for tensor cores: which, how, and that nothing else changes."""
+"""The pass pack-operands: which factors of large products are copied for tensor cores, how, and that results stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RAGGED = {"M": 2048, "K": 4090, "N": 1777}
 BF16 = {"x": "bf16[M, K]", "w": "bf16[K, N]"}
 F32 = {"x": "f32[M, K]", "w": "f32[K, N]"}
 TF32 = 'matmul(x, w, precision="tf32")'
-CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # what is copied, of x and w
+CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the last text: which of x and w are copied
     "fits": ("x @ w", BF16, LARGE, ""),
     "both transposed": ("x.T @ w.T", {"x": "bf16[K, M]", "w": "bf16[N, K]"}, LARGE, ""),
     "odd depth": ("x @ w", BF16, LARGE | {"K": 4090}, "x"),
@@ -74,19 +74,19 @@ def copied(node: Node) -> bool:
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if n != "made by a product"])
-def test_what_is_copied(name: str) -> None:
+def test_factors_that_are_copied(name: str) -> None:
     (node,) = [n for n in packed(name).compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert "".join(letter for letter, factor in (("x", node.a), ("w", node.b)) if copied(factor)) == CASES[name][3]
 
 
-def test_a_factor_that_a_product_makes_is_left_as_it_is() -> None:
-    """It is stored by its own kernel; the other product is packed."""
+def test_a_factor_computed_by_a_product_is_not_copied() -> None:
+    """The first product's own kernel stores the factor. The factors of the other product are packed."""
     products = [n for n in packed("made by a product").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]  # fmt: skip
     assert [(copied(n.a), copied(n.b)) for n in products] == [(True, True), (False, False)]
 
 
 @pytest.mark.parametrize("name", ["a batch by one odd matrix", "one odd matrix by a batch"])
-def test_what_a_batch_repeats_is_copied_once(name: str) -> None:
+def test_a_factor_shared_by_a_batch_is_copied_once(name: str) -> None:
     shapes = [len(t.shape) for t in packed(name).compilation.plan.temporaries]
     assert shapes == {"a batch by one odd matrix": [3, 2], "one odd matrix by a batch": [2]}[name]
 
@@ -103,14 +103,14 @@ def test_a_copy_is_a_kernel_and_the_ledger_says_why() -> None:
     assert sum(d.rule == "a copy that a tensor core can read" for d in plan.ledger) == 2
 
 
-def test_the_other_factor_is_padded_where_it_is_read() -> None:
-    """Its depth has to be as long; that takes no copy."""
+def test_the_other_factor_is_padded_while_it_is_loaded() -> None:
+    """Its depth must be equal, but that needs no copy."""
     (node,) = [n for n in packed("odd depth").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert isinstance(node.b, Concat) and int(node.a.shape[-1]) == int(node.b.shape[-2]) == 4096
 
 
 @pytest.mark.parametrize("start, kernels", [(1, 2), (2, 2), (8, 1)])
-def test_where_a_part_of_an_array_begins_counts(start: int, kernels: int) -> None:
+def test_the_start_of_a_slice_decides_whether_it_is_copied(start: int, kernels: int) -> None:
     f = mt.compile(
         f"x[:, {start}:] @ w", x=f"bf16[2048, {4096 + start + -start % 8}]", w=f"bf16[{4096 + -start % 8}, 3072]"
     )
@@ -130,20 +130,20 @@ def test_without_it_and_for_the_interpreter_nothing_is_copied(name: str) -> None
     assert len(f.lower(target="interpreter", **sizes).kernels) == 1
 
 
-def test_unknown_sizes_are_left_as_they_are() -> None:
+def test_factors_of_symbolic_sizes_are_not_copied() -> None:
     assert len(mt.compile("x @ w", **BF16).lower(target="cuda:90").kernels) == 1
 
 
-def test_strides_of_a_call_count() -> None:
-    """Rows that begin at odd places in memory, though they are of even length."""
+def test_the_strides_of_a_call_decide_whether_it_is_copied() -> None:
+    """The rows start at odd addresses, although their length is even."""
 
     context = mt.compile("x @ w", **BF16).lower(target="cuda:90", **LARGE).compilation.context
     wide = replace(context, layouts={"x": (Dim.of(4099), Dim.of(1))})
     assert len(Compilation(context).plan.kernels) == 1 and len(Compilation(wide).plan.kernels) == 2
 
 
-def test_a_value_with_many_uses_is_looked_at_once() -> None:
-    """Found by a review: each path from a product to its weights was walked."""
+def test_shared_values_are_visited_once() -> None:
+    """A regression: each path from a product to its weights was followed."""
     squares = "\n".join(["    y = y * y"] * 60)
     text = f"def f(x: f16[256, 4096], w: i8[4096, 4096]):\n    y = w.astype(f16)\n{squares}\n    return x @ y\n"
     assert mt.compile(text).lower(target="cuda:90")["graph.simplified"]
@@ -160,7 +160,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_every_stage(name: str, of_any_size: None) -> None:
-    """As numpy has it, for a GPU's schedules too; infinities and nan stay in their rows."""
+    """Results are numpy's, also with a GPU's schedules. Infinities and nan stay in their rows."""
     text, types, _, _ = CASES[name]
     rng, sizes = np.random.default_rng(0), SMALL | {"L": 33}
     given = []
@@ -180,7 +180,7 @@ def test_every_stage(name: str, of_any_size: None) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("name", list(CASES))
 def test_on_a_gpu(name: str) -> None:
-    """Beside the same without copies, in sizes that are copied."""
+    """Compared with the same products without copies, at sizes at which factors are copied."""
     text, types, sizes, _ = CASES[name]
     given = []
     for t in types.values():

@@ -1,4 +1,4 @@
-"""What is kept between processes besides measured schedules, and what the logs say of it."""
+"""The disk caches of the parser tables, the classes of kernel arguments, and the logs of MINITRI_LOGS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minitri.language.ast_dump import format_module
 from minitri.text_io import reader
 from minitri.triton.artifacts import Kind
 
-PARSER, READER = parse._lark.__wrapped__, reader._lark.__wrapped__  # without what a process remembers
+PARSER, READER = parse._lark.__wrapped__, reader._lark.__wrapped__  # without the caches of this process
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def parsed(monkeypatch: pytest.MonkeyPatch) -> ast.Module:
-    """A module parsed by a parser that was made or read just now."""
+    """A module parsed by a new parser, whose tables are computed or read from the cache."""
     made = PARSER()
     monkeypatch.setattr(parse, "_lark", lambda: made)
     return parse.parse_module(
@@ -36,14 +36,14 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> ast.Module:
     )
 
 
-def test_parse_tables_are_read_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_parser_tables_are_read_from_the_cache(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     first = parsed(monkeypatch)
     assert len(list(folder.iterdir())) == 1
     monkeypatch.setattr(lark.Lark, "__init__", lambda *_, **__: pytest.fail("made again"))
     assert format_module(parsed(monkeypatch)) == format_module(first)
 
 
-def test_parse_tables_of_stages_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parser_tables_for_stage_texts_are_read_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     text = mt.compile("sum(x * 2, axis=0)", x="f32[M, N]").lower(M=5, N=7)["graph"]
     made = READER()
     monkeypatch.setattr(lark.Lark, "__init__", lambda *_, **__: pytest.fail("made again"))
@@ -56,17 +56,17 @@ def test_parse_tables_of_stages_are_read_back(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "entry", [{}, {"data": {}, "memo": {}}, [1], "text", {"data": {"parser": None}, "memo": {"1": 2}}]
 )
-def test_tables_that_are_none_are_made_anew(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_parser_tables_are_computed_again(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parser_tables.disk_cache, "get", lambda kind, key: entry)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 
-def test_without_a_folder_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_folder_parsing_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache, "folder", lambda: None)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 
-def test_kinds_of_arguments() -> None:
+def test_alignment_and_size_decide_the_class_of_kernel_arguments() -> None:
     assert Kind.of((0, 64), (32,)) == Kind.of((16, 1 << 40), (48,))
     kinds = [
         Kind.of(*a)
@@ -75,7 +75,7 @@ def test_kinds_of_arguments() -> None:
     assert len(set(kinds)) == len(kinds)
 
 
-def test_logs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_show_the_chosen_topics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("MINITRI_LOGS", "+fusion, tile,nothing_of_this_name")
     f, x = mt.compile("softmax(x)", x="f32[M, N]"), np.ones((3, 4), np.float32)
     f(x)
@@ -83,7 +83,7 @@ def test_logs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert shown.count("there is no topic 'nothing_of_this_name'") == 1 and "autotune, cache, parse" in shown
     assert "[fusion] fused" in shown and "[tile] program k0" in shown and "[mask]" not in shown
     f(np.ones((5, 4), np.float32))
-    assert "there is no topic" not in capsys.readouterr().err  # said once
+    assert "there is no topic" not in capsys.readouterr().err  # the message appears once
 
 
 def test_logs_are_silent_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:

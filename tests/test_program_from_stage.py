@@ -1,4 +1,4 @@
-"""Programs that begin at the text of a stage: what runs, what an edit changes, what is refused."""
+"""`mt.load`: programs that start from the text of a stage. They run, follow edits of the text, or are refused."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def refused(text: str, stage: str) -> mt.CompileError:
     return raised.value
 
 
-# ---- what runs -----------------------------------------------------------------------------
+# ---- texts that run ------------------------------------------------------------------------
 
 
-def test_the_command_line_knows_what_can_be_read() -> None:
+def test_the_command_line_lists_the_stages_that_can_be_read() -> None:
     assert tuple(READERS) == READABLE
 
 
 @pytest.mark.parametrize("sizes", [{}, {"M": 10, "N": 30}])
 @pytest.mark.parametrize("stage", READABLE)
-def test_a_stage_goes_on_as_it_would_have(stage: str, sizes: dict[str, int]) -> None:
+def test_a_loaded_stage_compiles_to_the_same_later_stages(stage: str, sizes: dict[str, int]) -> None:
     low = SOFTMAX.lower(**sizes)
     f = mt.load(low[stage], stage)
     again = f.lower(**sizes if stage == "graph" else {})
@@ -59,7 +59,7 @@ def test_a_stage_goes_on_as_it_would_have(stage: str, sizes: dict[str, int]) -> 
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_programs_go_on(seed: int) -> None:
+def test_random_programs_can_be_loaded_from_each_stage(seed: int) -> None:
     example = random_program(60_000 + seed, max_ops=5)
     f, arguments = example.compile(), example.arguments(seed)
     wanted = f(*arguments)
@@ -71,8 +71,8 @@ def test_random_programs_go_on(seed: int) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_arrays_are_laid_as_the_text_says(known: bool) -> None:
-    """The text fixes strides, or names them; an array that lies otherwise is copied."""
+def test_arrays_have_the_strides_of_the_text(known: bool) -> None:
+    """The text has the strides as numbers or as names. An array with other strides is copied."""
     f = mt.compile("x * 2 + y", x="f32[M, N]", y="f32[N]")
     strided = np.asfortranarray(X)
     context = f.context(bind(f.function, (strided, B), {}), INTERPRETER, known)
@@ -121,8 +121,10 @@ def test_a_graph_is_checked_against_itself() -> None:
 
 
 @pytest.mark.parametrize("stage", READABLE)
-def test_a_text_is_checked_against_what_it_came_from(stage: str) -> None:
-    """Right as it was; with another function in it the text is wrong, whatever the passes make of it."""
+def test_a_text_is_checked_against_its_original_program(stage: str) -> None:
+    """The unchanged text is right. With another function in it the text itself is reported as wrong, not a later
+    pass.
+    """
     text = SOFTMAX.lower(M=10, N=30, target="interpreter")[stage]
     good, bad = (mt.load(t, stage, against=SOFTMAX) for t in (text, text.replace("= exp ", "= exp2 ")))
     report = good.configured(without=()).check(X, B)
@@ -150,7 +152,7 @@ def test_a_pass_after_the_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert loaded.check(X, B).guilty == "mask"
 
 
-def test_what_a_text_came_from_takes_the_same_arguments() -> None:
+def test_the_original_program_must_have_the_same_parameters() -> None:
     text = SOFTMAX.lower(M=10, N=30)["tile"]
     for other in (mt.compile("x + c", x="f32[M, N]", c="f32[N]"), mt.compile("x + b", x="f16[M, N]", b="f32[N]")):
         with pytest.raises(mt.CompileError) as raised:
@@ -176,7 +178,7 @@ def test_against_on_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "--from" in done.stderr
 
 
-def test_earlier_stages_are_not_there() -> None:
+def test_earlier_stages_do_not_exist() -> None:
     f = mt.load(SOFTMAX.lower()["tile"], "tile")
     for stage in ("ast", "graph", "kernels"):
         with pytest.raises(mt.StageUnavailable, match=f"begins at `tile`: it has no stage `{stage}`"):
@@ -187,7 +189,7 @@ def test_earlier_stages_are_not_there() -> None:
         f.lower(M=3)
 
 
-def test_a_file_says_its_stage(tmp_path: Path) -> None:
+def test_the_file_name_gives_the_stage(tmp_path: Path) -> None:
     path = tmp_path / "tile.masked.txt"
     path.write_text(SOFTMAX.lower()["tile.masked"])
     assert "from tile.masked" in repr(mt.load(path)) and "from tile.masked" in repr(mt.load(str(path)))
@@ -207,21 +209,21 @@ def edited(stage: str, old: str, new: str, **sizes: int) -> mt.Program:
 
 
 @pytest.mark.parametrize("stage", READABLE)
-def test_an_edit_changes_the_answer(stage: str) -> None:
-    """exp becomes exp2, wherever that is done."""
+def test_an_edit_changes_the_result(stage: str) -> None:
+    """The edit replaces exp by exp2, in whichever form the stage has it."""
     x = X - X.max(axis=1, keepdims=True)
     wanted = np.exp2(x) / np.exp2(x).sum(axis=1, keepdims=True)
     f = edited(stage, "= exp ", "= exp2 ", M=10, N=30)
     np.testing.assert_allclose(f(X, 0 * B), wanted, rtol=1e-5)
 
 
-def test_another_block_changes_no_answer() -> None:
+def test_another_block_size_changes_no_result() -> None:
     f = edited("tile", "grid i: 10 by 1", "grid i: 10 by 3", M=10, N=30)
     assert "BLOCK_I: tl.constexpr = 3" in f.lower()["triton"]
     np.testing.assert_allclose(f(X, B), SOFTMAX.numpy(X, B), rtol=1e-6)
 
 
-def test_without_its_mask_a_load_leaves_the_array() -> None:
+def test_a_load_without_its_mask_is_out_of_bounds() -> None:
     text = SOFTMAX.lower(M=10, N=30)["tile.masked"]
     f = mt.load(re.sub(r"mask = \[j < 30\], ", "", text, count=1), "tile.masked")
     with pytest.raises(mt.CompileError) as raised:
@@ -231,7 +233,7 @@ def test_without_its_mask_a_load_leaves_the_array() -> None:
     assert "out of bounds" in str(error) and "b[30]" in error.message
 
 
-def test_a_condition_of_ones_own() -> None:
+def test_a_condition_can_be_added() -> None:
     text = SOFTMAX.lower()["tile"].replace("require N >= 1", "require M == 10\n  require N >= 1")
     f = mt.load(text, "tile")
     f(X, B)
@@ -240,10 +242,10 @@ def test_a_condition_of_ones_own() -> None:
     assert raised.value.code == "MT0304"
 
 
-# ---- what is refused -----------------------------------------------------------------------
+# ---- refused texts -------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[str, str, str, str, str]] = {
-    # what: (stage, old, new, part of the message, what the caret stands under)
+    # name: (stage, old, new, part of the message, the text above the caret)
     "a word too many": ("tile", "grid i", "grid grid i", "`i` cannot stand here", "i"),
     "no bracket": ("graph", "f32[N]) {", "f32[N] {", "cannot stand here", ""),
     "an operator": ("graph", "= exp ", "= exq ", "no operator `exq`", "exq"),
@@ -273,7 +275,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
-def test_mistakes_are_pointed_at(what: str) -> None:
+def test_errors_have_a_caret_at_the_mistake(what: str) -> None:
     stage, old, new, message, under = REFUSED[what]
     text = SOFTMAX.lower(**({} if "M" in old + new or stage == "graph" or what == "a hint" else {"N": 30, "M": 10}))[
         stage
@@ -320,7 +322,7 @@ MORE += ["0", "1", "2", "3", "16", "64", "1048576", "scan.prod", "reduce.argmax"
 
 
 def mutated(text: str, rng: random.Random) -> str:
-    """One to three words deleted, inserted, or exchanged for words of their kind; or lines exchanged."""
+    """Deletes, inserts or replaces one to three tokens (by tokens of the same kind), or swaps lines."""
     words = TOKEN.findall(text)
     for _ in range(rng.choice((1, 1, 2, 3))):
         places = [m.span() for m in TOKEN.finditer(text)]
@@ -343,7 +345,7 @@ def kind(word: str) -> str:
 
 
 def survives(text: str, stage: str, arguments: Any = None) -> bool:
-    """Whether a text is a program; if so its source passes the allowlist, and it runs or says why not."""
+    """Whether a text is a program. If so, its source passes the allowlist, and it runs or raises a diagnostic."""
     try:
         f = mt.load(text + "\n", stage)
         functions(f.lower()["triton"], {})

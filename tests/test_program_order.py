@@ -1,4 +1,4 @@
-"""In which order tiles and blocks come: programs with much to do first, what is read again from its end."""
+"""The pass program-order: programs with the most work start first, and a second loop starts with the last block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minitri.trust.check import check
 ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"
 BACK = "arange(T)[:, None] - arange(T)"
 TYPES = {x: "bf16[B, H, T, 64]" for x in "qkv"}
-MASKS = {  # how the grid is walked
+MASKS = {  # the order of the grid
     "causal": (f"{BACK} >= 0", ["group 8", "descending"]),
     "causal, the other way round": ("arange(T) <= arange(T)[:, None]", ["group 8", "descending"]),
     "what comes after": (f"{BACK} <= 0", []),
@@ -28,13 +28,13 @@ MASKS = {  # how the grid is walked
 
 
 def head(f: mt.Program, **sizes: int) -> str:
-    """The hints of its kernel."""
+    """The hints of the first kernel."""
     (line,) = re.findall(r"^program k0\(.*\) (warps.*) \{$", f.lower(target="cuda:90", **sizes)["tile"], re.M)
     return line
 
 
 @pytest.mark.parametrize("name", list(MASKS))
-def test_which_loops_are_walked_from_the_end(name: str) -> None:
+def test_grids_with_uneven_work_run_longest_first(name: str) -> None:
     mask, hints = MASKS[name]
     assert walk(head(mt.compile(ATTENTION.format(mask), **TYPES), B=4, H=16, T=4096)) == hints
 
@@ -43,7 +43,7 @@ def walk(hints: str) -> list[str]:
     return re.findall(r"group \d+|descending|returning", hints)
 
 
-def test_groups_are_what_runs_at_once() -> None:
+def test_a_group_has_the_tiles_that_run_at_once() -> None:
     f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
     found = {T: head(f, B=2, H=80, T=T) for T in (128, 1024, 16384, 65536)}
     groups = {T: int(m[1]) if (m := re.search(r"group (\d+)", h)) else 1 for T, h in found.items()}
@@ -55,7 +55,7 @@ def test_groups_are_what_runs_at_once() -> None:
         assert walk(head(alone, T=T)) == ["descending"]
 
 
-def test_what_is_emitted() -> None:
+def test_the_emitted_order_of_tiles() -> None:
     f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
     assert "k_tile = 31 - (tile % (8 * 32)) // height" in f.lower(target="cuda:90", B=4, H=16, T=4096)["triton"]
     assert "k_tile = s1 - 1 - (tile % (8 * s1)) // height" in f.lower(target="cuda:90")["triton"]
@@ -63,7 +63,7 @@ def test_what_is_emitted() -> None:
     assert "_tile = 511 - tile" in alone.lower(target="cuda:90", T=65536)["triton"]
 
 
-def test_the_text_says_it() -> None:
+def test_the_stage_text_has_the_order() -> None:
     low = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES).lower(target="cuda:90", B=4, H=16, T=4096)
     again = parse_programs(low["tile"], masked=False)
     assert again.programs[0].descending
@@ -71,7 +71,7 @@ def test_the_text_says_it() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"group": 2}, {"persistent": 3}], ids=str)
 @pytest.mark.parametrize("heads, length", [(1, 1), (3, 70), (5, 64), (9, 33)])
-def test_each_tile_is_taken_once(heads: int, length: int, options: dict[str, int]) -> None:
+def test_each_tile_is_computed_once(heads: int, length: int, options: dict[str, int]) -> None:
     f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "f32[B, H, T, 16]" for x in "qkv"})
     f = f.configured(options=mt.Options({"k": 16, "r": 16}, **options))
     random = np.random.default_rng(heads)
@@ -79,7 +79,7 @@ def test_each_tile_is_taken_once(heads: int, length: int, options: dict[str, int
     np.testing.assert_allclose(f(*given), f.numpy(*given), rtol=1e-4, atol=1e-5)
 
 
-def test_explain_says_why() -> None:
+def test_explain_gives_the_reason() -> None:
     f = mt.compile(ATTENTION.format(MASKS["causal"][0]), **TYPES)
     wanted = "order: k from its end on, where loops are longer, 8 of i side by side"
     assert wanted in explain(f.lower(target="cuda:90", B=4, H=16, T=4096).compilation)
@@ -88,9 +88,9 @@ def test_explain_says_why() -> None:
     )
 
 
-# ---- what is read again ------------------------------------------------------------------
+# ---- second loops over the same blocks ---------------------------------------------------
 
-RETURNING = {  # a second loop over the same axis that carries nothing
+RETURNING = {  # programs with a second loop over the same axis that has no accumulator
     "softmax(x)": True, "x - mean(x, axis=1, keepdims=True)": True, "softmax(x, axis=0)": True,
     "sum(x, axis=1)": False, "var(x, axis=1)": False, "cumulative_sum(x, axis=1)": False,
     "cumulative_sum(x, axis=1) / sum(x, axis=1, keepdims=True)": False, "x * 2": False,
@@ -98,7 +98,7 @@ RETURNING = {  # a second loop over the same axis that carries nothing
 
 
 @pytest.mark.parametrize("text", list(RETURNING))
-def test_what_is_read_again_is_read_from_its_end(text: str) -> None:
+def test_a_second_loop_reads_blocks_in_reverse_order(text: str) -> None:
     f = mt.compile(text, x="f32[M, N]")
     low = f.lower(target="cuda:90")
     assert (" returning {" in low["tile"]) is RETURNING[text] is bool(re.search(r"range\(s\d, -BLOCK_", low["triton"]))
@@ -106,7 +106,7 @@ def test_what_is_read_again_is_read_from_its_end(text: str) -> None:
     assert parse_programs(low["tile"], masked=False).programs[0].returning is RETURNING[text]
 
 
-def test_it_begins_at_the_last_block() -> None:
+def test_the_reversed_loop_starts_at_the_last_block() -> None:
     f = mt.compile("softmax(x)", x="f32[M, N]").configured(options=mt.Options({"j": 4096}, 8))
     for n, start in ((100_000, 98_304), (98_304, 94_208), (98_305, 98_304)):
         assert f"range({start}, -BLOCK_J, -BLOCK_J)" in f.lower(target="cuda:90", M=300, N=n)["triton"]
@@ -114,7 +114,7 @@ def test_it_begins_at_the_last_block() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 70), (3, 1), (3, 16), (3, 17), (3, 70)], ids=str)
 @pytest.mark.parametrize("text", ["softmax(x + 1)", "x - sum(x, axis=1, keepdims=True)", "softmax(x, axis=0)"])
-def test_blocks_from_the_end_are_right_at_every_stage(text: str, shape: tuple[int, int]) -> None:
+def test_reversed_loops_are_right_at_every_stage(text: str, shape: tuple[int, int]) -> None:
     if 0 in shape and "sum" not in text:
         shape = (shape[0] or 1, shape[1] or 1)
     f = mt.compile(text, x="f32[M, N]").configured(options=mt.Options({"i": 16, "j": 16}))

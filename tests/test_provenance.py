@@ -1,4 +1,4 @@
-"""The explorer's data: which nodes of the graph each line of each stage comes from."""
+"""Provenance, the data behind the explorer: the graph nodes that each line of each stage comes from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def traced(text: str, **sizes: int) -> Trace:
 
 
 def places(trace: Trace, stage: str, line: str) -> set[str]:
-    """The source texts of the nodes of the first line that holds `line`."""
+    """The source texts of the nodes of the first line that contains `line`."""
     shown = trace[stage]
     texts = shown.text.split("\n")
     (number, *_) = [k for k, text in enumerate(texts) if line in text]
@@ -50,25 +50,25 @@ def test_every_node_has_a_place_in_the_program() -> None:
             assert all(s.node == trace.nodes.index(node) for s in node.spans)
 
 
-def test_a_transpose_is_part_of_the_load_it_became() -> None:
+def test_a_transpose_is_part_of_its_load() -> None:
     trace = traced(LINEAR, M=64, N=64, K=64)
     for stage, line in (("kernels", "load w"), ("tile.masked", "load w"), ("triton", "tl.load(p1")):
         assert "w.mT" in places(trace, stage, line), stage
     assert "w.mT" not in places(trace, "triton", "tl.load(p0")
 
 
-def test_a_gather_is_part_of_the_load_it_reads_by() -> None:
+def test_a_gather_is_part_of_its_load() -> None:
     trace = traced("def f(w: f32[V, D], k: i64[N]):\n    return w[k] * 2\n")
     assert "w[k]" in places(trace, "kernels", "load w") and "w[k]" not in places(trace, "kernels", "load k")
 
 
-def test_what_repeats_a_number_is_part_of_it() -> None:
+def test_a_repeated_number_is_part_of_its_constant() -> None:
     trace = traced("def f(x: f32[M, N]):\n    return x[::2] * full((N,), 2.5)\n")
     assert places(trace, "kernels", "const 2.5") >= {"full((N,), 2.5)", "x[::2] * full((N,), 2.5)"}
     assert not any("full" in place for place in places(trace, "kernels", "load x") if "*" not in place)
 
 
-def test_a_product_and_what_follows_it_have_their_own_lines() -> None:
+def test_a_product_and_later_operations_have_their_own_lines() -> None:
     trace = traced(LINEAR, M=64, N=64, K=64)
     assert places(trace, "triton", "rt.dot") == {"x @ w.mT"}
     assert places(trace, "triton", "rt.maximum") == {"relu(h)"}
@@ -76,7 +76,7 @@ def test_a_product_and_what_follows_it_have_their_own_lines() -> None:
     assert places(trace, "triton", "tl.load(p2") == {"b: f16[N]"}
 
 
-def test_what_a_library_function_made_belongs_to_its_call_too() -> None:
+def test_nodes_of_a_library_function_belong_to_its_call_too() -> None:
     trace = traced("def f(x: f32[M, N]):\n    return softmax(x) + 1\n", M=64, N=64)
     node = next(n for n in trace.nodes if n.op == "reduce.max")
     assert [s.source.name.rpartition("/")[2] for s in node.spans] == ["normalization.mt", "<module>"]
@@ -89,13 +89,13 @@ def test_a_second_occurrence_leads_to_the_same_node() -> None:
     assert [s.text for s in node.spans] == ["exp(x)", "exp(x)"] and len({s.start for s in node.spans}) == 2
 
 
-def test_what_a_rule_removed_is_part_of_what_it_became() -> None:
+def test_a_removed_node_is_part_of_its_replacement() -> None:
     trace = traced("def f(x: f32[A, B]):\n    return exp((x * 1).mT.mT)\n")
     shown = trace["graph.simplified"]
     assert set().union(*shown.lines) == set(range(len(trace.nodes)))
 
 
-def test_the_lines_of_an_axis_serve_the_accesses_along_it() -> None:
+def test_the_lines_of_an_axis_belong_to_the_accesses_along_it() -> None:
     trace = traced("def f(x: f32[M, N], y: f32[N]):\n    return x + y\n", M=100, N=300)
     assert places(trace, "triton", "i = i_tile") >= {"x: f32[M, N]", "x + y"}
     assert "y" not in places(trace, "triton", "i = i_tile")
@@ -112,7 +112,7 @@ def test_there_is_a_row_for_each_line(path: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["graph", "graph.simplified", "kernels", "tile", "tile.masked"])
-def test_a_program_that_begins_at_a_stage_has_its_lines_for_nodes(stage: str) -> None:
+def test_a_loaded_program_has_the_lines_of_its_text_as_nodes(stage: str) -> None:
     low = mt.compile(LINEAR).lower(M=64, N=64, K=64)
     trace = Trace(mt.load(low[stage], stage).lower().compilation)
     shown = trace["triton"]
@@ -159,7 +159,7 @@ def test_a_generated_line_holds_one_operation(path: Path) -> None:
                 assert not others & set(shown[op].replace("[", " ").replace("(", " ").replace(",", " ").split())
 
 
-def test_operations_of_mlir_have_the_place_of_their_region() -> None:
+def test_mlir_operations_have_the_location_of_their_region() -> None:
     text = """\
 #loc = loc("<minitri 00>":3:1)
 #loc1 = loc("<minitri 00>":7:5)
@@ -177,7 +177,7 @@ def test_operations_of_mlir_have_the_place_of_their_region() -> None:
     assert rows[4].defines == ("%c",) and rows[7].uses == ("%a", "%b")
 
 
-def test_inlined_places_of_llvm_lead_outwards() -> None:
+def test_inlined_llvm_locations_lead_to_the_outer_call() -> None:
     text = """\
 define void @k0() {
   %1 = fadd float %2, %3, !dbg !5
@@ -195,7 +195,7 @@ define void @k0() {
     assert rows[0].defines == ("%1",) and rows[0].uses == ("%2", "%3")
 
 
-def test_inline_assembly_has_one_place() -> None:
+def test_inline_assembly_has_one_location() -> None:
     text = """\
 \t.file 1 "<minitri 00>"
 \t.file 2 "device.py"
@@ -228,7 +228,7 @@ $__internal_0_$div:
     assert [r.lines for r in sass_rows(text, disassembly) if r.operation] == [(8,), (2,), (8,)]
 
 
-def test_what_takes_tensor_memory_is_there_for_what_computes_in_it() -> None:
+def test_allocations_of_tensor_memory_belong_to_the_operations_that_use_it() -> None:
     text = """\
 \tLDC R1, c[0x0][0x37c];
 \tISETP.GE.U32.AND P1, PT, R2, 0x20, PT;
@@ -248,15 +248,17 @@ LBB0:
     made = with_tensor_memory(rows, text, 10)
     taking = [k for k, row in enumerate(made) if row.defines == (TENSOR,)]
     assert taking == [1, 2, 3, 4, 9, 10] and [k for k, row in enumerate(made) if row.uses == (TENSOR,)] == [7, 8]
-    assert with_tensor_memory(rows[:7], "\n".join(text.split("\n")[:7]), 10) == rows[:7]  # nothing uses it
+    assert (
+        with_tensor_memory(rows[:7], "\n".join(text.split("\n")[:7]), 10) == rows[:7]
+    )  # no operation uses the tensor memory
 
 
-def test_amdgcn_directives_are_places() -> None:
+def test_amdgcn_directives_are_locations() -> None:
     text = '\t.file\t1 "<minitri 00>"\n\t.loc\t1 4 2\n\ts_add_u32 s1, s2, s3\n.LBB0_1:\n\tv_mov_b32_e32 v1, 0 ; x\n'
     assert [r.lines for r in amdgcn_rows(text) if r.operation] == [(4,), (4,)]
 
 
-def test_amdgcn_ends_have_the_place_of_their_beginnings() -> None:
+def test_the_end_of_an_amdgcn_block_has_the_location_of_its_start() -> None:
     text = """\
 \t.file\t1 "<minitri 00>"
 \ts_load_dwordx2 s[2:3], s[0:1], 0x0
@@ -269,10 +271,10 @@ def test_amdgcn_ends_have_the_place_of_their_beginnings() -> None:
 """
     load, wait, save, read, restore = (r for r in amdgcn_rows(text) if r.operation)
     assert (load.lines, wait.lines, save.lines, restore.lines) == ((), (), (7,), (7,))
-    assert wait.defines == load.defines == ("s2", "s3") and "v1" in read.uses  # lanes that are masked keep it
+    assert wait.defines == load.defines == ("s2", "s3") and "v1" in read.uses  # masked threads keep their value
 
 
-def test_what_fills_the_end_of_machine_code_is_no_instruction() -> None:
+def test_padding_at_the_end_of_machine_code_is_not_an_instruction() -> None:
     text = "Function:k0\n--:-\tEXIT;\nLBB0:\n--:-\tBRA LBB0;\n--:-\tNOP;\n"
     assert [r.operation for r in sass_rows(text, "")][:5] == [False, True, False, False, False]
 
@@ -295,6 +297,6 @@ def test_what_fills_the_end_of_machine_code_is_no_instruction() -> None:
         ("amdgcn", "global_store_dword v0, v1, s[2:3]", set(), {"v0", "v1", "s2", "s3"}),
     ],
 )  # fmt: skip
-def test_what_instructions_define_and_use(machine: str, text: str, defines: set[str], uses: set[str]) -> None:
+def test_registers_that_instructions_define_and_use(machine: str, text: str, defines: set[str], uses: set[str]) -> None:
     made, used = effects(text, machine)
     assert set(made) == defines and uses <= set(used)

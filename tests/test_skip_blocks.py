@@ -1,6 +1,7 @@
-"""Which blocks of keys a masked product visits, and where it tests: as numpy says for every block of rows.
+"""The pass skip-blocks: which blocks of keys a masked product visits and where it evaluates the mask, compared with
+numpy.
 
-That the values are right is in tests/test_attention.py; here, that nothing is visited or tested for nothing.
+tests/test_attention.py tests the values. Here, no block may be visited and no mask evaluated without need.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ MASKS: dict[str, Callable[[Any, Any], Any]] = {
     "(i >= j) & (i < 40)": lambda i, j: (i >= j) & (i < 40),
     "(i >= j) & (i + 8 >= 40)": lambda i, j: (i >= j) & (i + 8 >= 40),
 }  # fmt: skip
-# What is known only in part bounds the loop, and is tested everywhere.
+# Only a part of these conditions depends on indices. It bounds the loop, and all blocks evaluate the condition.
 IN_PART: dict[str, Callable[[Any, Any], Any]] = {
     "(i >= j) & there": lambda i, j: i >= j,
     "there & (i >= j)": lambda i, j: i >= j,
@@ -69,7 +70,7 @@ IN_PART: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def visited(condition: str, other: str = "-inf", **known: int) -> dict[int, list[tuple[int, bool]]]:
-    """For each block of rows the blocks of keys, and whether anything is tested there."""
+    """For each block of rows: the visited blocks of keys, and whether each one evaluates the mask."""
     text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(S)")
     f = mt.compile(
         f"softmax(where({text}, q @ k.mT, {other}), axis=-1) @ v",
@@ -101,31 +102,31 @@ def wanted(seen: Callable[[Any, Any], Any]) -> dict[int, list[tuple[int, bool]]]
 
 
 @pytest.mark.parametrize("condition", list(MASKS))
-def test_blocks_are_visited_and_tested_where_numpy_says(condition: str) -> None:
+def test_the_visited_blocks_are_those_with_unmasked_elements(condition: str) -> None:
     assert visited(condition) == wanted(MASKS[condition])
 
 
 @pytest.mark.parametrize("condition", list(IN_PART))
-def test_a_condition_known_in_part_bounds_the_loop(condition: str) -> None:
+def test_a_partly_known_condition_bounds_the_loop(condition: str) -> None:
     blocks = {row: [(k, True) for k, _ in keys] for row, keys in wanted(IN_PART[condition]).items()}
     assert visited(condition) == blocks
 
 
 @pytest.mark.parametrize("other", ["0.0", "-1e9", "inf", "nan"])
-def test_what_changes_something_is_visited(other: str) -> None:
-    """But for -inf, a score that is not one counts."""
+def test_blocks_that_change_the_result_are_visited(other: str) -> None:
+    """Only a masked score of -inf changes nothing. Any other value counts."""
     everywhere = {row: [(k, True) for k in range(0, S, BLOCK)] for row in range(0, T, BLOCK)}
     assert visited("i >= j", other) == everywhere
 
 
 @pytest.mark.parametrize("condition", ["i >= j", "i + 16 >= j", "i - j < S - T", "abs(i - j) < 32"])
-def test_sizes_need_not_be_known(condition: str) -> None:
+def test_blocks_are_skipped_for_symbolic_sizes(condition: str) -> None:
     seen = MASKS.get(condition, lambda i, j: i - j < S - T)
     assert visited(condition, B=2) == wanted(seen)
 
 
 def test_the_bounds_of_an_expression_in_a_block() -> None:
-    """In terms of where blocks of the grid start: of another axis, or of more than a multiple, nothing is known."""
+    """Bounds are in terms of the start of a grid block. Other axes, and expressions that are not linear, have none."""
     f = mt.compile("softmax(q @ k.mT) @ v", q="f32[T, D]", k="f32[S, D]", v="f32[S, E]").configured(options=SMALL)
     (program,) = f.lower(T=37, S=50, D=16, E=24).compilation.value("tile")
     assert [(a.name, a.role) for a in program.axes] == [("i", "grid"), ("r", "loop"), ("s", "whole"), ("j", "whole")]
@@ -141,12 +142,12 @@ def test_the_bounds_of_an_expression_in_a_block() -> None:
         assert _most(program, d) is None and _least(program, d) is None
 
 
-# ---- how much of a loop is left --------------------------------------------------------------
+# ---- the remaining part of a loop ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("condition", [*MASKS, *IN_PART])
-def test_how_much_is_left(condition: str) -> None:
-    """As numpy counts it for the rows that are looked at, where the condition is known, and depends on places, for sure."""
+def test_the_average_number_of_remaining_steps(condition: str) -> None:
+    """Equals numpy's count for the sampled rows, over the part of the condition that depends on indices alone."""
     text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(S)")
     there = {"there": f"bool[{T}, {S}]"} if "there" in condition else {}
     types = {"q": f"f32[{T}, 16]", "k": f"f32[{S}, 16]", "v": f"f32[{S}, 16]"} | there
@@ -164,7 +165,7 @@ def test_how_much_is_left(condition: str) -> None:
     assert average_steps(kernel, row, loop, T, S) == sum(int(known[r].sum()) for r in rows) // SAMPLES
 
 
-TILES = {  # of how many rows
+TILES = {  # mask, heads, length, width, and the rows of a tile
     "causal, far": ("i >= j", 64, 4096, 128, 128), "causal, near": ("i >= j", 64, 2048, 128, 128),
     "causal, narrow": ("i >= j", 64, 4096, 64, 128), "causal, near and narrow": ("i >= j", 64, 1024, 64, 64),
     "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 128), "a narrow window": ("(i >= j) & (i - j < 512)", 64, 4096, 64, 64),
@@ -177,7 +178,7 @@ TILES = {  # of how many rows
 
 
 @pytest.mark.parametrize("name", list(TILES))
-def test_tiles_are_small_where_little_is_left(name: str) -> None:
+def test_tiles_are_small_if_few_blocks_remain(name: str) -> None:
     condition, heads, length, d, rows = TILES[name]
     text = condition.replace("i", "arange(T)[:, None]").replace("j", "arange(T)")
     f = mt.compile(f"softmax(where({text}, q @ k.mT, -inf), axis=-1) @ v", **{x: "bf16[H, T, D]" for x in "qkv"})
@@ -185,7 +186,7 @@ def test_tiles_are_small_where_little_is_left(name: str) -> None:
     assert max(a.block for a in tiles.grid) == rows
 
 
-SCORES_BY_PLACE = {  # of a triangle, and of how many rows the tiles are
+SCORES_BY_PLACE = {  # for a triangle: scores, and the rows of a tile
     "choices of other scores": ("where({0} >= 0, s, s * 2)", 64), "a distance": ("where({0} >= 0, s - {0}.astype(bf16), -inf)", 64),
     "a distance in f32": ("where({0} >= 0, s.astype(f32) - {0}.astype(f32), -inf)", 64), "a mask as well": ("where(({0} >= 0) & m, s, -inf)", 64),
     "lengths": ("where(arange(T) < n[:, None, None], s, -inf)", 64), "a triangle": ("where({0} >= 0, s, -inf)", 128),
@@ -194,8 +195,8 @@ SCORES_BY_PLACE = {  # of a triangle, and of how many rows the tiles are
 
 
 @pytest.mark.parametrize("name", list(SCORES_BY_PLACE))
-def test_tiles_are_small_where_places_count_otherwise(name: str) -> None:
-    """More is computed of each score then, and a large tile would not keep it in registers."""
+def test_tiles_are_small_if_scores_also_depend_on_indices(name: str) -> None:
+    """More is computed for each score then, and a large tile would not fit into registers."""
     text, rows = SCORES_BY_PLACE[name]
     text = text.format("(arange(T)[:, None] - arange(T))")
     more = {"m": "bool[T, T]"} if re.search(r"\bm\b", text) else {"n": "i32[H]"} if "n[" in text else {}
@@ -207,7 +208,7 @@ def test_tiles_are_small_where_places_count_otherwise(name: str) -> None:
     assert max(a.block for a in tiles.grid) == rows
 
 
-def test_explain_says_how_much_is_left() -> None:
+def test_explain_gives_the_remaining_part_of_the_loop() -> None:
     f = mt.compile(
         "softmax(where(arange(T)[:, None] >= arange(T), q @ k.mT, -inf)) @ v", **{x: "bf16[H, T, 64]" for x in "qkv"}
     )

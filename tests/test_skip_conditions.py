@@ -1,5 +1,5 @@
-"""Blocks that are left out by conditions on positions: wrong answers that there were, proofs that z3 confirms, and a draw
-of tests/sweep_conditions.py."""
+"""Conditions on indices let loops skip blocks: past wrong results, proofs that z3 confirms, and a part of
+tests/sweep_conditions.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAND = "(arange(N) > arange(M)[:, None] + 5) & (arange(N) <= 60)"
 FEW = "(arange(N) < 76) & (arange(N) >= arange(M)[:, None] + 8)"
 DIAGONAL = "(arange(N) <= arange(M)[:, None]) & (arange(N) > arange(M)[:, None] - 7)"
 CORNER = "(arange(M)[:, None] < 4) & (arange(N) <= arange(M)[:, None] + 6)"
-CASES = [  # that were wrong on a GPU, or at small blocks
+CASES = [  # cases that were wrong on a GPU, or with small blocks
     *(f"{name}(where({c}, x, 0), axis=0)" for name in ("sum", "mean") for c in (BAND, FEW)),
     *(f"{name}(where({c}, x, -inf), axis=0)" for name in ("max", "softmax") for c in (BAND, FEW)),
     *(f"prod(where({c}, abs(x), 0), axis=0)" for c in (DIAGONAL, CORNER)),
@@ -44,7 +44,7 @@ def arrays(f: mt.Program, m: int, n: int) -> list[Any]:
 
 
 def numpy(text: str, x: Any, b: Any = 0) -> Any:
-    """What numpy gives for a program, in f64."""
+    """numpy's result for a program, in f64."""
 
     def softmax(x: Any, axis: int) -> Any:
         e = np.exp(x - x.max(axis, keepdims=True))
@@ -58,7 +58,7 @@ def numpy(text: str, x: Any, b: Any = 0) -> Any:
 
 @pytest.mark.parametrize("text", CASES)
 @pytest.mark.parametrize("options", [Options(), SMALL], ids=["default", "small blocks"])
-def test_what_was_wrong_at_small_sizes(text: str, options: Options) -> None:
+def test_cases_that_were_wrong_with_small_blocks(text: str, options: Options) -> None:
     f = compiled(text)
     f = f.configured(options=Options(blocks={a: b for a, b in options.blocks.items() if a in _axes(f)}))
     for m, n in SIZES:
@@ -74,7 +74,7 @@ def _axes(f: mt.Program) -> set[str]:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("text", CASES)
-def test_what_was_wrong_on_a_gpu(text: str) -> None:
+def test_cases_that_were_wrong_on_a_gpu(text: str) -> None:
     import torch
 
     f = compiled(text)
@@ -83,17 +83,17 @@ def test_what_was_wrong_on_a_gpu(text: str) -> None:
     np.testing.assert_allclose(found, numpy(text, *given), rtol=2e-4, atol=1e-5)
 
 
-# ---- smaller finds ---------------------------------------------------------------------------
+# ---- smaller bugs ----------------------------------------------------------------------------
 
 
 def test_a_value_and_its_reverse_are_written_once_each() -> None:
-    """[N, 1] and [1, N] have the same strides, and one of the outputs is the other from its end."""
+    """[N, 1] and [1, N] have equal strides, and one output is the reverse of the other."""
     text = "def f(z: f32[N, 1]):\n    v = where(arange(N)[:, None] < 3, z, 0)\n    return sum(v, axis=0), v, v[::-1]\n"
     for n in (0, 1, 2, 7, 40):
         assert mt.compile(text).check(np.arange(n, dtype=np.float32)[:, None]).ok
 
 
-def test_or_of_integers_is_no_condition() -> None:
+def test_or_of_integers_is_not_a_condition() -> None:
     text = "sum(where((arange(N) | (arange(M)[:, None] & 3)) > 5, x, 0), axis=1)"
     for m, n in SIZES:
         f = compiled(text).configured(options=Options(blocks={"i": 4, "r": 8}))
@@ -108,11 +108,11 @@ def test_scans_are_split_at_any_threshold(part: int) -> None:
             assert f.check(np.ones((2, n), np.float32)).ok
 
 
-# ---- conditions, drawn -----------------------------------------------------------------------
+# ---- random conditions -----------------------------------------------------------------------
 
 
 class Condition:
-    """A condition of comparisons of i and j, as a text of the language and as a term of z3."""
+    """A condition of comparisons of i and j, as minitri text and as a z3 term."""
 
     def __init__(self, rng: random.Random, comparisons: int) -> None:
         self.inverted, self.parts = rng.random() < 0.2, ()
@@ -149,8 +149,9 @@ def conditions(count: int) -> Iterator[Condition]:
 
 
 def test_z3_confirms_what_loops_leave_out() -> None:
-    """Over all sizes and blocks: where the condition holds an index is walked, by one loop, and where there is no
-    test it holds."""
+    """For all sizes and blocks: exactly one loop visits each index at which the condition holds. In a loop that does
+    not
+    evaluate the condition, the condition holds."""
     z3 = pytest.importorskip("z3")
     bounded = untested = 0
     for condition in conditions(60):
@@ -198,13 +199,13 @@ def _confirm(z3: Any, known: list[Any], goal: Any, text: str) -> None:
     assert solver.check() == z3.unsat, (text, solver.model())
 
 
-def test_a_draw_of_the_sweep() -> None:
+def test_a_part_of_the_sweep() -> None:
     found, wrong = sweep(1000, seed=10**6)
     assert not wrong, wrong[:3]
     assert found["configurations"] >= 1000 and found["with a block left out"] > 200
 
 
-def test_the_sweep_asks_about_every_reduction_and_what_it_wants_is_numpys() -> None:
+def test_the_sweep_covers_every_reduction_and_agrees_with_numpy() -> None:
     drawn = [question(seed) for seed in range(600)]
     assert {q.reduction for q in drawn} == {*REDUCTIONS} and {q.axis for q in drawn} == {0, 1}
     assert any(q.inverted for q in drawn) and any(q.known for q in drawn)

@@ -1,4 +1,6 @@
-"""Loops that are rotated, so that no round begins with a wait: which ones, that the answers stay, registers of a thread."""
+"""The pass software-pipelining: rotated loops, whose iterations do not start with a wait. Also: registers of a
+thread.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def lowered(f: mt.Program, **sizes: int) -> Any:
 
 
 def begins_ahead(low: Any) -> list[bool]:
-    """Of each loop: whether a round begins with a product that the one before made."""
+    """For each loop: whether an iteration starts with a product that the iteration before computed."""
     (p,) = low.compilation.value("tile").programs
     loops = [s for s in p.body if isinstance(s, Loop)]
     last = [(loop, loop.carries[-1][1]) for loop in loops]
@@ -47,7 +49,7 @@ def unrotated(name: str) -> mt.Program:
     return rotated(name).configured(without=["software-pipelining"])
 
 
-def test_before_and_after() -> None:
+def test_the_first_product_moves_to_the_iteration_before() -> None:
     after = steps(lowered(rotated("full"))["tile"])
     before = steps(lowered(unrotated("full"))["tile"])
     first, own, following = "load k[i, r_lane, s]", "load k[i, r, s]", "load k[i, r + 16, s]"
@@ -55,7 +57,7 @@ def test_before_and_after() -> None:
     head, loop = after[: after.index("for")], after[after.index("for") :]
     assert head[-4:] == [first, "spread", "dot", "carry"] and own not in after
     assert loop[loop.index("next") - 3 : loop.index("next")] == [following, "spread", "dot"]
-    assert loop[loop.index("load v[i, r, l]") + 1] == "dot"  # what is read is awaited where it is used
+    assert loop[loop.index("load v[i, r, l]") + 1] == "dot"  # a loaded block is awaited where it is used
     assert loop[loop.index("exp2") + 1] == "cast"
 
 
@@ -65,14 +67,14 @@ def steps(tile: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ROTATED)
-def test_at_every_stage(name: str) -> None:
+def test_rotated_loops_are_right_at_every_stage(name: str) -> None:
     f = rotated(name)
     assert any(begins_ahead(lowered(f))), lowered(f)["tile"]
     checked(f, arrays(name, SIZES, "bf16"))
 
 
 @pytest.mark.parametrize("kind", ["ragged keys", "ragged rows", "huge scores", "infinities", "other widths"])
-def test_at_every_stage_of_other_arrays(kind: str) -> None:
+def test_rotated_loops_are_right_for_special_arrays(kind: str) -> None:
     sizes = SIZES | {"ragged keys": {"S": 171}, "ragged rows": {"T": 37}, "other widths": {"E": 32}}.get(kind, {})
     f, given = rotated("full"), arrays("full", sizes, "f16", seed=5, scale=100 if kind == "huge scores" else 1)
     f = program("full", "f16").configured(options=f.options)
@@ -82,7 +84,7 @@ def test_at_every_stage_of_other_arrays(kind: str) -> None:
     checked(f, given)
 
 
-def test_the_bits_stay() -> None:
+def test_rotation_keeps_every_bit() -> None:
     given = arrays("full", SIZES, "bf16", seed=3)
     np.testing.assert_array_equal(*(evaluated(f("full"), given) for f in (rotated, unrotated)))
 
@@ -92,7 +94,7 @@ def evaluated(f: mt.Program, given: list[Any]) -> Any:
     return mt.load(low["tile"], "tile")(*given)
 
 
-def test_tests_are_proven() -> None:
+def test_bounds_checks_of_rotated_loops_are_proven() -> None:
     for name, sizes in (("full", {}), ("full", {"S": 171}), ("causal", {}), ("bias", {"T": 37})):
         for p in lowered(rotated(name), **sizes).compilation.value("tile.masked").programs:
             assert [str(v) for v in prove(p) if not v.ok] == []
@@ -105,7 +107,7 @@ def test_descriptors_read_past_the_end() -> None:
     assert "desc1.load([i, r_start + 16, 0])" in low["triton"] and "mask=" not in low["triton"].split("tl.store")[0]
 
 
-def test_texts_come_back() -> None:
+def test_texts_of_rotated_loops_can_be_read() -> None:
     given = arrays("full", SIZES, "bf16")
     low = rotated("full", registers=64).lower(*given, target="cuda:90")
     for stage in ("tile", "tile.masked"):
@@ -113,7 +115,7 @@ def test_texts_come_back() -> None:
         np.testing.assert_array_equal(mt.load(low[stage], stage)(*given), rotated("full")(*given))
 
 
-def test_arrays_that_begin_anywhere_are_read_by_pointers() -> None:
+def test_unaligned_arrays_are_read_by_pointers() -> None:
     given = arrays("full", SIZES, "f16")
     loaded = mt.load(
         program("full", "f16").configured(options=rotated("full").options).lower(*given, target="cuda:90")["tile"],
@@ -130,14 +132,14 @@ def test_arrays_that_begin_anywhere_are_read_by_pointers() -> None:
     ("full", {"S": 112}, {}), ("full", {}, {"descriptors": False}), ("full", {}, {"persistent": 3}), ("grouped", {}, {}),
     ("full", {"D": 17}, {}), ("window", {}, {}),
 ])  # fmt: skip
-def test_loops_that_stay(name: str, sizes: dict[str, int], options: dict[str, Any]) -> None:
-    """Of few rounds, of blocks that no descriptor reads, in turns, that start further on."""
+def test_loops_that_are_not_rotated(name: str, sizes: dict[str, int], options: dict[str, Any]) -> None:
+    """Loops with few iterations, without descriptors, in persistent kernels, or that do not start at 0."""
     f = rotated(name, **options)
     assert not any(begins_ahead(lowered(f, **sizes)))
 
 
-def test_what_a_round_shares_with_its_first_product() -> None:
-    """Keys that are read once for the product and for their own largest, which is added to the scores."""
+def test_a_value_shared_with_the_first_product_is_rotated_too() -> None:
+    """Keys are loaded once for the product and for their own maximum, which is added to the scores."""
     given = arrays("full", SIZES, "bf16", seed=4)
     before = unrotated("full").lower(*given, target="cuda:90")["tile"]
     keys, scores = re.findall(r"(%\d+): bf16\[i, r, s\] = load k|(%\d+): f32\[i, k, r\] = dot", before)
@@ -161,7 +163,7 @@ def test_what_a_round_shares_with_its_first_product() -> None:
     np.testing.assert_array_equal(mt.load(made, "tile")(*given), mt.load(text, "tile")(*given))
 
 
-def test_two_products_that_begin_a_round_stay() -> None:
+def test_loops_that_start_with_two_products_are_not_rotated() -> None:
     f = mt.compile(
         "softmax(q @ k.mT + q @ u.mT, axis=-1) @ v", **{n: "bf16[2, 160, 16]" for n in "qkuv"}
     ).configured(options=mt.Options({"k": 16, "r": 16}, descriptors=True))  # fmt: skip
@@ -191,7 +193,7 @@ RULE = {  # sizes → (rows, keys, warps, registers)
 
 
 @pytest.mark.parametrize("name", list(RULE))
-def test_rule(name: str) -> None:
+def test_the_schedule_of_rotated_loops(name: str) -> None:
     sizes, wanted = RULE[name]
     f = program("full")
     (p,) = f.lower(
@@ -206,8 +208,8 @@ def blocks(p: Program) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("width", [64, 128])
-def test_tensor_cores_do_not_wait(width: int) -> None:
-    """One wait for each product, not for each of its instructions, and nothing is spilled."""
+def test_tensor_cores_wait_once_for_each_product(width: int) -> None:
+    """There is one wait for each product, not for each of its instructions. No register is spilled."""
     f = program("full")
     sass = f.lower(target="cuda:90", B=4, H=16, T=4096, S=4096, D=width, E=width)["sass"]
     assert sass.count("HGMMA") >= 2 * sass.count("WARPGROUP.DEPBAR") and "STL" not in sass
@@ -230,9 +232,9 @@ def test_on_a_gpu(name: str, width: int, keys: int) -> None:
     before = program(name).configured(options=rule.options, without=["software-pipelining"])(*given)
     assert all(torch.equal(r, results[0]) for r in results)
     torch.testing.assert_close(results[0], before, rtol=2e-2, atol=2e-3)
-    if name == "full" and keys % 128 == 0:  # else the short last block comes last now, and came first
+    if name == "full" and keys % 128 == 0:  # otherwise the short last block is now last and was first before
         assert torch.equal(results[0], before)
 
 
-def test_variants_are_known() -> None:
+def test_every_variant_of_attention_is_tested() -> None:
     assert set(ROTATED) <= set(VARIANTS)

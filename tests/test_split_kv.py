@@ -1,9 +1,9 @@
-"""Products that follow a maximum, in parts: few rows and a long loop (minitri/optimize/split_kv.py).
+"""The pass split-kv (minitri/optimize/split_kv.py): products that depend on a maximum, split along their long loop.
 
-Here: that what the variants of tests/test_attention.py make of it is two kernels and right at every stage,
-also where a mask leaves a part nothing, where parts do not come out even and where sizes coincide; when it
-is done and when not; that what is stored is small. The stages are those of a GPU: a CPU runs one program
-after the other, and nothing is split there.
+Few queries and many keys are an example. For each variant of tests/test_attention.py, the tests require two
+kernels that are right at every stage. This includes parts that a mask leaves empty, parts of different length,
+and axes of equal size. Other tests require when the pass splits a loop, and that little is stored. The stages are
+those of a GPU: a CPU runs one program after another, so nothing is split there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DECODE = {"B": 1, "H": 8, "T": 8, "S": 32768, "D": 128, "E": 128}
 
 @pytest.fixture
 def short() -> Any:
-    """Loops of 16 are split already, in parts of 16 elements."""
+    """Lowers thresholds: loops of 16 are split, into parts of 16 elements."""
     with mock.patch.multiple(split_kv, SHORTEST=16, PART=8, STEP=8):
         yield
 
@@ -48,11 +48,11 @@ def checked(f: Any, given: list[Any]) -> None:
     assert report.ok, report
 
 
-KERNELS = {"logsumexp": 3, "max and sum": 5}  # what has no columns is put together apart
+KERNELS = {"logsumexp": 3, "max and sum": 5}  # results without columns are combined in kernels of their own
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
-def test_two_kernels_that_are_right(name: str, short: None) -> None:
+def test_each_variant_is_two_correct_kernels(name: str, short: None) -> None:
     low = lowered(name, SIZES)
     assert len(low.kernels) <= KERNELS.get(name, 2) and "concat" in low["graph.simplified"], low["kernels"]
     checked(program(name), arrays(name, SIZES, "bf16"))
@@ -60,8 +60,8 @@ def test_two_kernels_that_are_right(name: str, short: None) -> None:
 
 @pytest.mark.parametrize("name", ["full", "causal", "lengths"])
 @pytest.mark.parametrize("s", [48, 50])
-def test_any_scores(name: str, s: int, short: None) -> None:
-    """Parts that come out even and that do not: huge scores, infinities and nan in queries, keys and values."""
+def test_special_values_in_parts(name: str, s: int, short: None) -> None:
+    """Parts of equal and of different length, with huge scores, infinities and nan in queries, keys and values."""
     sizes = SIZES | {"S": s}
     given = arrays(name, sizes, "f32", seed=1, scale=100)
     checked(program(name, "f32"), given)
@@ -72,8 +72,8 @@ def test_any_scores(name: str, s: int, short: None) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 16, 17, 50])
-def test_parts_that_a_mask_leaves_nothing(n: int, short: None) -> None:
-    """Rows of nothing but -inf are nan, and their logsumexp -inf; a part of nothing else counts for nothing."""
+def test_parts_that_are_completely_masked(n: int, short: None) -> None:
+    """Rows of -inf alone give nan, and their logsumexp is -inf. A part of -inf alone changes nothing."""
     scores = f"where(arange(S) < n, {SCORES}, -inf)"
     f = mt.compile(
         f"def f({QKV.format(t='f32')}, n: i32[]):\n    s = {scores}\n    return softmax(s) @ v, logsumexp(s, axis=-1)\n"
@@ -83,8 +83,8 @@ def test_parts_that_a_mask_leaves_nothing(n: int, short: None) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(1, 4, 4, 64), (1, 1, 16, 256), (2, 16, 16, 256), (16, 16, 16, 256), (1, 2, 1, 48)])
-def test_sizes_that_coincide(sizes: tuple[int, ...], short: None) -> None:
-    """As many parts as rows, as heads or as columns: an axis is still what it was."""
+def test_axes_of_equal_size(sizes: tuple[int, ...], short: None) -> None:
+    """There may be as many parts as rows, heads or columns. Axes of equal size must not be confused."""
     b, h, t, s = sizes
     known = {"B": b, "H": h, "T": t, "S": s, "D": 16, "E": 16}
     for name in ("full", "logsumexp"):
@@ -96,7 +96,7 @@ def test_sizes_that_coincide(sizes: tuple[int, ...], short: None) -> None:
 
 @pytest.mark.parametrize("rows", ["B, H // 4, 4, 1", "B, H // 2, 1, 2", "H // 4, B, 4, 1"])
 def test_one_query_a_head(rows: str, short: None) -> None:
-    """Heads that share keys are the rows of a product: the maximum's axes stand in another order than the product's."""
+    """Heads that share keys become the rows of a product. The axes of the maximum and of the product differ in order."""
     first, *rest = rows.split(", ")
     heads = {"B": "k[:, :, None]", "H // 4": "permute_dims(k, (1, 0, 2, 3))[:, :, None]"}[first]
     group = 4 if "4" in rows else 2
@@ -112,8 +112,8 @@ def test_one_query_a_head(rows: str, short: None) -> None:
     checked(f, [rng.normal(size=shape).astype(np.float32) for shape in shapes])
 
 
-def test_a_transport_of_something_else_than_the_maximum(short: None) -> None:
-    """A factor beside the exponential, and a product with no quotient."""
+def test_other_corrections_than_that_of_softmax(short: None) -> None:
+    """A factor next to the exponential, and a product without a division."""
     for term in ("exp(s - m) * w", "exp(s - m) / (2 + w * w)", "-exp(s - m) / sum(exp(s - m), axis=-1, keepdims=True)"):
         text = f"def f({QKV.format(t='f32')}, w: f32[S]):\n    s = {SCORES}\n    m = max(s, axis=-1, keepdims=True)\n    return ({term}) @ v\n"
         f = mt.compile(text)
@@ -134,22 +134,22 @@ def contracts(low: Any) -> list[Contract]:
         ({"H": 128}, 1),  # enough programs
         ({"T": 512}, 4),
         ({"T": 4096}, 1),
-        ({"S": 1024}, 1),  # not worth a second kernel
+        ({"S": 1024}, 1),  # a second kernel would take longer
         ({"S": 2048}, 8),
-        ({"S": 32000}, 25),  # the most that divide it into whole blocks
+        ({"S": 32000}, 25),  # the largest number that divides it into complete blocks
         ({"S": 32771}, 33),
-        ({"D": 512}, 1),  # no program holds that
+        ({"D": 512}, 1),  # it would not fit into registers
         ({"B": 8, "H": 16}, 1),
     ],
 )
-def test_in_how_many_parts(changed: dict[str, int], parts: int) -> None:
+def test_the_number_of_parts(changed: dict[str, int], parts: int) -> None:
     low = lowered("full", DECODE | changed)
     shapes = [n.shape for n in contracts(low)]
     assert ([int(s[2]) for s in shapes if len(s) == 5] or [1]) == [parts]
 
 
 def test_sizes_must_be_known() -> None:
-    """Rows, heads and columns; not how many keys there are."""
+    """Rows, heads and columns must be known. The number of keys may be symbolic."""
     for unknown in DECODE:
         known = {k: v for k, v in DECODE.items() if k != unknown}
         assert (len(lowered("full", known).kernels) == 2) == (unknown == "S")
@@ -158,7 +158,7 @@ def test_sizes_must_be_known() -> None:
 @pytest.mark.parametrize("name", ["full", "causal", "lengths", "logsumexp"])
 @pytest.mark.parametrize("s", [1, 63, 65, 2049])
 def test_a_loop_of_unknown_length(name: str, s: int) -> None:
-    """Parts that begin past the end are empty, and count for nothing; in Triton's interpreter as well."""
+    """Parts that start past the end are empty and change nothing, also in Triton's interpreter."""
     f, sizes = program(name, "f32"), SIZES | {"S": s, "T": 3}
     call = bind(f.function, arrays(name, sizes, "f32"), {})
     known = {n: size for n, size in call.sizes.items() if n != "S"}
@@ -171,8 +171,8 @@ def test_a_loop_of_unknown_length(name: str, s: int) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_kept_whole_is_kept_whole() -> None:
-    """200 rows of one query each: a maximum of that many long rows would be split if it stood alone."""
+def test_if_the_product_is_not_split_its_maximum_is_not_split_either() -> None:
+    """There are 200 rows of one query each. Alone, a maximum of so few long rows would be split."""
     low = lowered("full", {"B": 2, "H": 100, "T": 2, "S": 8192, "D": 64, "E": 64})
     assert len(low.kernels) == 1
     maxima = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Reduce) and n.op == "max"]
@@ -181,8 +181,8 @@ def test_what_is_kept_whole_is_kept_whole() -> None:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("d", [64, 80, 128, 256])
-def test_what_is_stored_is_small(dtype: str, d: int) -> None:
-    """For each part the columns of the product and two numbers a row; keys and values are read once."""
+def test_little_is_stored_between_the_kernels(dtype: str, d: int) -> None:
+    """Each part stores the columns of the product and two numbers for each row. Keys and values are read once."""
     for s in (32768, 32771):
         low = lowered("full", DECODE | {"S": s, "D": d, "E": d}, dtype)
         (n,) = (int(c.shape[2]) for c in contracts(low) if len(c.shape) == 5)
@@ -197,7 +197,7 @@ def test_what_is_stored_is_small(dtype: str, d: int) -> None:
             assert per_loop in ([1], [1, 1])
 
 
-def test_explain_says_what_is_in_parts() -> None:
+def test_explain_names_the_split_loop() -> None:
     page = explain(lowered("full", DECODE).compilation)
     found = page[page.index("\nin parts\n") :].partition("\n\n")[0].splitlines()[2:]
     assert [line.split()[0] for line in found] == ["max:", "sum:", "contract:"]
@@ -206,8 +206,8 @@ def test_explain_says_what_is_in_parts() -> None:
     assert "\nin parts\n" not in explain(whole.compilation)
 
 
-def test_one_kernel_reads_and_one_puts_together() -> None:
-    """The ledger says what stays apart, and that both sums follow the maximum of the part."""
+def test_one_kernel_computes_parts_and_one_combines_them() -> None:
+    """The ledger says what is not fused, and that both sums depend on the maximum of their part."""
     ledger = lowered("full", DECODE).compilation.value("kernels").ledger
     apart = {d.value.partition(":")[0] for d in ledger if not d.fused}
     assert apart == {"max", "sum", "contract"}

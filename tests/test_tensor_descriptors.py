@@ -1,5 +1,5 @@
-"""Loads and stores through tensor descriptors, and programs that take one tile after the other: text, machine code,
-answers."""
+"""The pass tensor-descriptors, and persistent kernels, whose programs take one tile after the other: stage texts,
+machine code, results."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
 
 
 def in_blocks(text: str, types: dict[str, str], **options: Any) -> mt.Program:
-    """With small blocks for the axes of its products."""
+    """The program with small blocks for the axes of its products."""
     f = mt.compile(text, **types)
     kernels = [
         k for k in f.lower(target="cuda:90").compilation.plan.kernels if any(isinstance(op, Dot) for op in k.body)
@@ -101,12 +101,12 @@ def arrays_of(types: dict[str, str]) -> list[np.ndarray]:
 
 
 def described(program: Program) -> list[Access]:
-    """The accesses that go through descriptors."""
+    """The accesses that use descriptors."""
     return [op for op in program.ops() if isinstance(op, (Load, Store)) and program.hint(op).descriptor]
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_which_loads(name: str) -> None:
+def test_loads_that_use_descriptors(name: str) -> None:
     low = program(name).lower(target="cuda:90")
     found = [op for p in low.compilation.value("tile.target") for op in described(p)]
     assert {op.buffer.name for op in found if isinstance(op, Load)} == CASES[name][3]
@@ -115,12 +115,12 @@ def test_which_loads(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_at_every_stage(name: str) -> None:
+def test_descriptors_are_right_at_every_stage(name: str) -> None:
     report = program(name).check(*arrays(name))
     assert report.ok, report
 
 
-STORES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {  # how many
+STORES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {  # the last number: how many stores use descriptors
     "ragged": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 56]"}, {}, 1),
     "whole": ("x @ w", {"x": "f16[64, 64]", "w": "f16[64, 64]"}, {}, 1),
     "bf16": ("relu(x @ w)", {"x": "bf16[40, 72]", "w": "bf16[72, 48]"}, {}, 1),
@@ -149,7 +149,7 @@ def storing(name: str) -> mt.Program:
 
 
 @pytest.mark.parametrize("name", list(STORES))
-def test_which_stores(name: str) -> None:
+def test_stores_that_use_descriptors(name: str) -> None:
     low = storing(name).lower(target="cuda:90")
     stores = [op for p in low.compilation.value("tile.target") for op in described(p) if isinstance(op, Store)]
     assert low["triton"].count(".store([") == len(stores) == STORES[name][3]
@@ -178,14 +178,16 @@ def test_stores_on_a_gpu(name: str) -> None:
 
 @pytest.mark.parametrize("text, types, more, stores", [
     ("x @ w", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]"}, {}, True),
-    ("x @ w", {"x": "bf16[4096, 512]", "w": "bf16[512, 4096]"}, {}, False),  # more blocks are on their way
+    ("x @ w", {"x": "bf16[4096, 512]", "w": "bf16[512, 4096]"}, {}, False),  # loads need more blocks in shared memory
     ("x @ w", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]"}, {"stages": 4, "persistent": 128, "descriptors": True}, False),
     ("x @ w + y", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]", "y": "bf16[4096, 4096]"}, {}, False),
     ("relu(x @ w + b)", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]", "b": "bf16[4096]"}, {}, True),
     ("(x @ w, exp(x @ w))", {"x": "bf16[4096, 4096]", "w": "bf16[4096, 4096]"}, {}, False),  # two buffers
 ])  # fmt: skip
-def test_stores_need_room(text: str, types: dict[str, str], more: dict[str, Any], stores: bool) -> None:
-    """Beside the blocks that are on their way. What takes more than there is could not be launched."""
+def test_stores_use_descriptors_if_shared_memory_is_sufficient(
+    text: str, types: dict[str, str], more: dict[str, Any], stores: bool
+) -> None:
+    """Shared memory also holds the blocks of loads. A kernel that needs more than there is cannot be launched."""
     f = mt.compile(text, **types).configured(options=mt.Options(**more))
     low = f.lower(target="cuda:90")
     (program,) = low.compilation.value("tile")
@@ -195,7 +197,7 @@ def test_stores_need_room(text: str, types: dict[str, str], more: dict[str, Any]
     assert built.shared <= H200.shared
 
 
-def test_room_is_to_the_byte_and_that_of_the_chip() -> None:
+def test_the_shared_memory_of_the_chip_decides_to_the_byte() -> None:
     f = mt.compile("x @ w", x="f16[4096, 4096]", w="f16[4096, 4096]")
     (kernel,) = f.lower(target="cuda:90").compilation.plan.kernels
     dots = [op for op in kernel.body if isinstance(op, Dot)]
@@ -210,14 +212,14 @@ def test_room_is_to_the_byte_and_that_of_the_chip() -> None:
 
 
 @given(st.integers(1, 10**6), st.sampled_from(list(CHIPS.values())))
-def test_no_more_programs_than_rounds_need(tiles: int, chip: Chip) -> None:
+def test_a_persistent_kernel_has_the_fewest_programs_for_its_waves(tiles: int, chip: Chip) -> None:
     n = programs(tiles, chip)
     rounds = -(-tiles // n)
     assert n <= chip.multiprocessors and rounds == -(-tiles // chip.multiprocessors)
     assert n == 1 or -(-tiles // (n - 1)) > rounds
 
 
-def test_machine_code() -> None:
+def test_machine_code_loads_through_the_copy_engine() -> None:
     f = mt.compile("x @ w", x="f16[512, 512]", w="f16[512, 512]")
     plain = f.configured(options=mt.Options(descriptors=False)).lower(target="cuda:90")["ptx"]
     fetched = f.configured(options=mt.Options(descriptors=True, persistent=132)).lower(target="cuda:90")
@@ -241,8 +243,8 @@ def test_other_targets_compile(target: str) -> None:
     assert low["amdgcn" if target.startswith("hip") else "sass"]
 
 
-def test_an_array_that_begins_elsewhere() -> None:
-    """A descriptor's array begins at a multiple of 16 bytes; which one does is known at the call."""
+def test_unaligned_arrays_are_read_without_descriptors() -> None:
+    """The array of a descriptor starts at a multiple of 16 bytes. Whether an array does is only known at the call."""
     f = program("a product")
     x, w = arrays("a product")
     memory = np.zeros(x.size + 64, np.float16)
@@ -273,7 +275,7 @@ def test_on_a_gpu(name: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 def test_the_first_launch_of_a_process(tmp_path: Path) -> None:
-    """The launcher of a kernel with descriptors waits for the driver that makes them."""
+    """The launcher of a kernel with descriptors waits for the driver that creates them."""
     script = (
         "import torch, minitri as mt\n"
         "f = mt.compile('x @ w', x='f16[M, K]', w='f16[K, N]')\n"
@@ -286,9 +288,9 @@ def test_the_first_launch_of_a_process(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", script], env={**os.environ, **caches}, check=True)
 
 
-# ---- by rule ---------------------------------------------------------------------------
+# ---- the choice ------------------------------------------------------------------------
 
-TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # descriptors, programs
+TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # whether descriptors are used, and how many persistent programs
     "long loops": ("x @ w", {"x": "bf16[8192, 4096]", "w": "bf16[4096, 8192]"}, (True, 128)),
     "short loops": ("x @ w", {"x": "bf16[8192, 512]", "w": "bf16[512, 8192]"}, (True, 128)),
     "depth by depth": ("x @ w.T", {"x": "bf16[8192, 4096]", "w": "bf16[8192, 4096]"}, (True, 128)),
@@ -317,12 +319,12 @@ def how(f: mt.Program, target: str = "cuda:90") -> tuple[bool, int]:
 
 
 @pytest.mark.parametrize("name", list(TURNS))
-def test_programs_take_turns_where_it_pays(name: str) -> None:
+def test_persistent_kernels_are_chosen_where_they_are_faster(name: str) -> None:
     text, types, wanted = TURNS[name]
     assert how(mt.compile(text, **types)) == wanted
 
 
-def test_the_rule_is_for_its_own_tile_and_for_gpus_that_can() -> None:
+def test_descriptors_need_the_default_tile_and_a_gpu_with_a_copy_engine() -> None:
     text, types, wanted = TURNS["long loops"]
     f = mt.compile(text, **types)
     assert how(f, "cuda:80") == how(f, "hip:gfx942") == how(f, "interpreter") == (False, 0)
@@ -331,7 +333,7 @@ def test_the_rule_is_for_its_own_tile_and_for_gpus_that_can() -> None:
     assert how(f.configured(options=mt.Options(descriptors=False))) == (False, 0)
 
 
-def test_arrays_that_begin_at_odd_places_have_none() -> None:
+def test_unaligned_arrays_have_no_descriptors() -> None:
     f = mt.compile("x @ w", x="f16[8192, 64]", w="f16[64, 8192]")
     w, room = torch.zeros(64, 8192, dtype=torch.float16), torch.zeros(8192 * 64 + 8, dtype=torch.float16)
     x = room[4:-4].view(8192, 64)
@@ -340,7 +342,7 @@ def test_arrays_that_begin_at_odd_places_have_none() -> None:
         assert f.context(call, Target.parse("cuda:90")).options.descriptors is wanted
 
 
-def test_the_launch_plan_says_what_descriptors_are_of() -> None:
+def test_the_launch_plan_lists_the_arrays_of_descriptors() -> None:
     low = mt.compile("x @ w", x="bf16[1000, 1000]", w="bf16[1000, 1000]").lower(target="cuda:90")
     assert "desc0=TensorDescriptor(x, [1000, 1000], [1000, 1], [64, 128])" in low["triton"]
 
@@ -349,8 +351,8 @@ def test_the_launch_plan_says_what_descriptors_are_of() -> None:
     ((5760, 144, 2), True), ((8192, 160, 2), False), ((8000, 160, 2), True), ((144, 432, 2), False), ((5760, 128, 2), False),
     ((2880, 144, 2), False), ((0, 144, 2), False), ((5760, 144, 4), False), ((5768, 144, 2), False), ((40 * 152, 152, 2), False),
 ])  # fmt: skip
-def test_which_strides(strides: tuple[int, ...], described: bool) -> None:
-    """In bytes, of f16[3, 40, 72]."""
+def test_strides_that_descriptors_support(strides: tuple[int, ...], described: bool) -> None:
+    """Strides in bytes, of an array f16[3, 40, 72]."""
     x = np.lib.stride_tricks.as_strided(np.zeros(1 << 14, np.float16), (3, 40, 72), strides)
     f = mt.compile("x @ w", x="f16[3, 40, 72]", w="f16[3, 72, 48]")
     f = f.configured(options=mt.Options({"i": 32, "j": 32, "k": 32, "r": 32}, descriptors=True))
@@ -362,7 +364,9 @@ def test_which_strides(strides: tuple[int, ...], described: bool) -> None:
     ((1, 40, 72), (5, 152, 1), (6080, 152, 1)), ((1, 1, 20), (3, 3, 1), (24, 24, 1)), ((3, 40, 72), (8000, 80, 1), (8000, 80, 1)),
     ((1, 2, 1, 8), (0, 16, 0, 1), (32, 16, 16, 1)),
 ])  # fmt: skip
-def test_steps_of_axes_of_one_fit_in(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+def test_axes_of_one_element_get_valid_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
     buffer = Buffer("x", mt.base.types.DTYPES["f16"], tuple(map(Dim.of, shape)), tuple(map(Dim.of, strides)), "input")
     found = Descriptor.of("desc0", 0, buffer, (1,) * len(shape)).strides
     assert has_steps(buffer) and found == wanted
@@ -391,7 +395,7 @@ def test_tuned_options_do_not_bring_descriptors_back(monkeypatch: pytest.MonkeyP
         assert seen[-1].options.descriptors is wanted
 
 
-def test_a_loaded_text_takes_arrays_that_begin_anywhere() -> None:
+def test_a_loaded_text_accepts_unaligned_arrays() -> None:
     f = program("a product")
     x, w = arrays("a product")
     loaded = mt.load(f.lower(x, w, target="interpreter")["tile.masked"], "tile.masked")
@@ -402,7 +406,7 @@ def test_a_loaded_text_takes_arrays_that_begin_anywhere() -> None:
     np.testing.assert_array_equal(loaded(odd, w), loaded(x, w))
 
 
-def test_the_step_of_an_axis_of_one_is_any() -> None:
+def test_an_axis_of_one_element_may_have_any_stride() -> None:
     f = mt.compile("x @ w", x="f16[1, 40, 72]", w="f16[72, 48]")
     f = f.configured(options=mt.Options({"i": 32, "j": 32, "r": 32}, descriptors=True))
     memory = np.random.default_rng(0).normal(size=40 * 72).astype(np.float16)
@@ -421,7 +425,7 @@ def test_explain_names_the_rule_of_the_target() -> None:
 
 
 ATTENTION = "softmax(q @ k.mT * 0.125) @ v"
-TOGETHER = {  # what is carried, whether Triton may make one loop of the two
+TOGETHER = {  # program, and whether Triton may merge the loop over tiles with the inner loop
     "a product": ("x @ w", {"x": "f16[512, 256]", "w": "f16[256, 512]"}, True),
     "attention": (ATTENTION, {n: "f16[2, 4, 512, 64]" for n in "qkv"}, False),
     "two products": ("(x @ w) * (x @ u)", {"x": "f16[512, 256]", "w": "f16[256, 512]", "u": "f16[256, 512]"}, False),
@@ -435,7 +439,7 @@ def in_turns(text: str, types: dict[str, str]) -> mt.Program:
 
 
 @pytest.mark.parametrize("name", list(TOGETHER))
-def test_which_loops_become_one(name: str) -> None:
+def test_loops_that_triton_merges(name: str) -> None:
     text, types, one = TOGETHER[name]
     source = in_turns(text, types).lower(target="cuda:90")["triton"]
     assert "for turn in tl.range" in source and ("flatten=True" in source) == one
@@ -444,7 +448,7 @@ def test_which_loops_become_one(name: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("name", list(TOGETHER))
-def test_turns_on_a_gpu(name: str) -> None:
+def test_persistent_kernels_on_a_gpu(name: str) -> None:
     text, types, _ = TOGETHER[name]
     shapes = {n: [int(s) for s in t.split("[")[1][:-1].split(",")] for n, t in types.items()}
     tensors = [torch.randn(s, device="cuda").to(getattr(torch, f"float{types[n][1:3]}")) for n, s in shapes.items()]

@@ -1,4 +1,4 @@
-"""Triton's stages as we run them: the machine code is Triton's own, and is found again on the disk."""
+"""minitri runs Triton's compiler stages itself: the machine code equals `triton.compile`'s, and is cached on disk."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_machine_code_is_that_of_triton_compile(target: str, binary: str, kept: 
     assert ours.packed_metadata == theirs.packed_metadata
 
 
-def test_what_was_compiled_is_found_again(kept: Path) -> None:
+def test_compiled_kernels_are_read_from_the_cache(kept: Path) -> None:
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
     first = compile.compiled(source, kernel, to)
     again = on_disk(source, kernel, to)
@@ -66,7 +66,7 @@ def test_what_was_compiled_is_found_again(kept: Path) -> None:
     assert compile.compiled(source, kernel, to).kernel == first.kernel
 
 
-def test_who_wants_to_see_it_compile_gets_triton_compile(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_compilation_listener_triton_compile_runs(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
@@ -78,7 +78,7 @@ def test_who_wants_to_see_it_compile_gets_triton_compile(kept: Path, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["PTXAS_OPTIONS", "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "TRITON_DEBUG"])
-def test_settings_of_the_environment_are_part_of_the_name(
+def test_environment_variables_are_part_of_the_cache_key(
     name: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, kernel, to = given("x + 1", "cuda:90", x="f32[100]")
@@ -89,7 +89,7 @@ def test_settings_of_the_environment_are_part_of_the_name(
     assert compile.key(source, kernel, to) == usual
 
 
-def test_settings_of_the_process_are_part_of_the_name(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_process_are_part_of_the_cache_key(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
     source, kernel, to = given("exp(x)", "cuda:90", x="f32[100]")
@@ -100,7 +100,7 @@ def test_settings_of_the_process_are_part_of_the_name(kept: Path, monkeypatch: p
     assert other.kernel != usual.kernel and compile.compiled(source, kernel, to).kernel == usual.kernel
 
 
-def test_what_triton_refuses_is_said(kept: Path) -> None:
+def test_an_error_of_triton_is_reported(kept: Path) -> None:
     source, kernel, _ = given("x + 1", "cuda:90", x="f32[100]")
     with pytest.raises(CompileError, match="could not compile k0 for cuda:9000"):
         artifacts.compiled(source, kernel, Target("cuda", "9000"))

@@ -1,9 +1,8 @@
-"""One regression test a trap: where Triton, written down naively, differs from numpy.
+"""Triton's traps: one regression test for each point in which straightforward Triton code differs from numpy.
 
-A row of `TRAPS` is a program, its arrays and what must come out, bit for bit. It runs at every
-stage, under the interpreter's own schedule and a GPU's, and on the GPU. Traps of which the
-generated code tells more than a result have a test of their own below the table. The numbers
-are those of the trap table in docs/reference/semantics.md.
+A row of `TRAPS` is a program with its arrays and expected results, which must be equal bit for bit. It runs at every
+stage, with the interpreter's schedule, with a GPU's, and on a GPU. Traps that show in the generated code, not only in
+results, have their own tests below the table. The numbers are those of the trap table in docs/reference/semantics.md.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ EVERYWHERE = [*HERE, pytest.param("gpu", id="gpu", marks=pytest.mark.gpu)]
 
 
 def declared(arrays: list[Any], symbolic: bool) -> dict[str, str]:
-    """Types for x, y, …; equal sizes share a name if they are symbolic."""
+    """Types for x, y, …. If sizes are symbolic, equal sizes have the same name."""
     return {
         v: f"{named(x.dtype)}[{', '.join(f'N{n}' if symbolic and n != 1 else str(n) for n in x.shape)}]"
         for v, x in zip("xyz", arrays)
@@ -127,7 +126,7 @@ def test_trap(text: str, arrays: list[Any], results: list[Any], schedule: str) -
     run(text, arrays, [exact(r, named(r.dtype)) for r in results], schedule)
 
 
-# ---- traps with more to see than a result ------------------------------------------------------
+# ---- traps that show in the generated code ---------------------------------------------------
 
 
 @pytest.mark.parametrize("schedule", EVERYWHERE)
@@ -139,7 +138,7 @@ def test_6_exp_is_accurate_near_its_limits(schedule: str) -> None:
 @pytest.mark.parametrize("k", [1, 3, 15, 16, 17, 64])
 @pytest.mark.parametrize("schedule", EVERYWHERE)
 def test_9_products_are_not_tf32(k: int, schedule: str) -> None:
-    """Any K, and within the bound of f32, which TF32's 10 bits miss."""
+    """For any K, errors are within the bound of f32. The 10 bits of TF32 exceed it."""
     x, y = rng(5, k), rng(k, 9)
     run("x @ y", [x, y], [matmul(x, y)], schedule)
 
@@ -152,7 +151,7 @@ def test_12_maxima_of_zeros_are_zero(schedule: str) -> None:
 
 
 def test_generated_code_keeps_its_promises() -> None:
-    """5, 8, 9: no approximate division or root, no contraction, no TF32; any K compiles."""
+    """5, 8, 9: no approximate division or root, no contraction, no TF32. Every K compiles."""
     pytest.importorskip("triton")
     ptx = mt.compile("x / y + sqrt(x) * y - 1 / x", x="f32[N]", y="f32[N]").lower(N=1000)["ptx"]
     assert "div.rn.f32" in ptx and "sqrt.rn.f32" in ptx
@@ -187,7 +186,7 @@ def test_14_17_26_30_refused_as_in_numpy(text: str, types: dict[str, str], code:
 
 @pytest.mark.parametrize("on", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_23_offsets_past_32_bits(on: str) -> None:
-    """Two elements 2**31 apart: the memory between them is never touched."""
+    """Two elements are 2**31 apart. The memory between them is never touched."""
     if on == "gpu":
         import torch
 
@@ -202,7 +201,7 @@ def test_23_offsets_past_32_bits(on: str) -> None:
 
 
 def test_24_one_grid_axis() -> None:
-    """CUDA's second and third grid axes end at 65535: everything is folded into the first."""
+    """CUDA's second and third grid axes end at 65535. So all grid axes are combined into the first one."""
     source = mt.compile("x + 1", x="f32[A, B, C, D]").lower(A=100_000, B=3, C=70_000, D=5)["triton"]
     assert "program_id(0)" in source and "program_id(1)" not in source and "program_id(2)" not in source
 
@@ -221,7 +220,7 @@ def test_25_tiles_are_powers_of_two(text: str, sizes: dict[str, int]) -> None:
 
 
 def test_27_results_do_not_alias() -> None:
-    """An input that is the output, or comes twice, is given back as memory of its own."""
+    """An input that is also an output, or occurs twice, is returned as a new array."""
     x = rng(7)
     for got in (*mt.compile("x, x, x + y", x="f32[N]", y="f32[N]")(x, x), mt.compile("x", x="f32[N]")(x)):
         assert not np.shares_memory(got, x)
@@ -246,8 +245,8 @@ def test_29_big_endian() -> None:
 
 # ---- the table of docs/reference/semantics.md ------------------------------------------------------------
 
-AT_EVERY_STAGE = {6, 12, 17}  # by tests of their own, as those of TRAPS are
-COMPILED = {28}  # every row of TRAPS
+AT_EVERY_STAGE = {6, 12, 17}  # own tests run these at every stage, like TRAPS
+COMPILED = {28}  # tested by every row of TRAPS
 
 
 def standing_for(number: int) -> list[str]:
@@ -258,7 +257,7 @@ def standing_for(number: int) -> list[str]:
 
 
 def documented() -> dict[int, list[str]]:
-    """The last column of the table: which tests stand for a row."""
+    """The last column of the table: the tests of each trap."""
     text = (Path(__file__).parent.parent / "docs" / "reference" / "semantics.md").read_text(encoding="utf-8")
     section = text[text.index("## Where Triton differs from numpy") :]
     rows = re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", section, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Loops that wait for tensor cores: which, that it is in time, and that answers are the same every time."""
+"""The workaround that waits for tensor cores (wgmma): which loops wait, that they wait in time, and equal results."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from minitri.triton.workarounds.loops import settles
 
 XW = {"x": "f16[M, K]", "w": "f16[K, N]"}
 TWO = XW | {"y": "f16[M, L]", "v": "f16[L, N]"}
-SIZES = {"M": 128, "K": 3584, "N": 1024, "L": 3584}  # loops that are not unrolled, and not split
+SIZES = {"M": 128, "K": 3584, "N": 1024, "L": 3584}  # loops that are neither unrolled nor split
 NARROW = mt.Options({"i": 128, "j": 64, "r": 64}, warps=4, stages=4, descriptors=True)
-CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # how many loops wait
+CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # the last number: how many loops wait
     "as they are": ("x @ w", XW, {}, 0),
     "a computed first factor": ("relu(x) @ w", XW, {}, 1),
     "of other bits": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, {}, 1),
@@ -47,20 +47,20 @@ def lowered(name: str) -> mt.Lowered:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_which(name: str) -> None:
+def test_loops_that_need_a_wait(name: str) -> None:
     assert lowered(name)["triton"].count("rt.settle()") == CASES[name][3]
 
 
 @pytest.mark.parametrize("name", [*CASES])
-def test_nothing_overtakes_a_tensor_core(name: str) -> None:
-    """With Triton 3.6 seven of the ten cases with a wait fail here without it."""
+def test_no_operand_is_overwritten_while_a_tensor_core_reads_it(name: str) -> None:
+    """With Triton 3.6, seven of the ten cases fail here without the wait."""
     low = lowered(name)
     assert has_loops(low["sass"]) or not CASES[name][3]
     assert not overtaken(low["sass"])
     assert ("GMMA" in low["sass"]) == (name not in ("no tensor cores", "few rows"))
 
 
-def test_a_wait_is_one_of_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_hopper_needs_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     text, types, _, _ = CASES["a computed first factor"]
     f, known = mt.compile(text, **types), {n: SIZES[n] for n in "MKN"}
 
@@ -77,8 +77,8 @@ def test_a_wait_is_one_of_hopper(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "rt.settle()" in low["triton"] and "wgmma" not in low["ptx"]
 
 
-def test_what_overtakes_is_found() -> None:
-    """The checker of machine code, on a loop as Triton 3.6 made it of `(x * 0.5) @ w`."""
+def test_the_check_finds_an_overwritten_operand() -> None:
+    """Tests the check of machine code with a loop that Triton 3.6 made of `(x * 0.5) @ w`."""
     loop = [
         "LBB3:", "LDSM.16.M88.4 R100, [R14+0x20080];", "HGMMA.64x128x16.F32.BF16 R24, R100, gdesc[UR8].tnspB, R24, gsb0;",
         "WARPGROUP.DEPBAR.LE gsb0, 0x1;", "@P0 BRA LBB3;",
@@ -89,7 +89,7 @@ def test_what_overtakes_is_found() -> None:
     assert not overtaken("\n".join(["LBB3:", "WARPGROUP.DEPBAR.LE gsb0, 0x0;", *loop[1:3], "BRA LBB3;"]))
 
 
-def test_a_value_from_before_the_loop_is_written_once() -> None:
+def test_an_operand_from_before_the_loop_is_written_once() -> None:
     (program,) = lowered("a computed first factor").compilation.value("tile.masked")
     (loop,) = [s for s in program.body if isinstance(s, Loop)]
     assert settles(program, loop)
@@ -109,8 +109,10 @@ def test_every_stage(name: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("rows, options", [(64, mt.Options()), (128, mt.Options()), (512, mt.Options()),
                                            (1024, mt.Options()), (512, NARROW)])  # fmt: skip
-def test_answers_are_the_same_every_time(rows: int, options: mt.Options) -> None:
-    """Of the tiles that rules choose, and of a narrow one. (Timing alone may hide an overlap: the test above reads code.)"""
+def test_results_are_the_same_every_time(rows: int, options: mt.Options) -> None:
+    """With the default tiles and a narrow one. (Timing may hide an overlap. So the test above reads the machine
+    code.)
+    """
     g = torch.Generator("cuda").manual_seed(0)
     x = torch.randn(rows, 4096, generator=g, device="cuda").half()
     w = torch.randint(-127, 128, (4096, 4096), generator=g, device="cuda", dtype=torch.int8)

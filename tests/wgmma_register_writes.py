@@ -1,24 +1,27 @@
-"""Registers of the first operand of a product that are written while a tensor core may read them, in SASS of Hopper."""
+"""Finds registers that are written while a tensor core may still read them as a product's operand, in Hopper's SASS."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-# A product of which four registers are the first operand; in flight until a wait leaves fewer groups than came after it.
-# (One without `gsb0` is of the same group as the next that has it.)
+# A product whose first operand is four registers. It runs until a wait leaves fewer groups than came after it.
+# (A product without `gsb0` belongs to the group of the next one that has it.)
 PRODUCT = re.compile(r"[HQI]GMMA\S* R\d+, (?:R(\d+), )?gdesc.*?(gsb0)?;?$")
 WAIT = re.compile(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x([0-9a-f]+)")
 BRANCH = re.compile(r"^(?:@!?U?P\d+ )?BRA.*?(L_x_\d+|LBB\w*)")
-WRITES = re.compile(r"^(?:@!?U?P\d+ )?([A-Z]\w*(?:\.\w+)*) (?:!?U?P\w+, )*R(\d+)")  # a store begins with `[`
+WRITES = re.compile(
+    r"^(?:@!?U?P\d+ )?([A-Z]\w*(?:\.\w+)*) (?:!?U?P\w+, )*R(\d+)"
+)  # the text of a store starts with `[`
 
 
 def overtaken(sass: str) -> list[tuple[str, str]]:
-    """(what writes, the product whose first operand it writes) in a kernel: in its loops, and from top to bottom, because
-    loops may be unrolled."""
+    """(the writing instruction, the product whose operand it overwrites). The kernel is read loop by loop and from
+    top to
+    bottom, because loops may be unrolled."""
     lines = _lines(sass)
     found: dict[tuple[str, str], None] = {}
-    for body in (lines, *(loop * 2 for loop in _loops(lines))):  # of a loop once around
+    for body in (lines, *(loop * 2 for loop in _loops(lines))):  # each loop twice, for its next iteration
         pending: list[tuple[range, str, bool]] = []  # registers, text, whether a group ends
         for text in body:
             if product := PRODUCT.search(text):
@@ -41,12 +44,12 @@ def has_loops(sass: str) -> bool:
 
 
 def _lines(sass: str) -> list[str]:
-    """Labels and instructions, without what stands before them."""
+    """Labels and instructions, without the text before them."""
     return [re.sub(r"^(?:/\*\w+\*/|[-\w]+:\S+)?\s*", "", line.strip()) for line in sass.splitlines()]
 
 
 def _loops(lines: list[str]) -> Iterator[list[str]]:
-    """The instructions of loops with products."""
+    """The instructions of each loop that has products."""
     labels = {m[1]: n for n, line in enumerate(lines) if (m := re.match(r"\.?(L_x_\d+|LBB\w*):", line))}
     for n, line in enumerate(lines):
         back = BRANCH.match(line)
