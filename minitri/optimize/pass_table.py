@@ -23,6 +23,7 @@ from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.lower_graph import partition
 from minitri.optimize import (
+    batch_into_rows,
     boundary_peeling,
     collapse_axes,
     collapse_reduced_axes,
@@ -187,6 +188,7 @@ PASSES: tuple[Pass, ...] = (
                lambda g, c: legalise(g)),
     graph_pass("strength-reduction", "graph.strength", lambda g, c: strength_reduction.reduce_strength(g),
                strength_reduction.reduce_strength, same),
+    on_gpu("batch-into-rows", "graph.rows", lambda g, c: batch_into_rows.fold(g), batch_into_rows.fold),
     on_gpu("pack-operands", "graph.packed", lambda g, c: pack_operands.pack(g, c.layouts, _with_parts(c)), pack_operands.pack),
     on_gpu("collapse-reduced-axes", "graph.collapsed",
            lambda g, c: collapse_reduced_axes.collapse(g, chip_of(c.target), c.layouts), collapse_reduced_axes.collapse),
