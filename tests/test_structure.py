@@ -91,6 +91,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "graph",
         "graph.functions",
         "optimize.affine_gathers",
+        "optimize.batch_into_rows",
         "optimize.collapse_reduced_axes",
         "optimize.factor_out_scales",
         "optimize.mixed_input_products",
