@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "minitri"
 
-# Top to bottom; the longest name that fits counts, so `cli.console` stands apart from `cli`.
+# Top to bottom; the longest name that fits counts, so `cli.output` stands apart from `cli`.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli.main",),
@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "bench",
-        "cli.console",
+        "cli.output",
         "cli.inputs",
         "cli.lexers",
         "cli.terminal",
@@ -288,7 +288,7 @@ def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     [
         "minitri",
         "cli.main",
-        "cli.console",
+        "cli.output",
         "base.diagnostics",
         "base.dims",
         "base.text_tables",
