@@ -357,6 +357,63 @@ def test_nothing_is_lit_in_a_text_that_is_not_compiled_yet(tab: Browser, server:
     assert not tab.all(".cm-line .piece") and tab.ask("explorer.editor.code.marksAt(60)") == []
 
 
+# ---- the walk ------------------------------------------------------------------------------
+
+
+def test_the_walk_follows_the_program_in_the_editor(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    settled(tab)
+    assert not tab.find(".walk").is_displayed()
+    tab.find(".top button").click()
+    assert tab.find(".walk h2").text == "1 of 12: Your program" and "exp(x - max" in tab.find(".walk p").text
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["drawn"]  # the editor stands for the source
+    assert "exp(x - max" in "".join(tab.texts(".cm-line .piece.held")) and tab.all(".is-drawn .box.pin")
+    tab.keys(RIGHT, RIGHT, RIGHT, RIGHT, RIGHT)
+    assert tab.find(".walk h2").text == "6 of 12: A tile of the input" and "walk=6" in tab.driver.current_url
+    write(tab, "def f(table: f32[M, N]) -> f32[M, N]:\n    return tanh(table) * 2\n", {"M": 64, "N": 48})
+    settled(tab)
+    assert "load table[" in tab.find(".walk p").text and tab.all(".is-tile .row.pin")
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["tile", "player"] and tab.errors() == []
+    tab.visit(tab.driver.current_url)
+    settled(tab)
+    assert "6 of 12" in tab.find(".walk h2").text and "load table[" in tab.find(".walk p").text
+    tab.find(".walk .next").send_keys(ESCAPE)
+    assert not tab.find(".walk").is_displayed() and tab.all(".is-triton .row.pin") and tab.errors() == []
+
+
+def test_the_walk_waits_for_the_machine_code(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    settled(tab)
+    tab.find(".top button").click()
+    tab.ask(
+        "(ask => { window.fetch = (url, o) => JSON.parse(o.body).all ? new Promise(() => {}) : ask(url, o); })(window.fetch)"
+    )
+    tab.ask("explorer.editor.code.focus()")
+    write(tab, SOFTMAX.replace("exp(", "exp2("))
+    assert tab.find(".walk h2").text == "1 of 12: Your program"
+    assert tab.ask("['.top button', '.walk .next'].map(s => document.querySelector(s).disabled)") == [True, True]
+    assert tab.ask("explorer.editor.code.view.hasFocus") and tab.errors() == []
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_nothing_is_cut_off_in_the_walk(tab: Browser, server: Server, width: int, height: int) -> None:
+    begun(tab, server, width, height)
+    settled(tab)
+    tab.find(".top button").click()
+    for step in range(tab.ask("explorer.walk.steps.length")):
+        assert faults(tab) == [], step
+        tab.picture(f"editor-walk-{width}-{step + 1}")
+        tab.keys(RIGHT)
+    assert tab.errors() == []
+
+
+def test_a_program_without_steps_has_no_walk(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    write(tab, "def f(x: f32[N]) -> f32[N]:\n    return x\n")
+    settled(tab)
+    assert not tab.find(".top button").is_displayed() and tab.errors() == []
+
+
 # ---- completion ----------------------------------------------------------------------------
 
 
