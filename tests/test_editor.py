@@ -353,8 +353,9 @@ def test_nothing_is_lit_in_a_text_that_is_not_compiled_yet(tab: Browser, server:
     settled(tab)
     pointer(tab, *piece(tab, "exp("), click=True)
     assert tab.all(".cm-line .piece.held")
-    tab.ask("explorer.editor.code.view.dispatch({changes: {from: 0, insert: '# '}})")
-    assert not tab.all(".cm-line .piece") and tab.ask("explorer.editor.code.marksAt(60)") == []
+    at_once = "document.querySelectorAll('.cm-line .piece').length, explorer.editor.code.marksAt(60)"
+    change = "explorer.editor.code.view.dispatch({changes: {from: 0, insert: '# '}})"
+    assert tab.ask(f"(() => {{ {change}; return [{at_once}]; }})()") == [0, []]
 
 
 # ---- the walk ------------------------------------------------------------------------------
@@ -425,14 +426,11 @@ def offered(tab: Browser) -> list[str]:
 def test_functions_are_completed_with_their_line(tab: Browser, server: Server) -> None:
     begun(tab, server)
     type_at_end(tab, "    y = softm")
-    assert offered(tab)[:2] == ["softmax", "log_softmax"]
-    tab.wait("document.querySelector('.cm-completionInfo')")
-    assert (
-        "softmax(x, axis=-1)" in tab.find(".cm-completionInfo").text
-        and "without overflow" in tab.find(".cm-completionInfo").text
-    )
+    tab.until(["softmax", "log_softmax"], lambda: offered(tab)[:2])  # the list follows what is typed
+    tab.wait("document.querySelector('.cm-completionInfo')?.textContent.includes('softmax(x, axis=-1)')")
+    assert "without overflow" in tab.find(".cm-completionInfo").text
     tab.picture("editor-completion")
-    time.sleep(0.1)  # CodeMirror takes no completion within 75 ms, so that nobody takes one by accident
+    time.sleep(0.5)  # CodeMirror takes no completion within 75 ms, so that nobody takes one by accident
     tab.keys(TAB)
     assert content(tab).endswith("y = softmax(")
 
@@ -444,7 +442,7 @@ def test_types_attributes_and_own_names_are_completed(tab: Browser, server: Serv
         "def layer(weight: f16[Rows, Cols], b: f16[Cols]):\n    shifted = weight + b\n    return shifted\n\ndef g(x: ",
     )
     type_at_end(tab, "f")
-    assert offered(tab)[:3] == ["f16type", "f32type", "f64type"]
+    tab.until(["f16type", "f32type", "f64type"], lambda: offered(tab)[:3])
     tab.keys(ESCAPE, BACK)
     for typed, wanted in (
         ("x.m", "mTattribute"),
@@ -455,7 +453,9 @@ def test_types_attributes_and_own_names_are_completed(tab: Browser, server: Serv
         ("bitwise_x", "bitwise_xor"),
     ):
         type_at_end(tab, f"\n{typed}")
-        assert wanted in offered(tab), typed
+        tab.wait(
+            f"[...document.querySelectorAll('.cm-tooltip-autocomplete li')].some(n => n.textContent === '{wanted}')"
+        )
         tab.keys(ESCAPE)
     type_at_end(tab, "\n# softm")
     time.sleep(0.4)

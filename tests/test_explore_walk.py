@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from test_explore_layout import faults
 
 import minitri as mt
 from minitri.explore.document import document, program
-from minitri.explore.explanations import ABOUT, WORDS, words_of
+from minitri.explore.explanations import ABOUT, LANGUAGE, WORDS, _prefixes, words_of
 from minitri.explore.machine_code import MachineCode
 from minitri.explore.provenance import Trace
 from minitri.testing import random_program
@@ -154,17 +155,24 @@ def test_a_page_has_the_lines_of_the_words_that_it_shows() -> None:
     assert words_of([{"name": "ptx", "text": "ld.global.v4.b32 {%r1}, [%rd1];"}])["ptx"].keys() == {"ld.global"}
 
 
-def test_most_instructions_of_the_examples_are_explained() -> None:
-    import re
+OPCODES = {
+    "tile.target": r"(?: = |^ +)(\w[\w.]*) (?:%|x\[)",
+    "ttgir": r"(?: = |^ +)([a-z]+\.\w+)",
+    "llir": r"^  (?:%\S+ = )?(?:tail )?([a-z]+) ",
+    "ptx": r"^\t(?:@!?\S+ +)?([a-z][\w.]+)",
+    "sass": r"\t(?:@!?\S+ +)?([A-Z0-9_]+)",
+}
 
-    for name in ("softmax", "matmul"):
-        text = (
-            mt.compile(f"examples/{name}.mt").lower(M=512, N=512, K=512)["sass"]
-            if name == "matmul"
-            else mt.compile(f"examples/{name}.mt").lower(M=64, N=500)["sass"]
-        )
-        opcodes = re.findall(r"\t(?:@!?\S+ +)?([A-Z0-9_]+)", text)
-        assert sum(op in WORDS["sass"] for op in opcodes) > 0.95 * len(opcodes)
+
+@pytest.mark.parametrize("stage", OPCODES)
+def test_most_instructions_of_the_examples_are_explained(stage: str) -> None:
+    sizes = {"softmax": {"M": 64, "N": 500}, "matmul": {"M": 512, "N": 512, "K": 512}}
+    for name, given in sizes.items():
+        low = mt.compile(f"examples/{name}.mt").lower(**given)
+        opcodes = re.findall(OPCODES[stage], low[stage], re.MULTILINE)
+        known = words_of([{"name": stage, "text": low[stage]}])[LANGUAGE.get(stage, "ours")]
+        explained = [op for op in opcodes if any(word in known for word in _prefixes(op))]
+        assert len(opcodes) >= 2 and len(explained) > 0.95 * len(opcodes), set(opcodes) - set(explained)
 
 
 def test_terms_of_the_walk_are_those_of_the_glossary() -> None:
