@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,10 +69,18 @@ class Browser:
         """The value of a JavaScript expression."""
         return self.driver.execute_script(f"return {expression}", *arguments)
 
-    def wait(self, expression: str, seconds: float = 30) -> None:
+    def wait(self, expression: str, seconds: float = 120) -> None:
+        """Until an expression of the page is true. A busy machine is slow."""
         end = time.monotonic() + seconds
         while not self.ask(expression):
             assert time.monotonic() < end, f"still not: {expression}\n{self.errors()}"
+            time.sleep(0.02)
+
+    def until(self, wanted: Any, shown: Callable[[], Any], seconds: float = 120) -> None:
+        """Until the page shows what is wanted."""
+        end = time.monotonic() + seconds
+        while (found := shown()) != wanted:
+            assert time.monotonic() < end, f"{found!r} instead of {wanted!r}\n{self.errors()}"
             time.sleep(0.02)
 
     def find(self, selector: str) -> Any:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -25,10 +26,10 @@ from serving import (
     greedy_requests,
     hostile_requests,
     random_requests,
-    running,
     send,
     tried,
 )
+from serving import running as impatient
 
 from minitri.explore import serve
 from minitri.explore.compile_worker import NAME, answer
@@ -38,11 +39,22 @@ from minitri.explore.serve import EXAMPLES, LARGEST, Server
 ROOT = Path(__file__).parent.parent
 
 
+@contextmanager
+def running(**options: Any) -> Iterator[Server]:
+    """A server that has time: a busy machine is slow."""
+    with impatient(**options) as made:
+        made.quick.seconds = made.full.seconds = 100
+        yield made
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with running() as made:
         made.rate = 1e9
+<<<<<<< HEAD
         made.quick.seconds = 60  # the machine may be busy
+=======
+>>>>>>> firsthour2
         yield made
 
 
@@ -58,15 +70,29 @@ def test_only_this_machine_can_connect(server: Server) -> None:
 
 @pytest.fixture
 def usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
+<<<<<<< HEAD
     """The default port, replaced by a free one, and an empty cache folder."""
+=======
+    """The usual port, which is a free one here, and an empty cache folder. No system gives it to another program by
+    itself: those are 32768 or more."""
+>>>>>>> firsthour2
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "cache"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    ports = (20_000 + (os.getpid() + k) % 10_000 for k in range(10_000))
+    port = next(p for p in ports if free(p))
     monkeypatch.setattr(serve, "PORT", port)
     return port
 
 
+<<<<<<< HEAD
 def test_the_address_is_the_same_in_each_run(usual: int, tmp_path: Path) -> None:
+=======
+def free(port: int) -> bool:
+    with socket.socket() as tried_:
+        return tried_.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_the_address_stays_the_same(usual: int, tmp_path: Path) -> None:
+>>>>>>> firsthour2
     with running(port=None) as one:
         address = one.address
         assert one.server_port == usual and send(one, method="GET", path=f"/{one.token}/")[0] == 200
@@ -98,11 +124,11 @@ def test_the_command_says_that_the_port_is_taken(usual: int, monkeypatch: pytest
     from minitri.cli.main import main
 
     monkeypatch.setattr(Server, "serve_forever", lambda self: None)
-    free = CliRunner().invoke(main, ["explore", "--serve"]).output
+    alone = CliRunner().invoke(main, ["explore", "--serve"]).output
     with socket.create_server(("127.0.0.1", usual)):
         taken = CliRunner().invoke(main, ["explore", "--serve"]).output
         refused_ = CliRunner().invoke(main, ["explore", "--serve", "--port", str(usual)])
-    assert f"http://127.0.0.1:{usual}/" in free and "taken" not in free
+    assert f"http://127.0.0.1:{usual}/" in alone and "taken" not in alone
     assert "http://127.0.0.1:" in taken and f"port {usual} is taken" in taken and f":{usual}/" not in taken
     assert refused_.exit_code == 2 and f"cannot listen on port {usual}" in refused_.output
 
@@ -283,7 +309,20 @@ def test_the_page_starts_with_the_named_program() -> None:
         assert send(other, method="GET")[0] == 200
 
 
+<<<<<<< HEAD
 # ---- limits --------------------------------------------------------------------------------
+=======
+def test_a_page_without_any_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the first example is compiled in time: the answer says so."""
+    snippet(monkeypatch, "import time; time.sleep(99)")
+    with impatient() as other:
+        other.quick.seconds = 0.1
+        status, said, _ = send(other, method="GET")
+        assert status == 503 and isinstance(said, dict) and "load this page again" in said["error"]["message"]
+
+
+# ---- too much ------------------------------------------------------------------------------
+>>>>>>> firsthour2
 
 
 def test_too_many_requests() -> None:

@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "minitri"
 
-# Top to bottom. The longest name that matches counts: `cli.console` is a layer separate from `cli`.
+# Top to bottom. The longest name that matches counts: `cli.output` is a layer separate from `cli`.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli.main",),
@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "bench",
-        "cli.console",
+        "cli.output",
         "cli.inputs",
         "cli.lexers",
         "cli.terminal",
@@ -289,7 +289,7 @@ def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     [
         "minitri",
         "cli.main",
-        "cli.console",
+        "cli.output",
         "base.diagnostics",
         "base.dims",
         "base.text_tables",
