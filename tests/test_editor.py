@@ -432,11 +432,7 @@ def test_completions_of_functions_show_their_description(tab: Browser, server: S
     tab.wait("document.querySelector('.cm-completionInfo')?.textContent.includes('softmax(x, axis=-1)')")
     assert "without overflow" in tab.find(".cm-completionInfo").text
     tab.picture("editor-completion")
-<<<<<<< HEAD
-    time.sleep(0.1)  # CodeMirror accepts no completion within 75 ms, to prevent accidents
-=======
-    time.sleep(0.5)  # CodeMirror takes no completion within 75 ms, so that nobody takes one by accident
->>>>>>> firsthour2
+    time.sleep(0.5)  # CodeMirror accepts no completion within 75 ms, to prevent accidents
     tab.keys(TAB)
     assert content(tab).endswith("y = softmax(")
 

@@ -73,19 +73,12 @@ def test_the_walk_of_softmax_explains_each_stage() -> None:
     assert kinds == ["fusion", "grid", "tile", "mask"]
 
 
-<<<<<<< HEAD
-def test_a_step_names_what_its_stage_has_lost() -> None:
-    for step in softmax().document["programs"][0]["walk"]:
-        if step["title"] in ABOUT:
-            assert step["text"].startswith(ABOUT[step["title"]]) and " no longer " in ABOUT[step["title"]]
-=======
 def test_a_step_says_what_its_stage_no_longer_has() -> None:
     first, *steps = softmax().document["programs"][0]["walk"]
     assert first["text"].startswith(ABOUT["source"])
     for step in steps:
         stage = step["panes"][1]
         assert stage == "player" or (step["text"].startswith(ABOUT[stage]) and " no longer " in ABOUT[stage])
->>>>>>> firsthour2
 
 
 def test_the_highlighted_line_is_the_load_in_the_text() -> None:

@@ -51,10 +51,6 @@ def running(**options: Any) -> Iterator[Server]:
 def server() -> Iterator[Server]:
     with running() as made:
         made.rate = 1e9
-<<<<<<< HEAD
-        made.quick.seconds = 60  # the machine may be busy
-=======
->>>>>>> firsthour2
         yield made
 
 
@@ -70,12 +66,8 @@ def test_only_this_machine_can_connect(server: Server) -> None:
 
 @pytest.fixture
 def usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
-<<<<<<< HEAD
-    """The default port, replaced by a free one, and an empty cache folder."""
-=======
-    """The usual port, which is a free one here, and an empty cache folder. No system gives it to another program by
-    itself: those are 32768 or more."""
->>>>>>> firsthour2
+    """The usual port, which is a free one here, and an empty cache folder. The kernel gives other programs only ports from 32768
+    on."""
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "cache"))
     ports = (20_000 + (os.getpid() + k) % 10_000 for k in range(10_000))
     port = next(p for p in ports if free(p))
@@ -83,16 +75,12 @@ def usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
     return port
 
 
-<<<<<<< HEAD
-def test_the_address_is_the_same_in_each_run(usual: int, tmp_path: Path) -> None:
-=======
 def free(port: int) -> bool:
     with socket.socket() as tried_:
         return tried_.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_the_address_stays_the_same(usual: int, tmp_path: Path) -> None:
->>>>>>> firsthour2
     with running(port=None) as one:
         address = one.address
         assert one.server_port == usual and send(one, method="GET", path=f"/{one.token}/")[0] == 200
@@ -309,9 +297,6 @@ def test_the_page_starts_with_the_named_program() -> None:
         assert send(other, method="GET")[0] == 200
 
 
-<<<<<<< HEAD
-# ---- limits --------------------------------------------------------------------------------
-=======
 def test_a_page_without_any_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the first example is compiled in time: the answer says so."""
     snippet(monkeypatch, "import time; time.sleep(99)")
@@ -321,8 +306,7 @@ def test_a_page_without_any_program_is_an_error(monkeypatch: pytest.MonkeyPatch)
         assert status == 503 and isinstance(said, dict) and "load this page again" in said["error"]["message"]
 
 
-# ---- too much ------------------------------------------------------------------------------
->>>>>>> firsthour2
+# ---- limits --------------------------------------------------------------------------------
 
 
 def test_too_many_requests() -> None:
