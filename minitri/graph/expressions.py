@@ -59,7 +59,7 @@ def _bits(op: str, x: int, y: int) -> int:
 
 
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """The value of `x op y`. Numbers and dimensions are computed now, and tuples are joined by `+`."""
+    """The value of `x op y`, where neither operand is an array: numbers, dimensions, or tuples with `+`."""
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         check_length(x + y)
         return x + y

@@ -23,16 +23,17 @@ from minitri.base.operators import BY_SYMBOL
 from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.spans import Span
 from minitri.base.types import f64
-from minitri.graph import argument_binding, expressions, functions
+from minitri.graph import argument_binding, expressions
 from minitri.graph.argument_binding import Instance, Sizes, static
 from minitri.graph.error_collection import BROKEN, ErrorCollection
+from minitri.graph.functions import FUNCTIONS
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
-from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe
 from minitri.language import ast
-from minitri.language.constant_arithmetic import CONSTANTS, UNARY
 from minitri.language.ast_interpreter import Interpreter
+from minitri.language.constant_arithmetic import CONSTANTS, UNARY
 from minitri.language.signatures import bind, function_names, signature_of
 
 
@@ -250,13 +251,22 @@ class _Builder(Interpreter, ErrorCollection):
         if node.op == "@":
             self.typer.operands = _written(node.left), _written(node.right)
             return self.structured("matmul", {"a": x, "b": y, "precision": "f32"})
+        if isinstance(x, Array) or isinstance(y, Array):
+            return self.typer.elementwise(BY_SYMBOL[node.op, 2].name, [x, y])
         return expressions.binary(self.typer, node.op, x, y)
 
     def operator(self, name: str, args: tuple[Value, ...], keywords: Scope) -> Value:
+        if name != "clip" and not keywords and any(isinstance(a, Array) for a in args):
+            return self.typer.elementwise(name, args)
         return expressions.operator_call(self.typer, name, args, keywords)
 
     def structured(self, name: str, arguments: Scope) -> Value:
-        return functions.call(self.typer, name, arguments)
+        """A parameter that is annotated as an `Array` or `Strong` gets its argument as such."""
+        function = FUNCTIONS[name]
+        kinds = (function.func if isinstance(function, partial) else function).__annotations__
+        convert = {Array: self.typer.array, Strong: self.typer.strong}
+        given = {p: convert[kinds[p]](v) if kinds[p] in convert else v for p, v in arguments.items()}
+        return function(self.typer, **given)
 
 
 def _check_size(shape: Shape, span: Span) -> None:

@@ -25,7 +25,6 @@ Reader: TypeAlias = Callable[[Span], ast.Expr]  # parses the text of a string an
 
 _SCALARS = ("float", "int", "bool")
 TUPLES = ("tuple", "Tuple")
-_TYPES = tables()["types"]
 
 
 def read_type(expr: ast.Expr, parse: Reader) -> Type:
@@ -38,9 +37,9 @@ def read_type(expr: ast.Expr, parse: Reader) -> Type:
         case ast.Name() | ast.Attribute(value=ast.Name()):
             return ast.ArrayType(expr.span, _dtype(expr), ())
         case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()) as head, indices=indices):
-            if _word(head) in _TYPES["jaxtyping"] and (shape := _jaxtyping_shape(indices)):
+            if (shape := _jaxtyping_shape(indices)) and _word(head) in tables()["types"]["jaxtyping"]:
                 dims = tuple(_dim(d if isinstance(d, ast.Pack) else parse(d)) for d in _words_of(shape))
-                return ast.ArrayType(expr.span, _TYPES["jaxtyping"][_word(head)], _one_pack(dims))
+                return ast.ArrayType(expr.span, tables()["types"]["jaxtyping"][_word(head)], _one_pack(dims))
             return ast.ArrayType(expr.span, _dtype(head), _one_pack(tuple(map(_dim, _flat(indices)))))
         case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
             dims = args[0].span.to(args[-1].span).text
@@ -71,11 +70,11 @@ def _word(head: ast.Expr) -> str:
 
 def _dtype(head: ast.Expr) -> str:
     word = _word(head)
-    if word in _TYPES["jaxtyping"] or word in _TYPES["shapeless"]:
-        raise _without_shape(word, head.span)
     try:
         return dtype(word).name
     except CompileError as error:
+        if word in tables()["types"]["jaxtyping"] or word in tables()["types"]["shapeless"]:
+            raise _without_shape(word, head.span) from None
         answer = names.value(word)  # torch's `half` and `double`
         help = f"write `{answer.row.instead}`" if answer and answer.row.instead in DTYPES else error.help
         guess = re.search(r"(?:write|mean) `(\w+)`", help)
@@ -132,7 +131,7 @@ def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pa
 
 def _without_shape(word: str, span: Span) -> ParseError:
     """The error for a type without a shape: `Tensor`, `np.ndarray`."""
-    dtype = _TYPES["jaxtyping"].get(word)
+    dtype = tables()["types"]["jaxtyping"].get(word)
     error = mistake("shapeless_jaxtyping" if dtype else "shapeless", span, word=word, dtype=dtype)
     has_brackets = dtype is None and span.source.text[span.end : span.end + 1] == "["
     return error.write(span, "f32" if has_brackets else f"{dtype or 'f32'}[M, N]")
