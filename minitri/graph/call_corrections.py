@@ -210,8 +210,8 @@ def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     for value in _arguments(node):
         if isinstance(value, ast.String):
             answer = foreign.value(value.value)
-            found = DTYPES.get(value.value) or from_numpy(value.value) or (answer and answer.row.instead)
-            return here(value, str(found)) if str(found) in DTYPES else None
+            named = DTYPES.get(value.value) or from_numpy(value.value) or (answer and answer.row.instead)
+            return here(value, str(named)) if str(named) in DTYPES else None
     return None
 
 

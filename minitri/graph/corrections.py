@@ -181,9 +181,9 @@ def fewer(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | N
 
 def ellipses(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
     """`x[..., ...]` → `x[...]`, `x[True]` → `x[None]`."""
-    found = [i for i in node.indices if isinstance(i, ast.EllipsisLiteral)]
-    if len(found) > 1:
-        before = node.indices[node.indices.index(found[1]) - 1]
-        return Edit(Span(node.span.source, before.span.end, found[1].span.end), "")
+    several = [i for i in node.indices if isinstance(i, ast.EllipsisLiteral)]
+    if len(several) > 1:
+        before = node.indices[node.indices.index(several[1]) - 1]
+        return Edit(Span(node.span.source, before.span.end, several[1].span.end), "")
     truths = [i for i in node.indices if values.get(id(i)) is True]
     return here(truths[0], "None") if truths else None

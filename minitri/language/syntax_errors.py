@@ -25,7 +25,7 @@ CLOSES = {"(": ")", "[": "]"}
 
 
 @cache
-def tables() -> dict[str, dict[str, Any]]:
+def tables() -> dict[str, Any]:
     """The tables of syntax_errors.toml."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 

@@ -160,7 +160,7 @@ def library(path: Sequence[str]) -> str:
         return _TABLES["parts"][last]
     if above and last == "nn":
         return "nn" if path[0] == "jax" else "modules"
-    return PREFIXES[last]
+    return PREFIXES[path[0]]
 
 
 def prefixed(
