@@ -2,7 +2,7 @@
 
     python tests/sweep_f32_products.py [probe] [special] [products] [candidates]        none: all parts
 
-    probe       how tensor cores round TF32 sums: minitri/base/tf32_parts.py derives its bound from that
+    probe       how tensor cores round TF32 sums: minitri/base/tf32_products.py derives its bound from that
     special     infinities, NaN, subnormal and very large numbers; the time if every tile has one
     products    12 shapes, the layouts NN NT TN TT and a computed second factor: IEEE, and the compiler's choice
     candidates  other tiles for a few shapes, best first
@@ -239,7 +239,7 @@ def tiny(a, b, c, out):
 
 
 def probe() -> None:
-    """Each line is an element of one product, and what minitri/base/tf32_parts.py supposes of it."""
+    """Each line is an element of one product, and what minitri/base/tf32_products.py supposes of it."""
     u = 2.0**-23
     cases: dict[str, tuple[list[float], list[float], float, float]] = {
         "a factor is truncated": ([1 + 1.5 * 2.0**-10], [1.0], 0.0, 1 + 2.0**-10),

@@ -115,7 +115,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("language",),
     (
-        "base.dtype_facts",
+        "base.dtype_limits",
         "base.numpy_semantics",
         "base.operators",
         "hardware.chips",

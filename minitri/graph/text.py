@@ -20,14 +20,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
 from minitri.graph import ir
 from minitri.graph.ir import Condition, Graph, Input, Node
-from minitri.text_io.templates import Template
+from minitri.text_io.templates import Template, fields_of
 
 AXIS = re.compile(r"d\d+")
 LINES = {
@@ -74,7 +73,7 @@ def format_condition(c: Condition) -> str:
 def format_node(node: Node, names: Mapping[Node, str]) -> str:
     if isinstance(node, Input):
         return f"input {node.name}"
-    return LINES[type(node)].write({f.name: getattr(node, f.name) for f in fields(node)}, Writer(names, AXIS))
+    return LINES[type(node)].write(fields_of(node), Writer(names, AXIS))
 
 
 class Writer:
@@ -93,6 +92,11 @@ class Writer:
 
     def number(self, value: int | float | bool) -> str:
         return format_number(value)
+
+    flag = number
+
+    def texts(self, texts: Iterable[str]) -> str:
+        return f"[{join(map(quoted, texts))}]"
 
     def named(self, d: Dim) -> Dim:
         """An index expression whose symbols have the names that the text uses."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.dtype_facts import KINDS, finfo, iinfo
+from minitri.base.dtype_limits import KINDS, finfo, iinfo
 from minitri.base.types import DType, promote
 from minitri.language import reference_arrays as lifted
 from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong

@@ -5,9 +5,9 @@ to f16. The result is the next f16 if the distance is between 0.5 and 1.5 steps 
 0.625 * eps * |x| is in this range. The same holds for bf16.
 """
 
-from minitri.base import dtype_facts
+from minitri.base import dtype_limits
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.dtype_facts import KINDS, Info
+from minitri.base.dtype_limits import KINDS, Info
 from minitri.base.types import DType, promote
 from minitri.graph.argument_binding import items_of
 from minitri.graph.typing_rules import Array, Typer, Value, describe
@@ -48,11 +48,11 @@ def _is(dtype: DType, kind: Value) -> bool:
 
 
 def finfo(t: Typer, type: Value) -> Info:
-    return dtype_facts.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
+    return dtype_limits.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
 
 
 def iinfo(t: Typer, type: Value) -> Info:
-    return dtype_facts.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))
+    return dtype_limits.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))
 
 
 def nextafter(t: Typer, x1: Value, x2: Value) -> Array:
@@ -70,7 +70,7 @@ def _next_half(t: Typer, a: Array, b: Array, dtype: DType) -> Array:
     def do(name: str, *operands: Value) -> Array:
         return t.elementwise(name, operands)
 
-    facts = dtype_facts.finfo(dtype).facts
+    facts = dtype_limits.finfo(dtype).facts
     eps, normal, most = (float(facts[name]) for name in ("eps", "smallest_normal", "max"))  # type: ignore[arg-type]
     size = do("maximum", do("multiply", do("abs", a), 0.625 * eps), 0.75 * eps * normal)
     moved = do("add", a, do("where", do("greater", b, a), size, do("negative", size)))

@@ -17,7 +17,7 @@ is the axis that a product sums over.
                         computes while the other is stored.
     few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/builder.py). There are few registers, so tiles have few columns. Then the arithmetic of
+    factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. Then the arithmetic of
                         one program runs beside the product of another. A cost model chooses the number of rows
                         (optimize/mixed_input_products.py).
     few rows            The time is spent on loading the other factor once. Tiles are narrow, and as many bytes are in
@@ -206,7 +206,7 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Whether the kernel computes a single product and computes it transposed (kernels/builder.py)."""
+    """Whether the kernel computes a single product and computes it transposed (kernels/kernel_from_demands.py)."""
     if len(kernel.dots) != 1:
         return False
     order = [a.name for a in kernel.axes]
