@@ -15,6 +15,7 @@ values for some sizes. `sign` looks at the signs of single terms only (intervals
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
@@ -47,10 +48,7 @@ class Pair:
     depth: int = field(default=1, compare=False)  # levels of nested pairs
     weight: int = field(default=1, compare=False)  # number of atoms, with those of nested pairs
     of: ClassVar[Callable[[Dim, Dim], Dim]]  # applies the same function to two other Dims
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        """The function applied to two integers, or to two integer arrays."""
-        raise NotImplementedError
+    value: ClassVar[Callable[[Any, Any], Any]]  # applies it to two integers, or to two integer arrays
 
     def is_never_negative(self) -> bool:
         """Whether the value is proven to be >= 0 for all sizes."""
@@ -196,20 +194,13 @@ class Dim:
         """The value for known sizes. `env` maps the names of the sizes to numbers."""
         return self.compute({s: env[s.name] for s in self.symbols()})
 
-    def compute(self, env: Mapping[Symbol, Any], maximum: Any = max, minimum: Any = min) -> Any:
-        """The value for symbols that are integers, or integer arrays of broadcastable shapes.
-
-        For arrays, pass `np.maximum` and `np.minimum`.
-        """
+    def compute(self, env: Mapping[Symbol, Any]) -> Any:
+        """The value for symbols that are integers, or integer arrays of broadcastable shapes."""
         total: Any = 0
         for m, c in self.terms:
             term: Any = c
             for a in m:
-                if isinstance(a, Symbol):
-                    term = term * env[a]
-                else:
-                    x, y = (d.compute(env, maximum, minimum) for d in (a.a, a.b))
-                    term = term * a.value(x, y, maximum, minimum)
+                term = term * (env[a] if isinstance(a, Symbol) else a.value(a.a.compute(env), a.b.compute(env)))
             total = total + term
         return total
 
@@ -305,10 +296,7 @@ def remainder(a: Dim, b: Dim) -> Dim:
 
 class Quotient(Pair):
     __slots__ = ()
-    of = staticmethod(floordiv)
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return a // b
+    of, value = staticmethod(floordiv), staticmethod(operator.floordiv)
 
     def __str__(self) -> str:
         return f"{_wrap(self.a)}//{_wrap(self.b)}"
@@ -319,10 +307,7 @@ class Quotient(Pair):
 
 class Remainder(Pair):
     __slots__ = ()
-    of = staticmethod(remainder)
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return a % b
+    of, value = staticmethod(remainder), staticmethod(operator.mod)
 
     def __str__(self) -> str:
         return f"{_wrap(self.a)}%{_wrap(self.b)}"

@@ -33,7 +33,7 @@ from math import lcm
 
 from minitri.base.dims import ONE, ZERO, Dim, Quotient, floordiv, sign
 from minitri.base.simplex import combination
-from minitri.base.symbolic_minmax import Largest, Smallest
+from minitri.base.symbolic_minmax import Extreme, Largest
 
 MAX_CASES = 6  # how many maxima and minima the search splits into cases
 # Numbers to try for the symbols of a goal. Negative ones are not needed: without facts the search proves nothing about
@@ -110,7 +110,7 @@ class Case:
     It applies where `when` >= 0: max(a, b) is a where a - b >= 0.
     """
 
-    atom: Largest | Smallest
+    atom: Extreme
     value: Dim
     when: Dim
     proof: Proof
@@ -158,7 +158,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
     if found is not None:
         return found
     everything = [goal, *(f.expr for f in facts)]
-    atom = next((p for d in everything for p in d.pairs() if isinstance(p, (Largest, Smallest))), None)
+    atom = next((p for d in everything for p in d.pairs() if isinstance(p, Extreme)), None)
     if atom is not None:
         return _by_cases(goal, facts, atom, depth) if depth else None
     for exprs, with_bounds in (([goal], False), ([goal], True), (everything, True)):  # cheapest first
@@ -190,7 +190,7 @@ def _plain(d: Dim) -> tuple[Step, ...]:
     return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
 
 
-def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth: int) -> Proof | None:
+def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Proof | None:
     a, b = atom.a, atom.b
     values = (a, b) if isinstance(atom, Largest) else (b, a)
     cases: list[Case] = []
