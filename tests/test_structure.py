@@ -132,7 +132,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.dims",),
     ("base.resource_limits",),
     ("base", "notebook.html"),
-    ("base.spans", "base.spelling"),
+    ("base.spans", "base.spelling", "base.toml_tables"),
 )
 # Modules that load parts of minitri when first needed, so that what is not used costs no start-up
 # time or no triton. Anywhere else an import inside a function would hide a cycle.

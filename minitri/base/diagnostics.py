@@ -16,18 +16,17 @@ applies it.
 
 from __future__ import annotations
 
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, Self
 
 from minitri.base.spans import Span
 from minitri.base.spelling import nearest
+from minitri.base.toml_tables import table_beside
 
-_TABLE = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__, "error_codes.toml")
 CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 

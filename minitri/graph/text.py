@@ -24,22 +24,14 @@ from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
+from minitri.base.toml_tables import table_beside
 from minitri.graph import ir
 from minitri.graph.ir import Condition, Graph, Input, Node
-from minitri.text_io.templates import Template, fields_of
+from minitri.text_io.templates import fields_of, templates
 
 AXIS = re.compile(r"d\d+")
-LINES = {
-    ir.Const: Template("const <value:number>"),
-    ir.Index: Template("index {expr = <expr:dim>}"),
-    ir.Apply: Template("<op> <args...>"),
-    ir.View: Template("view <x> {index = <index:dims>}"),
-    ir.Gather: Template("gather <x>, <picks...> {index = <index:dims>}"),
-    ir.Concat: Template("concat <parts...> {axis = <axis:integer>}"),
-    ir.Reduce: Template("reduce.<op> <x> {axes = <axes:integers>}"),
-    ir.Scan: Template("scan.<op> <x> {axis = <axis:integer>}"),
-    ir.Contract: Template("contract <a>, <b> {precision = <precision:precision?>}"),
-}
+TABLE = table_beside(__file__, "lines.toml")
+LINES = templates(ir, TABLE)
 
 
 def format_graph(graph: Graph) -> str:

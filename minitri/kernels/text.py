@@ -21,21 +21,20 @@ minitri/kernels/parse.py parses the text.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim
+from minitri.base.toml_tables import table_beside
 from minitri.graph.text import Writer, format_condition, join
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Mask, Op, Plan, Store
-from minitri.text_io.templates import Template, fields_of
+from minitri.text_io.templates import fields_of, templates
 
 AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane|_start)?")
-TABLE = tomllib.loads(Path(__file__).with_name("lines.toml").read_text(encoding="utf-8"))
-LINES = {getattr(ir, name): Template(line) for name, line in TABLE["lines"].items()}
+TABLE = table_beside(__file__, "lines.toml")
+LINES = templates(ir, TABLE)
 
 PlanLine = tuple[str, Op | Buffer | Kernel | Decision | None]
 

@@ -13,7 +13,6 @@ Numbers and nesting are limited, because the text may come from anyone.
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
 from minitri.language import parser_tables
 
 MAX_NESTING = 50  # depth of nested brackets, quotients, remainders, minima and maxima
@@ -134,7 +134,7 @@ def _check_text(source: Source) -> None:
         raise Mistake(Text(*bad.span()), message, code="MT0501")
 
 
-TOKENS = tomllib.loads(Path(__file__).with_name("tokens.toml").read_text(encoding="utf-8"))
+TOKENS = table_beside(__file__, "tokens.toml")
 
 
 def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:

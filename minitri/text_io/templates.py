@@ -84,6 +84,11 @@ class Template:
         return [f"{h.word} = {getattr(writer, h.kind, plain)(fields[h.field])}" for h in shown]
 
 
+def templates(module: Any, table: Mapping[str, Any]) -> dict[type[Any], Template]:
+    """The templates of the classes of a module, from the `lines` of a table."""
+    return {getattr(module, name): Template(line) for name, line in table["lines"].items()}
+
+
 def fields_of(node: Any) -> dict[str, Any]:
     """The fields of a dataclass, by name."""
     return {f.name: getattr(node, f.name) for f in fields(node)}

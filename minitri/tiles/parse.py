@@ -10,12 +10,12 @@ from typing import Any
 from minitri.base.resource_limits import MAX_LANES
 from minitri.base.spans import Source
 from minitri.kernels.ir import Carry, Op, Plan
-from minitri.kernels.parse import LINES, Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name
+from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name
 from minitri.text_io.read_expressions import Names
 from minitri.text_io.reader import Line, Mistake, Node, read, reading
 from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis, block_start, lane_number
 from minitri.tiles.schedule import OPTIONS, RANGES
-from minitri.tiles.text import HINTS, LOOP
+from minitri.tiles.text import LINES
 
 
 def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
@@ -65,13 +65,13 @@ class _Body(Body):
     given   the hints of the line that was read last
     """
 
-    templates = {**LINES, Loop: LOOP}
+    templates = {**Body.templates, **LINES}
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.hints: dict[Op | Loop, Hints] = {}
         self.given = PLAIN
-        self.anywhere = HINTS.attributes if self.stage == "tile.masked" else ()
+        self.anywhere = LINES[Hints].attributes if self.stage == "tile.masked" else ()
 
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
         cls, found = super().fields(line, absent)

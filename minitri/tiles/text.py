@@ -22,19 +22,15 @@ minitri/tiles/parse.py parses the text.
 from collections.abc import Iterator
 from dataclasses import fields
 
+from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Buffer, Decision, Kernel, Op
 from minitri.kernels.text import AXIS, OpWriter, format_op, head_lines, join
-from minitri.text_io.templates import Template, fields_of
-from minitri.tiles.ir import Loop, Program, Programs, TileAxis
+from minitri.text_io.templates import fields_of, templates
+from minitri.tiles import ir
+from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 from minitri.tiles.schedule import OPTIONS
 
-LOOP = Template(
-    "for <axes:axis...> {first = <first:dim?>, last = <last:dim?>, redo = <redo?>, because = <because:texts?>}"
-)
-HINTS = Template(
-    "hints {descriptor = <descriptor:integers?>, fast = <fast:flag?>, in_parts = <in_parts:flag?>, "
-    "unknown_start = <unknown_start:flag?>, wait = <wait:flag?>}"
-)
+LINES = templates(ir, table_beside(__file__, "lines.toml"))
 
 TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
@@ -61,7 +57,7 @@ def program_lines(program: Program) -> Iterator[TileLine]:
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
-            loop = LOOP.write(fields_of(stmt), OpWriter(names, AXIS), _hints(program, stmt))
+            loop = LINES[Loop].write(fields_of(stmt), OpWriter(names, AXIS), _hints(program, stmt))
             yield f"  {loop} {{", stmt
             yield from ((f"    {format_op(op, names, _hints(program, op))}", op) for op in stmt.body)
             yield from ((f"    next {names[c]} = {names[n]}", n) for c, n in stmt.carries)
@@ -74,7 +70,7 @@ def program_lines(program: Program) -> Iterator[TileLine]:
 def _hints(program: Program, about: Op | Loop) -> list[str]:
     """The hints of an op or a loop, as texts of attributes. A hint that says nothing is left out."""
     given = fields_of(program.hint(about))
-    return HINTS.words({name: value or None for name, value in given.items()}, OpWriter({}, AXIS))
+    return LINES[Hints].words({name: value or None for name, value in given.items()}, OpWriter({}, AXIS))
 
 
 def statements(program: Program) -> dict[Op, str]:
