@@ -16,7 +16,6 @@ applies it.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -241,10 +240,9 @@ def printable(text: str) -> str:
 
 def _columns(text: str) -> int:
     """The width of a text on a terminal. East Asian characters take two columns, combining characters none."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -204,6 +204,19 @@ class Dim:
             total = total + term
         return total
 
+    def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
+        """`self >= 0` solved for one symbol: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
+
+        The bound contains no symbol that `varies`. A symbol that varies is preferred to one that does not. The result is
+        None if the condition cannot be solved like this.
+        """
+        symbols = [s for s in self.symbols() if s.kind != "size"]
+        for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
+            sign, rest = self.coefficient(symbol) or (ZERO, ZERO)
+            if sign in (1, -1) and not any(map(varies, rest.symbols())):
+                return (symbol, 1, -rest) if sign == 1 else (symbol, -1, rest + 1)
+        return None
+
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
         """(c, rest) with self == c * symbol + rest, where neither contains `symbol`.
 
@@ -225,7 +238,7 @@ def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, str]]]:
 def _signed(position: int, monomial: Monomial, c: int) -> str:
     sign = "-" if c < 0 else "+" if position else ""
     factors = [str(abs(c))] if abs(c) != 1 or not monomial else []
-    factors += [f"({a})" if isinstance(a, (Quotient, Remainder)) else str(a) for a in monomial]
+    factors += [f"({a})" if isinstance(a, Division) else str(a) for a in monomial]
     if len(monomial) == 1 and not factors[:-1] and (position or c > 0):  # -(i//4) is not -i//4
         factors = [str(monomial[0])]
     text = "*".join(factors)
@@ -235,7 +248,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 def _wrap(d: Dim) -> str:
     """The text of a Dim, in brackets unless it is one name, one number >= 0 or one call such as `max(a, b)`."""
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
-    return str(d) if alone and not isinstance(d.atom, (Quotient, Remainder)) else f"({d})"
+    return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 
 
 @lru_cache(maxsize=4096)
@@ -294,23 +307,27 @@ def remainder(a: Dim, b: Dim) -> Dim:
     return paired(Remainder, rest, b)
 
 
-class Quotient(Pair):
+class Division(Pair):
+    """A quotient or a remainder."""
+
     __slots__ = ()
-    of, value = staticmethod(floordiv), staticmethod(operator.floordiv)
+    symbol: ClassVar[str]
 
     def __str__(self) -> str:
-        return f"{_wrap(self.a)}//{_wrap(self.b)}"
+        return f"{_wrap(self.a)}{self.symbol}{_wrap(self.b)}"
+
+
+class Quotient(Division):
+    __slots__ = ()
+    of, value, symbol = staticmethod(floordiv), staticmethod(operator.floordiv), "//"
 
     def is_never_negative(self) -> bool:
         return sign(self.a) in (0, 1) and sign(self.b) == 1
 
 
-class Remainder(Pair):
+class Remainder(Division):
     __slots__ = ()
-    of, value = staticmethod(remainder), staticmethod(operator.mod)
-
-    def __str__(self) -> str:
-        return f"{_wrap(self.a)}%{_wrap(self.b)}"
+    of, value, symbol = staticmethod(remainder), staticmethod(operator.mod), "%"
 
     def is_never_negative(self) -> bool:
         return sign(self.b) == 1

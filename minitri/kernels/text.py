@@ -129,12 +129,5 @@ def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
 
 def comparison(d: Dim) -> str:
     """The condition `d >= 0` as a comparison with one axis: `i < 777` for 776 - i >= 0."""
-    for symbol in sorted(d.symbols(), key=str):
-        split = d.coefficient(symbol) if symbol.kind != "size" else None
-        if split is None or any(s.kind != "size" for s in split[1].symbols()):
-            continue
-        if split[0] == -1:
-            return f"{symbol} < {split[1] + 1}"
-        if split[0] == 1:
-            return f"{symbol} >= {-split[1]}"
-    return f"{d} >= 0"
+    found = d.solved(lambda s: s.kind != "size")
+    return f"{found[0]} {'<' if found[1] < 0 else '>='} {found[2]}" if found else f"{d} >= 0"
