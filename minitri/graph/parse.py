@@ -13,7 +13,7 @@ from minitri.base.spans import Source, Span
 from minitri.base.types import DType, f64
 from minitri.graph import verify
 from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
-from minitri.graph.text import LINES, TABLE
+from minitri.graph.text import LINES
 from minitri.graph.typing_rules import reduce_type
 from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_identifier, read_text
 from minitri.text_io.reader import Line, Mistake, Param, read, reading
@@ -58,7 +58,7 @@ def read_input_type(p: Param, names: Names) -> tuple[DType, Shape, bool]:
 
 
 class _Reader(LineReader[Node]):
-    templates, one_operand = LINES, TABLE["one_operand"]
+    templates = LINES
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)

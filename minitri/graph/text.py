@@ -30,8 +30,7 @@ from minitri.graph.ir import Condition, Graph, Input, Node
 from minitri.text_io.templates import fields_of, templates
 
 AXIS = re.compile(r"d\d+")
-TABLE = table_beside(__file__, "lines.toml")
-LINES = templates(ir, TABLE)
+LINES = templates(ir, table_beside(__file__, "lines.toml"))
 
 
 def format_graph(graph: Graph) -> str:

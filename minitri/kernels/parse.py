@@ -185,7 +185,7 @@ def _decision(e: Node, names: Names) -> Decision:
 class Body(LineReader[Op]):
     """Parses the lines of a kernel or a tile program, in order. `stage` decides which ops and fields are allowed."""
 
-    templates, one_operand, precisions = LINES, TABLE["one_operand"], DOT_PRECISIONS
+    templates, precisions = LINES, DOT_PRECISIONS
 
     def __init__(self, source: Source, names: Names, axes: Sequence[str], buffers: Buffers, stage: str) -> None:
         super().__init__(source)

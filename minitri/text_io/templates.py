@@ -103,7 +103,6 @@ class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
 
     templates    the template of each class of operations
-    one_operand  error messages for operations that take one operand and got another number
     precisions   the precisions of a product
     anywhere     attributes that any line can have
     names        the meaning of names in index expressions, for the line that is being read
@@ -111,7 +110,6 @@ class LineReader(Generic[V]):
     """
 
     templates: Mapping[type[Any], Template]
-    one_operand: Mapping[str, str]
     precisions: Sequence[str] = PRECISIONS
     anywhere: Sequence[Hole] = ()
     names: Names
@@ -192,8 +190,10 @@ class LineReader(Generic[V]):
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
         """The fields that are operands. A placeholder for all remaining operands needs at least one operand."""
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
-        if count != len(fixed) if fixed == holes else count < (len(fixed) or 1):
-            raise Mistake(line.op, self.one_operand.get(line.op.name, f"`{line.op.name}` has {count} operands"))
+        least = len(fixed) if fixed == holes else max(len(fixed), 1)
+        if count < least or fixed == holes and count > least:
+            more = "" if fixed == holes else "at least "
+            raise Mistake(line.op, f"`{line.op.name}` takes {more}{least} operand{'s' * (least != 1)}, not {count}")
         found: dict[str, Any] = {h.field: getattr(self, h.kind)(e) for h, e in zip(fixed, line.operands)}
         for h in holes[len(fixed) :]:
             found[h.field] = tuple(map(getattr(self, h.kind), line.operands[len(fixed) :]))
