@@ -13,16 +13,15 @@ lines, and texts of more than `LONGEST` characters.
 
 import keyword
 import re
-import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
 
@@ -75,7 +74,7 @@ def _candidates(error: ParseError, span: Span, place: Span) -> Iterator[ParseErr
 
 @cache
 def _rows() -> list[tuple[re.Pattern[str], dict[str, str]]]:
-    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    table = table_beside(__file__, "syntax_repairs.toml")
     functions = "|".join([*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()])
     names = {"{function}": f"(?P<function>{functions})", "{dtype}": f"(?P<dtype>{'|'.join(DTYPES)})"}
     rows = []
@@ -192,4 +191,4 @@ def _ascii(at: Span) -> str:
 
 @cache
 def _lookalikes() -> dict[str, str]:
-    return tomllib.loads(Path(__file__).with_name("syntax_errors.toml").read_text(encoding="utf-8"))["lookalikes"]
+    return table_beside(__file__, "syntax_errors.toml")["lookalikes"]

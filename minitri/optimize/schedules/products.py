@@ -30,13 +30,12 @@ specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim
+from minitri.base.toml_tables import table_beside
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
@@ -104,7 +103,7 @@ def _made(factor: Op, dot: Dot) -> int:
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
-TABLE = tomllib.loads(Path(__file__).with_name("tiles.toml").read_text(encoding="utf-8"))
+TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
