@@ -12,8 +12,8 @@ A template looks like its line. `<x>` is a placeholder for the field `x` of an o
     rescale = <rescale?>  an optional attribute. It is not written for None and ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. graph/text.py and
-kernels/text.py have the templates and writers. graph/parse.py and kernels/parse.py have the readers.
+In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. The `lines.toml` of each
+IR has its templates, text.py the writer, and parse.py the reader.
 """
 
 import re
