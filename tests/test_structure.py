@@ -115,7 +115,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("language",),
     (
-        "base.dtype_facts",
+        "base.dtype_limits",
         "base.numpy_semantics",
         "base.operators",
         "hardware.chips",
@@ -132,7 +132,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.dims",),
     ("base.resource_limits",),
     ("base", "notebook.html"),
-    ("base.spans", "base.spelling"),
+    ("base.spans", "base.spelling", "base.toml_tables"),
 )
 # These modules import parts of minitri on first use, so that unused parts cost no start-up time and need no triton.
 # In any other module, an import inside a function could hide a cycle.

@@ -11,15 +11,14 @@ or None if it has nothing better to say than the error itself.
 """
 
 import re
-import tomllib
 from collections.abc import Callable
 from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, Edit
 from minitri.base.spans import Span
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES, bool_
 from minitri.graph import call_corrections as calls
 from minitri.graph.call_corrections import Values, beside, here
@@ -33,7 +32,7 @@ Rule = Callable[[re.Match[str], Any, Values], Edit | None]
 @cache
 def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
     """The rows of corrections.toml."""
-    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["rules"]
+    rows = table_beside(__file__, "corrections.toml")["rules"]
     rules = {**vars(calls), **globals()}
     return [(of, re.compile(pattern), rules[name]) for of, pattern, name in rows]
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 from minitri.base.dims import Dim, product
 from minitri.graph import rewrite
 from minitri.graph.ir import Apply, Graph, Interner, Node, allows, contiguous
-from minitri.kernels.builder import build
 from minitri.kernels.demand import COMPUTE, Indexing, NotOneKernel
 from minitri.kernels.ir import Buffer, Decision, Plan
+from minitri.kernels.kernel_from_demands import build
 
 Layouts = Mapping[str, tuple[Dim, ...]]
 

@@ -14,18 +14,17 @@ several lines.
 
 import ast as python
 import re
-import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache, reduce
 from itertools import pairwise
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from minitri.base.diagnostics import Edit
 from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
 
 LONGEST = 400  # characters that are handed to Python's parser
 DEEPEST = 60  # levels of a tree that is rewritten: this recurses
@@ -43,7 +42,7 @@ _WITHOUT_EFFECT = {"Import", "ImportFrom", "Global", "Nonlocal", "Assert", "Dele
 @cache
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
     """The rows of a table of python_corrections.toml: the tree to look for, and the text to write."""
-    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    tables = table_beside(__file__, "python_corrections.toml")
     return [(_plain(python.parse(there)).body, here) for there, here in tables.get(table, {}).items()]
 
 

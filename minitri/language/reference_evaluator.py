@@ -19,7 +19,7 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
-from minitri.base.dtype_facts import Info
+from minitri.base.dtype_limits import Info
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ListValue, from_numpy

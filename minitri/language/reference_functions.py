@@ -17,7 +17,7 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
-from minitri.base.dtype_facts import KINDS, finfo, iinfo
+from minitri.base.dtype_limits import KINDS, finfo, iinfo
 from minitri.base.operators import REDUCTIONS, SCANS, Reduction
 from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
 from minitri.language import reference_arrays as lifted

@@ -7,17 +7,16 @@ Out: a ParseError that names the mistake and says what to write instead. The one
 the language has. The first token that does not fit tells which construct was meant. syntax_errors.toml has the messages.
 """
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import Edit, ParseError
 from minitri.base.resource_limits import exceeded
 from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
+from minitri.base.toml_tables import table_beside
 from minitri.language import ast, python_corrections
 from minitri.language.ast import Word
 
@@ -27,7 +26,7 @@ CLOSES = {"(": ")", "[": "]"}
 @cache
 def tables() -> dict[str, Any]:
     """The tables of syntax_errors.toml."""
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return table_beside(__file__, "syntax_errors.toml")
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:

@@ -13,15 +13,14 @@ lines, and texts of more than `LONGEST` characters.
 
 import keyword
 import re
-import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
 from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
 from minitri.language.signatures import function_names
 from minitri.language.syntax_errors import tables
@@ -75,7 +74,7 @@ def _candidates(error: ParseError, span: Span, place: Span) -> Iterator[ParseErr
 
 @cache
 def _rows() -> list[tuple[re.Pattern[str], dict[str, str]]]:
-    found = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    found = table_beside(__file__, "syntax_repairs.toml")
     functions = "|".join(function_names())
     names = {"{function}": f"(?P<function>{functions})", "{dtype}": f"(?P<dtype>{'|'.join(DTYPES)})"}
     rows = []

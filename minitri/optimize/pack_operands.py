@@ -18,7 +18,7 @@ reads them again. One packed copy is cheaper if each element is used often enoug
   - A computed second factor is copied if more than one tile of rows uses it. Otherwise the tensor core waits for each
     block to be computed.
   - Weights of 8 bits are copied only if there are many rows. The copy leaves out their scale (factor_out_scales.py).
-    With few rows, tensor cores take the weights from registers (kernels/builder.py).
+    With few rows, tensor cores take the weights from registers (kernels/kernel_from_demands.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -33,7 +33,7 @@ from operator import or_
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
-from minitri.base.tf32_parts import LEAST_DEPTH
+from minitri.base.tf32_products import LEAST_DEPTH
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten

@@ -32,7 +32,7 @@ import numpy as np
 from minitri.base import numpy_semantics
 from minitri.base.numpy_operators import round_to_tf32
 from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
-from minitri.base.tf32_parts import BLOCK, FACTOR_ERROR, LEAST_DEPTH
+from minitri.base.tf32_products import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View

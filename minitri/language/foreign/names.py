@@ -19,7 +19,6 @@ row with what to write instead, or why the language has nothing like it. They re
 
 import csv
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,9 +26,10 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
 
-_TABLES = tomllib.loads(Path(__file__).with_name("libraries.toml").read_text(encoding="utf-8"))
+_TABLES = table_beside(__file__, "libraries.toml")
 LIBRARIES: dict[str, str] = _TABLES["libraries"]
 PREFIXES: dict[str, str] = _TABLES["prefixes"]
 METHODS = ("array", "tensor")

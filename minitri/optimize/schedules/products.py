@@ -17,7 +17,7 @@ is the axis that a product sums over.
                         computes while the other is stored.
     few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/builder.py). There are few registers, so tiles have few columns. Then the arithmetic of
+    factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. Then the arithmetic of
                         one program runs beside the product of another. A cost model chooses the number of rows
                         (optimize/mixed_input_products.py).
     few rows            The time is spent on loading the other factor once. Tiles are narrow, and as many bytes are in
@@ -30,13 +30,12 @@ specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim
+from minitri.base.toml_tables import table_beside
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
@@ -104,7 +103,7 @@ def _made(factor: Op, dot: Dot) -> int:
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
-TABLE = tomllib.loads(Path(__file__).with_name("tiles.toml").read_text(encoding="utf-8"))
+TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
@@ -206,7 +205,7 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Whether the kernel computes a single product and computes it transposed (kernels/builder.py)."""
+    """Whether the kernel computes a single product and computes it transposed (kernels/kernel_from_demands.py)."""
     if len(kernel.dots) != 1:
         return False
     order = [a.name for a in kernel.axes]

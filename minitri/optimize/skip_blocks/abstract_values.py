@@ -14,17 +14,16 @@ between the results for the extreme members of the kinds, which numpy computes. 
 of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
 """
 
-import tomllib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minitri.base.numpy_semantics import elementwise
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType
 from minitri.kernels.ir import Compute, Op
 
@@ -36,7 +35,7 @@ SINGLE: dict[str, Any] = {
     BOTTOM: float("-inf"), ZERO: 0.0, TOP: float("inf"), NAN: float("nan"), "false": False, "true": True,
 }  # fmt: skip
 ORDER = (BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP)
-KNOWN = tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8"))
+KNOWN = table_beside(__file__, "operators.toml")
 MONOTONE = {name for name, row in KNOWN.items() if "monotone" in row}
 NO_CHANGE: dict[str, tuple[Any, bool]] = {n: (r["neutral"], r["commutes"]) for n, r in KNOWN.items() if "neutral" in r}
 
