@@ -128,8 +128,7 @@ def _node(node: Node, count: int, sizes: Sizes) -> Mapping[str, int]:
         case graph_ir.Contract():
             depth = node.a.shape[-1].evaluate(sizes)
             return _products(_narrow(node.a), node.precision, depth * _count(node.shape, sizes))
-        case _:
-            return {}
+    return {}
 
 
 def _narrow(node: Node) -> DType:
@@ -170,8 +169,7 @@ def _computed(op: Op) -> set[str]:
             return set(op.x.axes)
         case Dot():
             return {*op.axes, op.over}
-        case _:
-            return set(op.axes)
+    return set(op.axes)
 
 
 def _op(op: Op, count: int) -> Mapping[str, int]:
@@ -182,8 +180,7 @@ def _op(op: Op, count: int) -> Mapping[str, int]:
             return _elementwise("add", op.x.dtype, count)
         case Dot():
             return _products(op.a.dtype, op.precision, count)
-        case _:
-            return {}
+    return {}
 
 
 # ---- tiles ---------------------------------------------------------------------------------
@@ -220,10 +217,9 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     axis = program.axis(loop.axes[0])
     starts = {s.name for d in bounds for s in d.symbols()} - sizes.keys()
     tiles = [a for a in program.grid if {a.name, f"{a.name}_start"} & starts]
-    blocks = [
-        _blocks(loop, axis.block, axis.extent.evaluate(sizes), ChainMap(*places, dict(sizes)))
-        for places in itertools.product(*(_samples(a, sizes) for a in tiles))
-    ]
+    places = itertools.product(*(_samples(a, sizes) for a in tiles))
+    extent = axis.extent.evaluate(sizes)
+    blocks = [_blocks(loop, axis.block, extent, ChainMap(*place, dict(sizes))) for place in places]
     return sum(blocks) / (len(blocks) * axis.tiles.evaluate(sizes)) if axis.tiles.evaluate(sizes) else 0.0
 
 

@@ -49,9 +49,8 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
         return False
     single = {s.name for op in loop.body if isinstance(op, Load) for d in op.index for s in d.symbols()}
     blocked = {f"{dot.over}_start", f"{dot.over}_lane"}  # an index in a block has no meaning without the block
-    return (
-        all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1]) and not single & blocked
-    )
+    copied = all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1])
+    return copied and not single & blocked
 
 
 def _deferred(program: Program, loop: Loop) -> Program:

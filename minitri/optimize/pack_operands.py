@@ -74,10 +74,8 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
     missing = Dim.of(0 if wanted == "columns" else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
-    a, b = (
-        _copied(i, factor, depth, missing, wanted) if moved else padded(i, factor, depth, missing, 0.0)
-        for factor, depth, moved in ((node.a, last, moves[0]), (second, last - 1, moves[1]))
-    )
+    sides = zip((node.a, second), (last, last - 1), moves)
+    a, b = (_copied(i, f, k, missing, wanted) if moved else padded(i, f, k, missing, 0.0) for f, k, moved in sides)
     made = i.contract(node.dtype, node.shape, a, b, node.precision)
     return made if scale is None else scaled(i, made, scale)
 

@@ -76,18 +76,17 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
                 return None
         case _:
             return None
-    mine, its = _scaled(x), _scaled(h)
-    if mine is not None and its is not None and mine[1] == its[1]:
-        k = _constant(mine[1] * LOG2_E, op, add)
-        if transport:
-            exponent = emit("multiply", (emit("subtract", (mine[0], its[0]), difference), k), op)
-            return emit("exp2", (exponent,), op)
-    if transport or mine is None or not _may_be_spread(*mine):
+    y, c = _scaled(x) or (None, 1.0)
+    of_row, same = _scaled(h) or (h, 0.0)
+    same = same == c
+    k = _constant(c * LOG2_E, op, add)
+    if y is not None and transport and same:
+        exponent = emit("multiply", (emit("subtract", (y, of_row), difference), k), op)
+    elif y is None or transport or not _may_be_spread(y, c):
         exponent = emit("multiply", (difference, _constant(LOG2_E, op, add)), op)
-        return emit("exp2", (exponent,), op)
-    k = _constant(mine[1] * LOG2_E, op, add)
-    row = (its[0], k) if its is not None and its[1] == mine[1] else (h, _constant(LOG2_E, op, add))
-    exponent = emit("subtract", (emit("multiply", (mine[0], k), x), emit("multiply", row, h)), difference)
+    else:
+        row = (of_row, k) if same else (h, _constant(LOG2_E, op, add))
+        exponent = emit("subtract", (emit("multiply", (y, k), x), emit("multiply", row, h)), difference)
     return emit("exp2", (exponent,), op)
 
 
@@ -119,8 +118,7 @@ def _scaled(x: Op) -> tuple[Op, float] | None:
             if x.dtype != f32 or isinstance(y, Constant) or not 1e-30 < c.value < 1e30:
                 return None
             return y, float(np.float32(1 / c.value)) if x.op == "divide" else float(c.value)
-        case _:
-            return None
+    return None
 
 
 def _constant(value: float, op: Op, add: Callable[[Op], Op]) -> Op:

@@ -30,7 +30,7 @@ from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Store
 from minitri.optimize.fast_math import exp2
 from minitri.optimize.fast_math.exp2 import EXACT, Emit
-from minitri.optimize.online_reductions.kernels import bare
+from minitri.optimize.online_reductions.kernels import is_one
 
 
 def relax(plan: Plan) -> Plan:
@@ -74,29 +74,21 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 def _is_arithmetic(op: Op) -> bool:
     """Whether an op computes a float that may be rounded differently. Loads and choices never round."""
-    match op:
-        case Compute():
-            return op.dtype.is_float and op.op not in EXACT
-        case Reduce() | Scan():
-            return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
-        case _:
-            return isinstance(op, ir.Dot)
+    if isinstance(op, (Reduce, Scan)):
+        return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
+    return isinstance(op, ir.Dot) or isinstance(op, Compute) and op.dtype.is_float and op.op not in EXACT
 
 
 def _jumps(op: Op) -> bool:
-    match op:
-        case Compute():
-            return op.op in JUMPS or not (op.dtype.is_float or _tests_for_infinity(op))
-        case Reduce():
-            return reduction(op.op).kind in ("position", "logical")
-        case _:
-            return False
+    if isinstance(op, Reduce):
+        return reduction(op.op).kind in ("position", "logical")
+    return isinstance(op, Compute) and (op.op in JUMPS or not (op.dtype.is_float or _tests_for_infinity(op)))
 
 
 def _tests_for_infinity(op: Compute) -> bool:
     """Whether an op only tests for inf or nan. Rounding changes such a test only near the largest float."""
-    infinite = [a for a in op.args if isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value)]
-    return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and bool(infinite)
+    infinite = any(isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value) for a in op.args)
+    return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and infinite
 
 
 # ---- rules -------------------------------------------------------------------------------
@@ -154,16 +146,11 @@ def one_plus_tanh(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     if not isinstance(op, Compute) or op.op != "add":
         return None
     for one, other in (op.args, op.args[::-1]):
-        if _is_one(one) and isinstance(other, Compute) and other.op == "tanh":
+        if is_one(one) and isinstance(other, Compute) and other.op == "tanh":
             two = add(Constant(dtype=f32, axes=(), spans=one.spans, value=2.0))
             sigmoid = emit("sigmoid", (emit("multiply", (other.args[0], two), other),), other)
             return emit("multiply", (sigmoid, two), one)
     return None
-
-
-def _is_one(op: Op) -> bool:
-    op = bare(op)
-    return isinstance(op, Constant) and op.value == 1
 
 
 RULES = (divide_by_fewer, one_plus_tanh, *exp2.RULES)

@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +103,8 @@ class Terms:
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
     """The result of an elementwise op."""
     if all(a.number for a in args) and not _depends_on_sign_of_zero(op, args):
-        return constant(
-            _apply(op.op, op.dtype, [a.dtype for a in op.args], [*chain(*(a.number for a in args))]), op.dtype
-        )
+        numbers = [x for a in args for x in a.number]
+        return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], numbers), op.dtype)
     if (kept := _unchanged_operand(op, args)) is not None:
         return kept
     term = terms.of(op.op, op.dtype.name, *(a.term for a in args))
