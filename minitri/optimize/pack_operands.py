@@ -17,7 +17,7 @@ reads them again. One packed copy is cheaper if each element is used often enoug
     used more often for a copy to pay.
   - A computed second factor is copied if more than one tile of rows uses it. Otherwise the tensor core waits for each
     block to be computed.
-  - Weights of 8 bits are copied only if there are many rows. The copy leaves out their scale (factor_out_scales.py).
+  - Weights of 8 bits are copied only if there are many rows. The copy leaves out their scale (weight_scales.py).
     With few rows, tensor cores take the weights from registers (kernels/builder.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
@@ -37,10 +37,10 @@ from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
-from minitri.optimize.factor_out_scales import scaled, taken_out
-from minitri.optimize.mixed_input_products import is_converted
+from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_parts import padded
+from minitri.optimize.weight_scales import scaled, taken_out
 
 ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have

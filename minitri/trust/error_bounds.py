@@ -37,7 +37,7 @@ from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scalar_form import deviations
-from minitri.optimize.factor_out_scales import find
+from minitri.optimize.weight_scales import find
 from minitri.trust import error_propagation
 from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
 

@@ -67,8 +67,8 @@ def folded(
     f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
     """Evaluates a formula from its leaves to its root, with one function or value for each kind of formula."""
-    if f is UNKNOWN or isinstance(f, Test):
-        return unknown if f is UNKNOWN else test(f.expr)
+    if f is None or isinstance(f, Test):
+        return unknown if f is None else test(f.expr)
     a, b = (folded(x, test, unknown, both, either) for x in (f.a, f.b))
     return both(a, b) if isinstance(f, Both) else either(a, b)
 

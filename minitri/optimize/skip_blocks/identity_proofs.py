@@ -182,7 +182,7 @@ class _Iteration:
             return free(op, {NAN} if x.is_nan else None)
         kind = reduction(op.op).kind
         if x.number and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
-            return constant(*x.number, op.dtype)
+            return constant(x.number[0], op.dtype)
         picks = kind == "extreme" or kind == "sum" and x.kinds <= {ZERO, NAN}
         return free(op, x.kinds if picks else None)
 

@@ -1,4 +1,4 @@
-"""Multiplies the sums of a product by a scale of each column, instead of multiplying each weight by it.
+"""Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight by it.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
 becomes
