@@ -46,10 +46,7 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 
 def _rejoined(kernel: Kernel) -> Kernel:
     """The kernel with simpler accesses: an index that is split into quotient and remainder becomes one index again."""
-    new: dict[Op, Op] = {}
-    for op in kernel.body:
-        moved = ir.with_operands(op, new.__getitem__)
-        new[op] = _rejoin(moved) if isinstance(moved, (Load, Store)) else moved
+    new = ir.rewritten(kernel.body, _rejoin)
     changed = _with_body(kernel, kernel.axes, tuple(new.values()))
     if changed.buffers == kernel.buffers or _ambiguous(changed):
         return kernel
@@ -59,8 +56,10 @@ def _rejoined(kernel: Kernel) -> Kernel:
     return changed
 
 
-def _rejoin(op: Load | Store) -> Load | Store:
+def _rejoin(op: Op) -> Op:
     """An access in which pairs of indices `i // n, i % n` become one index `i`, if the strides allow it."""
+    if not isinstance(op, (Load, Store)):
+        return op
     for k in range(len(op.index) - 1):
         whole = _whole(op.index[k], op.index[k + 1], op.buffer.shape[k + 1])
         if whole is not None and op.buffer.strides[k] == op.buffer.strides[k + 1] * op.buffer.shape[k + 1]:

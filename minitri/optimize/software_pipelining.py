@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import postorder
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, with_operands
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, rewritten, with_operands
 from minitri.optimize.online_reductions.lower import moving
 from minitri.optimize.schedules.products import is_described, may_be_described
 from minitri.tiles.ir import Loop, Program, Stmt, ends_whole, lane_number
@@ -117,17 +117,18 @@ class _Rotation:
 
         With `past_end` the index may lie past the end of the axis. Loads are then guarded.
         """
-        made: dict[Op, Op] = {}
-        for op in ops:
-            new = replace(with_operands(op, lambda o: made.get(o, o)))
-            if isinstance(new, Load):
-                moved = [d.substitute({self.axis.symbol: index}) for d in (*new.index, *new.guards)]
-                places, guards = tuple(moved[: len(new.index)]), tuple(moved[len(new.index) :])
-                if past_end and places != new.index:
-                    guards += (self.axis.extent - 1 - index,)
-                new = replace(new, index=places, guards=guards)
-            made[op] = new
-        return made
+
+        def moved(op: Op) -> Op:
+            if not isinstance(op, Load):
+                return replace(op)
+            places, guards = (
+                tuple(d.substitute({self.axis.symbol: index}) for d in ds) for ds in (op.index, op.guards)
+            )
+            if past_end and places != op.index:
+                guards += (self.axis.extent - 1 - index,)
+            return replace(op, index=places, guards=guards)
+
+        return rewritten(ops, moved)
 
     def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
         """The pipelined loop: the rest of an iteration, then the first product of the next iteration."""

@@ -68,12 +68,10 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
             return True
         case Apply(op="multiply", args=(a, b)) if a is b:
             return True
-        case View(x=inner):
+        case View(x=inner) | Reduce(op="sum" | "max" | "min", x=inner):
             operands: tuple[Node, ...] = (inner,)
         case Apply(op="add" | "multiply" | "divide" | "sqrt" | "cast", args=operands):
             pass
-        case Reduce(op="sum" | "max" | "min", x=inner):
-            operands = (inner,)
         case _:
             return False
     return depth > 0 and all(_never_negative(i, o, depth - 1) for o in operands)

@@ -179,7 +179,7 @@ class _Analysis:
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
         """The extra error of exp(x - h) computed as 2**(x * log2 e - h * log2 e)
-        (minitri/optimize/fast_math/exp2.py).
+        (minitri/optimize/fast_math/relax.py).
 
         Both products in the exponent are rounded, unless x is an input. Denormal results may become 0.
         """

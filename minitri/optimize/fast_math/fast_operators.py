@@ -13,7 +13,7 @@ its maximum. There denormal numbers do not matter.
 from minitri.base.operators import OPERATORS
 from minitri.base.types import f32
 from minitri.kernels.ir import Compute, Constant, Op
-from minitri.optimize.fast_math.exp2 import is_of_a_row
+from minitri.optimize.fast_math.relax import is_of_a_row
 from minitri.tiles.ir import Program
 
 

@@ -173,15 +173,15 @@ class _Online:
         assert isinstance(op, (Reduce, Dot))
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
-            x = self._without_factors(getattr(op, side), ir.reduced_by(op), factors)
-            op = replace(op, **{side: x})
+            x, moved = self._without_factors(getattr(op, side), ir.reduced_by(op))
+            op, factors = replace(op, **{side: x}), [*factors, *moved]
         result = self._add(self._in_one_loop(op))
         for name, factor in factors:
             result = self._compute(name, result, factor)
         return result
 
-    def _without_factors(self, x: Op, over: tuple[str, ...], factors: list[tuple[str, Op]]) -> Op:
-        """x without its divisors, which are appended to `factors` to be applied after the sum.
+    def _without_factors(self, x: Op, over: tuple[str, ...]) -> tuple[Op, list[tuple[str, Op]]]:
+        """x without its divisors, and these divisors, which are applied after the sum.
 
         A divisor can move out of a sum if it is constant along the summed axes and at least 1. x may also be the cast
         of a quotient. Then its divisor can move out only if the numerator is an exponential: that is at most 1, so the
@@ -189,17 +189,14 @@ class _Online:
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
-                found = list(factors)
-                inner = self._without_factors(y, over, found)
-                if inner is y or not _is(bare(inner), "exp"):
-                    return x
-                factors[:] = found
-                return self._add(ir.with_operands(x, lambda _: inner))
+                inner, factors = self._without_factors(y, over)
+                if inner is not y and _is(bare(inner), "exp"):
+                    return self._add(ir.with_operands(x, lambda _: inner)), factors
             case Compute(op="divide" | "multiply" as name, args=(y, c)) if not set(c.axes) & set(over):
                 if _is_at_least_1(c) if name == "divide" else _is_at_most_1(c):
-                    factors.append((name, c))
-                    return self._without_factors(y, over, factors)
-        return x
+                    inner, factors = self._without_factors(y, over)
+                    return inner, [(name, c), *factors]
+        return x, []
 
     def _add(self, op: Op) -> Op:
         self.behind[op] = frozenset(y for o in ir.op_operands(op) for y in self.needs(o))

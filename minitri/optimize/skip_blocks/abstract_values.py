@@ -87,14 +87,7 @@ def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
 
 
-class Terms:
-    """Assigns names to values. Equal operators of equal operands get the same name, which is a number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Hashable, int] = {}
-
-    def of(self, *parts: Hashable) -> Hashable:
-        return "term", self.numbers.setdefault(parts, len(self.numbers))
+Terms = dict[Hashable, int]  # the number of each term. Equal operators of equal operands have the same term
 
 
 # ---- elementwise operators -----------------------------------------------------------------------
@@ -107,7 +100,7 @@ def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
         return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], numbers), op.dtype)
     if (kept := _unchanged_operand(op, args)) is not None:
         return kept
-    term = terms.of(op.op, op.dtype.name, *(a.term for a in args))
+    term = "term", terms.setdefault((op.op, op.dtype.name, *(a.term for a in args)), len(terms))
     if op.op == "where":
         condition, a, b = args
         return joined([x for truth, x in (("true", a), ("false", b)) if truth in condition.kinds], op.dtype, term)
