@@ -15,7 +15,8 @@ Before that, `x[r//8, r%8]` becomes `x[r]` if x has no gaps.
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import Dim, Remainder, floordiv
+from minitri.base.dims import ZERO, Dim, Remainder
+from minitri.base.intervals import Ranges, joined
 from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS
 from minitri.kernels import ir
@@ -46,7 +47,8 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 
 def _rejoined(kernel: Kernel) -> Kernel:
     """The kernel with simpler accesses: an index that is split into quotient and remainder becomes one index again."""
-    new = ir.rewritten(kernel.body, _rejoin)
+    ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
+    new = ir.rewritten(kernel.body, lambda op: _rejoin(op, ranges))
     changed = _with_body(kernel, kernel.axes, tuple(new.values()))
     if changed.buffers == kernel.buffers or _ambiguous(changed):
         return kernel
@@ -56,23 +58,18 @@ def _rejoined(kernel: Kernel) -> Kernel:
     return changed
 
 
-def _rejoin(op: Op) -> Op:
+def _rejoin(op: Op, ranges: Ranges) -> Op:
     """An access in which pairs of indices `i // n, i % n` become one index `i`, if the strides allow it."""
     if not isinstance(op, (Load, Store)):
         return op
     for k in range(len(op.index) - 1):
-        whole = _whole(op.index[k], op.index[k + 1], op.buffer.shape[k + 1])
-        if whole is not None and op.buffer.strides[k] == op.buffer.strides[k + 1] * op.buffer.shape[k + 1]:
-            return _rejoin(_with_one_index(op, k, whole))
+        before, after, extent = op.index[k], op.index[k + 1], op.buffer.shape[k + 1]
+        if isinstance(after.atom, Remainder) and op.buffer.strides[k] == op.buffer.strides[k + 1] * extent:
+            apart = before * extent + after
+            whole = joined(apart, ranges)
+            if whole != apart:
+                return _rejoin(_with_one_index(op, k, whole), ranges)
     return op
-
-
-def _whole(before: Dim, after: Dim, extent: Dim) -> Dim | None:
-    """`before * extent + after` as one index, if `after` is the remainder of a quotient in `before`. Otherwise None."""
-    if not isinstance(after.atom, Remainder) or after.atom.b != extent:
-        return None
-    rest = before - floordiv(after.atom.a, extent)  # (d + q // n) * n + q % n = d * n + q
-    return rest * extent + after.atom.a if len(rest.terms) < len(before.terms) else None
 
 
 def _ambiguous(kernel: Kernel) -> bool:

@@ -14,7 +14,8 @@ estimates the time of a choice as
 
 In: a chip, and a product or its sizes. Out: the number of parts of the depth (split_k.py) and of the rows of a tile
 (schedules/products.py) that take the least time. The times were measured on an H200.
-tests/sweep_converted.py compares each choice with all others on the chip that it runs on. The same times are used for
+tests/sweep_dequantised_product_cost.py compares each choice with all others on the chip that it runs on. The same times
+are used for
 second factors that are computed from more than 8 bits, although these were not measured. Left out: products with many
 rows, whose second factor is converted and stored once (pack_operands.py).
 """

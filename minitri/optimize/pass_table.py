@@ -23,6 +23,7 @@ from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.lower_graph import one_kernel_each
 from minitri.optimize import (
+    batch_into_rows,
     boundary_peeling,
     collapse_axes,
     collapse_reduced_axes,
@@ -186,6 +187,7 @@ PASSES: tuple[Pass, ...] = (
     *map(_core, ("parse", "build", "specialise")),
     room(graph_pass, "simplify", "graph.folded", simplify.simplify, without=lambda g, c: legalise(g)),
     room(graph_pass, "strength-reduction", "graph.strength", strength_reduction.reduce_strength),
+    room(graph_pass, "batch-into-rows", "graph.rows", batch_into_rows.fold, gpu=True),
     room(graph_pass, "pack-operands", "graph.packed", pack_operands.pack, lambda c: c.layouts, tf32_parts, gpu=True),
     room(graph_pass, "collapse-reduced-axes", "graph.collapsed", collapse_reduced_axes.collapse, chip, lambda c: c.layouts, gpu=True),
     room(graph_pass, "split-reduction", "graph.reductions", split_reduction.split_reductions, chip, gpu=True),
