@@ -112,7 +112,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "language.reference_arrays",
         "language.reference_evaluator",
         "language.reference_functions",
-        "language.reference_views",
     ),
     ("language",),
     (

@@ -44,7 +44,7 @@ _WITHOUT_EFFECT = {"Import", "ImportFrom", "Global", "Nonlocal", "Assert", "Dele
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
     """The rows of a table of python_corrections.toml: the tree to look for, and the text to write."""
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return [(_plain(python.parse(there)).body, here) for there, here in tables[table].items()]
+    return [(_plain(python.parse(there)).body, here) for there, here in tables.get(table, {}).items()]
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
@@ -285,6 +285,12 @@ def expression(place: Span) -> Edit | None:
             made, same = _written(_plain(deepcopy(value))), python.unparse(value)
             return Edit(here, made) if made != same else None
     return None
+
+
+def refused(code: str, text: str) -> str | None:
+    """What to write for an expression that has an error of this code, if a row of its table fits."""
+    made, found = _match(code, _parsed(text))
+    return python.unparse(_filled(made, found)) if made else None
 
 
 def comprehension(place: Span) -> Edit | None:

@@ -16,14 +16,7 @@ from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
 from minitri.language import ast
 from minitri.language.parser import parse_module
 
-
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED = _Required()
-
+REQUIRED: Any = object()
 Signature = dict[str, Any]
 
 

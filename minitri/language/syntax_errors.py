@@ -25,22 +25,22 @@ CLOSES = {"(": ")", "[": "]"}
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
+def tables() -> dict[str, Any]:
     """The tables of syntax_errors.toml."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
     """The error of this name, with parts of the program in its message and its help."""
-    code, message, help = _tables()["mistakes"][name]
+    code, message, help = tables()["mistakes"][name]
     return ParseError(code, message.format(**words), span, help=help.format(**words))
 
 
 def bad_character(span: Span) -> ParseError:
     """The error for a character that begins no word."""
-    character, tables = span.text, _tables()
-    if character in tables["characters"]:
-        code, message, help = tables["characters"][character]
+    character, rows = span.text, tables()["characters"]
+    if character in rows:
+        code, message, help = rows[character]
         return ParseError(code, message, span, help=help)
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return mistake("character", span, shown=shown)
@@ -51,7 +51,7 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     there = _situation(word, before, expected)
     row = next(
         row
-        for row in _tables()["words"]
+        for row in tables()["words"]
         if all(there & {*either.split("|")} for either in row["when"]) and not there & {*row.get("unless", ())}
     )
     places = {
@@ -60,7 +60,7 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
         "line": replace(word.span, end=word.span.start + len(word.span.first_line.strip())),
     }  # fmt: skip
     at = places[row.get("at", "word")]
-    what, help = _tables()["keywords"].get(word.text, ("", ""))
+    what, help = tables()["keywords"].get(word.text, ("", ""))
     error = mistake(
         row["mistake"], at, word=_shown(word), before=_shown(before), text=word.text, text_before=before.text,
         what=what, help=help,
@@ -77,10 +77,10 @@ def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
     """What the table `words` may ask of a word that does not fit."""
 
     def kinds(of: Word) -> set[str]:
-        return {of.type, of.text, *(kind for kind, types in _tables()["kinds"].items() if of.type in types)}
+        return {of.type, of.text, *(kind for kind, types in tables()["kinds"].items() if of.type in types)}
 
     facts = {
-        "keyword": word.text in _tables()["keywords"],
+        "keyword": word.text in tables()["keywords"],
         "touching": before.span.end == word.span.start,
         "before =": word.span.source.text.startswith("=", word.span.end),
         "in a type": word.span.source.name.startswith("<type of "),
@@ -91,7 +91,7 @@ def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
 
 
 def _shown(word: Word) -> str:
-    return _tables()["shown"].get(word.type) or f"`{word.text[:40]}`"
+    return tables()["shown"].get(word.type) or f"`{word.text[:40]}`"
 
 
 def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Iterator[Word]) -> ParseError:
