@@ -341,6 +341,14 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
             return replace(op, **{name: o and new(o) for name, o in held.items()}) if held else op
 
 
+def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
+    """The new op for each op of a body: `change` of the op with its new operands."""
+    new: dict[Op, Op] = {}
+    for op in body:
+        new[op] = change(with_operands(op, lambda o: new.get(o, o)))
+    return new
+
+
 def index_expressions(op: Op) -> tuple[Dim, ...]:
     """The index expressions of an op: its index, guards and tested conditions. Most ops have none."""
     match op:

@@ -23,7 +23,7 @@ from minitri.kernels.kernel_from_demands import build
 Layouts = Mapping[str, tuple[Dim, ...]]
 
 
-def partition(graph: Graph, layouts: Layouts = {}) -> Plan:
+def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
     """The plan with one kernel for each node that computes, in the order of the graph.
 
     layouts   the strides of each input that is not contiguous, in elements, by name

@@ -19,7 +19,7 @@ is the axis that a product sums over.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
     factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. Then the arithmetic of
                         one program runs beside the product of another. A cost model chooses the number of rows
-                        (optimize/mixed_input_products.py).
+                        (optimize/dequantised_product_cost.py).
     few rows            The time is spent on loading the other factor once. Tiles are narrow, and as many bytes are in
                         flight as fit.
 
@@ -39,7 +39,7 @@ from minitri.base.toml_tables import table_beside
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
-from minitri.optimize import mixed_input_products
+from minitri.optimize import dequantised_product_cost
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
@@ -218,8 +218,8 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
     If the tile's depth does not divide the depth of the product, the tile gets a smaller depth and more stages.
     """
-    tile = TRANSPOSED[mixed_input_products.choose(chip, batch, m, n, depth, most=1).rows]
-    while depth % tile.depth and depth % mixed_input_products.UNIT == 0:
+    tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).rows]
+    while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
     return tile
 

@@ -17,7 +17,7 @@ of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -86,14 +86,7 @@ def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
 
 
-class Terms:
-    """Assigns names to values. Equal operators of equal operands get the same name, which is a number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Hashable, int] = {}
-
-    def of(self, *parts: Hashable) -> Hashable:
-        return "term", self.numbers.setdefault(parts, len(self.numbers))
+Terms = dict[Hashable, int]  # the number of each term. Equal operators of equal operands have the same term
 
 
 # ---- elementwise operators -----------------------------------------------------------------------
@@ -102,12 +95,11 @@ class Terms:
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
     """The result of an elementwise op."""
     if all(a.number for a in args) and not _depends_on_sign_of_zero(op, args):
-        return constant(
-            _apply(op.op, op.dtype, [a.dtype for a in op.args], [*chain(*(a.number for a in args))]), op.dtype
-        )
+        numbers = [x for a in args for x in a.number]
+        return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], numbers), op.dtype)
     if (kept := _unchanged_operand(op, args)) is not None:
         return kept
-    term = terms.of(op.op, op.dtype.name, *(a.term for a in args))
+    term = "term", terms.setdefault((op.op, op.dtype.name, *(a.term for a in args)), len(terms))
     if op.op == "where":
         condition, a, b = args
         return joined([x for truth, x in (("true", a), ("false", b)) if truth in condition.kinds], op.dtype, term)
