@@ -86,7 +86,7 @@ def load(
         help = suggest(str(stage), READERS) or f"these are: {', '.join(READERS)}"
         raise CompileError("MT0402", f"`{str(stage)[:40]}` is no stage that can be read", help=help)
     start = Start(stage, _verified(stage, READERS[stage](text, name=name)))
-    return Loaded(start, Source(name, text), without, options, against)
+    return Loaded(start, Source(name, text), against=against, without=without, options=options)
 
 
 def _verified(stage: str, value: Any) -> Any:
@@ -131,24 +131,23 @@ def _param(i: Input | Buffer, place: Span) -> ast.Param:
 class Loaded(Program):
     """See the module. `stage` is the first stage, and `value` its IR."""
 
-    def __init__(
-        self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options(),
-        against: BaseProgram | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, start: Start, source: Source, *, against: BaseProgram | None = None, **settings: Any) -> None:
         self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
-        super().__init__(_module(start.value, source), without=without, options=options)
+        super().__init__(_module(start.value, source), **settings)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]} from {self.stage}>"
 
-    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
+    def _made(self, *, options: Options, effort: str, **settings: Any) -> Program:
         fixed = isinstance(self.value, Programs) and options != self.options
         if fixed or effort != "none":
             what = "options" if fixed else "effort"
             message = f"a program that begins at `{self.stage}` takes no {what}"
             measured = "measure once, with `mt.tune(…)`, and give it the options"
             raise CompileError("MT0404", message, help="its schedules are in the text" if fixed else measured)
-        return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
+        return Loaded(
+            Start(self.stage, self.value), self.module.source, options=options, against=self.against, **settings
+        )
 
     def _check_signature(self) -> None:
         """Does nothing: `load` has verified the text."""

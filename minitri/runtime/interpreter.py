@@ -40,10 +40,8 @@ class InterpretedKernel:
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         pointers = [HostPointer(a) for a in arrays]
-        described = [
-            TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block))
-            for d in self.kernel.descriptors
-        ]
+        found = [(pointers[d.pointer], d.shape, d.strides, d.block) for d in self.kernel.descriptors]
+        described = [TensorDescriptor(p, list(shape), list(strides), list(block)) for p, shape, strides, block in found]
         with np.errstate(all="ignore"), LANGUAGE.interpreted():
             self.function[(programs,)](*pointers, *numbers, *floats, *described)
 

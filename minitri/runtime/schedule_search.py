@@ -104,6 +104,7 @@ def trials(
     A compilation that is not finished in time continues in its thread. The process waits for such a compilation before
     it exits.
     """
+
     def trial(options: Options, future: Future[Run], seconds: float | None) -> Trial:
         try:
             run = future.result(seconds)

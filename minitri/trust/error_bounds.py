@@ -305,9 +305,8 @@ class _Analysis:
         e = e + 2 * FACTOR_ERRORS[kind] * size if kind in FACTOR_ERRORS else e  # 0 * inf would be nan
         exact = (kind != "tf32") & whole & short & (size * GRID <= 2 ** BITS[node.dtype.name])
         self.terms[node] = Terms(rounds, size)
-        return value, np.where(
-            (specials > 0) & (seen == 0), np.inf, rounded(e, size, specials > 0, rounds, exact, node.dtype)
-        )
+        radius = rounded(e, size, specials > 0, rounds, exact, node.dtype)
+        return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
         """1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.
