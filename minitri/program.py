@@ -181,8 +181,11 @@ class Program(BaseProgram):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """The reference result: numpy evaluates the syntax tree. Gives numpy arrays."""
-        return self.run("ast", *args, **keywords)
+        """The reference result: numpy evaluates the syntax tree, or the first stage of a program that begins at one.
+
+        Gives numpy arrays.
+        """
+        return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """The result of one stage, as numpy arrays.
@@ -219,7 +222,11 @@ class Program(BaseProgram):
         require_graph(self.graph(call.instance), call.sizes)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass."""
+        """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass.
+
+        A program that begins at a later stage than a graph is compared with the program of `mt.load(…, against=…)`.
+        Without it: CompileError MT0402.
+        """
         call = self._checked(args, keywords)
         with enough():
             return check(self, call)
@@ -243,9 +250,9 @@ class Program(BaseProgram):
         Raises CompileError: MT0304 for sizes that do not fit, MT0106 if only arrays can say the types.
         """
         call = self._described(args, sizes)
-        more = {"without": self.without | names(without)}
-        more |= {"options": for_arrays(checked(options or self.options), call.arrays)}
-        return Lowered(self.compilation(replace(self.context(call, Target.parse(target)), **more)))
+        options = for_arrays(checked(options or self.options), call.arrays)
+        context = self.context(call, Target.parse(target))
+        return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
         """The call that the arguments of `lower` describe. It has no arrays if the arguments are sizes."""

@@ -50,7 +50,6 @@ from minitri.tiles.ir import Programs
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check_report import CheckReport
 from minitri.trust.sanitizer import AccessError
 
 READERS: dict[str, Callable[..., Any]] = {
@@ -133,6 +132,8 @@ class Loaded(Program):
 
     def __init__(self, start: Start, source: Source, *, against: BaseProgram | None = None, **settings: Any) -> None:
         self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
+        head = _head(start.value)
+        self._plan = head if isinstance(head, Plan) else None  # None for a program that begins at a graph
         super().__init__(_module(start.value, source), **settings)
 
     def __repr__(self) -> str:
@@ -151,12 +152,6 @@ class Loaded(Program):
 
     def _check_signature(self) -> None:
         """Does nothing: `load` has verified the text."""
-
-    @property
-    def _plan(self) -> Plan | None:
-        """The plan of the kernels; None for a program that begins at a graph."""
-        head = _head(self.value)
-        return head if isinstance(head, Plan) else None
 
     def graph(self, instance: Instance) -> Graph:
         if isinstance(self.value, Graph):
@@ -188,10 +183,6 @@ class Loaded(Program):
         return largest >= LIMIT or any(a.last_offset >= LIMIT for a in arrays)
 
     # ---- running ---------------------------------------------------------------------
-
-    def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """The result of the first stage, evaluated by numpy."""
-        return self.run(self.stage, *args, **keywords)
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         stage = self.stage if stage == "ast" and isinstance(self.value, Graph) else stage
@@ -226,17 +217,6 @@ class Loaded(Program):
                 strides = _strides(b, arrays[b.name], sizes)
                 arrays[b.name] = laid(arrays[b.name], strides, b.name)
         return replace(call, sizes=sizes, arrays=arrays)
-
-    def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Compares the first stage and every later pass with the program of `against`.
-
-        A graph is compared with its own evaluation. Any other stage needs `against`: else CompileError MT0402.
-        """
-        if self.stage != "graph" and self.against is None:
-            message = f"a program that begins at `{self.stage}` has nothing to be checked against"
-            help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
-            raise CompileError("MT0402", message, help=help)
-        return super().check(*args, **keywords)
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
