@@ -102,13 +102,10 @@ class HostPointer:
     def data_ptr(self) -> int:
         return self.array.address
 
-    def _itself(self, *_: Any) -> HostPointer:
+    def _itself(self, *_: Any, **_device: Any) -> HostPointer:
         return self
 
-    untyped_storage = cpu = set_ = copy_ = _itself
-
-    def new_empty(self, *size: int, device: str = "cpu") -> HostPointer:
-        return HostPointer(self.array)
+    untyped_storage = cpu = set_ = copy_ = new_empty = _itself
 
     def storage_offset(self) -> int:
         return 0

@@ -132,9 +132,8 @@ class _Analysis:
             case Apply():
                 return self.apply(node)
             case View() | Concat():
-                if isinstance(node, View) and node.x in self.terms:
-                    moved_terms = (evaluate.value(node, {node.x: t}, {}, self.sizes) for t in self.terms[node.x])
-                    self.terms[node] = Terms(*moved_terms)
+                if isinstance(node, View) and (terms := self.terms.get(node.x)):
+                    self.terms[node] = Terms(*(evaluate.value(node, {node.x: t}, {}, self.sizes) for t in terms))
                 return tuple(evaluate.value(node, known, {}, self.sizes) for known in (self.values, self.radii))
             case Gather():
                 return self.gather(node)
