@@ -85,7 +85,7 @@ class Call:
     @property
     def device(self) -> str:
         """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if there is none."""
-        return "cpu" if self.model is None else self.model.device
+        return getattr(self.model, "device", "cpu")
 
 
 def _strides(name: str, array: ArrayView, known: bool) -> Iterator[Dim]:
