@@ -28,7 +28,7 @@ from typing import Any
 import click
 
 from minitri.base.disk_cache import configured_folder
-from minitri.cli.console import show_json
+from minitri.cli.output import show_json
 from minitri.cli.terminal import echo, progress
 
 TIME_LIMIT = 120  # seconds, for each child process

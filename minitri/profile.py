@@ -107,8 +107,8 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     run, call = program.prepare(*arrays, **named)
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
     kernels: list[KernelTime] = []
-    with on_device(call.model):  # kernels run in order, so that each finds the temporaries that it reads
-        for launch in run.launches(call, run.memory(call)):
+    with on_device(call.model):
+        for launch in run.launches(call, run.memory(call)):  # in order: each finds the temporaries that it reads
             k, timing = launch.step.kernel, measure(launch, call.device, repeats, max(1, warmup))
             kernels.append(KernelTime(k.name, launch.programs, k.warps, timing, moved.get(k.name, 0)))
     total = measure(lambda: program(*arrays, **named), call.device, repeats, warmup)
