@@ -87,9 +87,8 @@ def examine() -> list[Row]:
     seen = gpu(found["torch build"])
     torch, *others = (trial(name, found[name]) for name in trials)
     # This module needs the oldest Python that minitri supports, so the Python that runs it is new enough.
-    python = Row(
-        "python", "ok", f"{platform.python_version()} ({platform.system()} {platform.machine()})", essential=True
-    )
+    here = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    python = Row("python", "ok", here, essential=True)
     own = Row("minitri", "ok", version("minitri") or "not installed, runs from its source folder", essential=True)
     return [python, own, *map(package, PACKAGES), torch, seen, *others, cache()]
 

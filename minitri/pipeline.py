@@ -93,10 +93,8 @@ class Context:
     @property
     def key(self) -> tuple[Any, ...]:
         """A hashable key of this compilation among those of one program. It lacks options that autotuning varies."""
-        return (
-            self.instance.key, tuple(self.sizes.items()), tuple(self.layouts.items()),
-            str(self.target), self.wide, self.options.descriptors,
-        )  # fmt: skip
+        sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
+        return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors
 
 
 # ---- passes ----------------------------------------------------------------------------------

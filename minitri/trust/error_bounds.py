@@ -132,9 +132,8 @@ class _Analysis:
             case Apply():
                 return self.apply(node)
             case View() | Concat():
-                if isinstance(node, View) and node.x in self.terms:
-                    moved_terms = (evaluate.value(node, {node.x: t}, {}, self.sizes) for t in self.terms[node.x])
-                    self.terms[node] = Terms(*moved_terms)
+                if isinstance(node, View) and (terms := self.terms.get(node.x)):
+                    self.terms[node] = Terms(*(evaluate.value(node, {node.x: t}, {}, self.sizes) for t in terms))
                 return tuple(evaluate.value(node, known, {}, self.sizes) for known in (self.values, self.radii))
             case Gather():
                 return self.gather(node)
@@ -305,9 +304,8 @@ class _Analysis:
         e = e + 2 * FACTOR_ERRORS[kind] * size if kind in FACTOR_ERRORS else e  # 0 * inf would be nan
         exact = (kind != "tf32") & whole & short & (size * GRID <= 2 ** BITS[node.dtype.name])
         self.terms[node] = Terms(rounds, size)
-        return value, np.where(
-            (specials > 0) & (seen == 0), np.inf, rounded(e, size, specials > 0, rounds, exact, node.dtype)
-        )
+        radius = rounded(e, size, specials > 0, rounds, exact, node.dtype)
+        return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
         """1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.
