@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minitri.base.diagnostics import CompileError
-from minitri.fuzz.files import Case
+from minitri.fuzz.failure_file import Case
 from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
 from minitri.runtime.binding import Call, bind

@@ -71,10 +71,12 @@ class RandomProgram:
 class SmallWriter(FormFiller):
     """Writes a random program, statement by statement. `kinds`: the only kinds of statements, as tests name them."""
 
+    refusals = (DoesNotFit, LookupError, ValueError)
+
     def __init__(self, choose: Callable[[Sequence[Any]], Any], kinds: Sequence[str] = (), sides: Sequence[int] = SIDES):
         super().__init__(TABLE, choose, sides)
         self.focused = bool(kinds)
-        self.tried = kinds or [name for name, row in self.kinds.items() for _ in range(row.get("weight", 1))]
+        self.tried = list(kinds) or [name for name, row in self.kinds.items() for _ in range(row.get("weight", 1))]
 
     def program(self, ops: int) -> RandomProgram:
         for _ in range(self.choose((1, 2))):
