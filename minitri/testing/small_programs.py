@@ -22,6 +22,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DTYPES, from_numpy
+from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
 from minitri.program import Program
@@ -130,9 +132,8 @@ class SmallWriter(FormFiller):
         return made
 
     def _computed(self, text: str, arguments: Mapping[str, Any]) -> Any:
-        module = parse_module(f"def f({', '.join(arguments)}):\n    return {text}\n", "<random>")
-        functions = (*HELPER_FUNCTIONS, *module.functions)
-        return evaluate(replace(module, functions=functions), "f", arguments, self.sizes)[0]
+        module = _parsed(f"def f({', '.join(arguments)}):\n    return {text}\n")
+        return evaluate(module, "f", arguments, self.sizes)[0]
 
     def _shapes_fit(self, text: str) -> bool:
         """Whether the compiler has no objection to the shapes of a statement."""
@@ -179,3 +180,10 @@ class SmallWriter(FormFiller):
                 text = f"({lines.pop(name)})"
                 lines[readers[0]] = re.sub(rf"\b{name}\b", lambda _, text=text: text, lines[readers[0]])
         return lines
+
+
+@lru_cache(1000)  # programs that shrink have most statements in common
+def _parsed(text: str) -> ast.Module:
+    """A function that computes a statement, with the helpers that it may call."""
+    module = parse_module(text, "<random>")
+    return replace(module, functions=(*HELPER_FUNCTIONS, *module.functions))
