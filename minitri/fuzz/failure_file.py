@@ -90,14 +90,9 @@ def _plain(value: Any) -> Any:
         return float(value)
     dtype = from_numpy(value.dtype.name)
     assert dtype is not None
-    elements = value.astype(np.float64) if dtype.is_float else value  # f64 holds every float dtype exactly
-    strides = [s // value.dtype.itemsize for s in value.strides]
-    return {
-        "dtype": dtype.name,
-        "shape": list(value.shape),
-        "strides": strides,
-        "values": elements.reshape(-1).tolist(),
-    }
+    wide = value.astype(np.float64) if dtype.is_float else value  # f64 holds every float dtype exactly
+    strides, elements = [s // value.dtype.itemsize for s in value.strides], wide.reshape(-1).tolist()
+    return {"dtype": dtype.name, "shape": list(value.shape), "strides": strides, "values": elements}
 
 
 def _array(given: Any) -> Any:

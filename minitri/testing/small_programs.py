@@ -98,18 +98,16 @@ class SmallWriter(FormFiller):
 
     def operand(self, kind: Mapping[str, Any]) -> str:
         """A value for {x} that the kind of statements takes, or a new array."""
-        of, rank, most, size = (
-            kind.get(*field) for field in (("of", "fiub"), ("rank", 0), ("most", math.inf), ("elements", math.inf))
-        )
+        of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
+        most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
         dtypes = [d for d in DTYPE_CHOICES if DTYPES[d].kind in of]
 
         def suits(v: Value) -> bool:
             small = v.dtype.kind != "f" or v.largest <= most
             return v.dtype.kind in of and len(v.shape) >= rank and small and math.prod(v.shape) <= size
 
-        return self.found(suits) or self.array(
-            self.choose([*dtypes[:1] * 8, *dtypes]), tuple(self.new_axis(130) for _ in range(rank))
-        )
+        found = self.found(suits)
+        return found or self.array(self.choose([*dtypes[:1] * 8, *dtypes]), [self.new_axis(130) for _ in range(rank)])
 
     def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Value:
         operands = [self.values[n] for n in reads]
