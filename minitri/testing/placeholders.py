@@ -126,7 +126,7 @@ class FormFiller(ParameterWriter):
 
     def some_size(self, filled: Filled, x: Value) -> str:
         """A size that the body can write: a dimension or an integer."""
-        named = [n for n, s in self.sizes.items() if s <= 33]
+        named = [n for n, s in self.dimensions().items() if s <= 33]
         return self.choose(["2", *named, "3", "1", "17", *named])
 
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
@@ -148,7 +148,7 @@ PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
     "slices": lambda w, f, x: ", ".join(f["slice"] for _ in x.shape), "pads": lambda w, f, x: ", ".join(f["pad"] for _ in x.shape),
     "place": FormFiller.place, "next_place": lambda w, f, x: w.place(f, x, 1),
     "half": lambda w, f, x: str(x.shape[-1] // 2), "last": lambda w, f, x: str(x.shape[-1] - 1), "size": FormFiller.some_size,
-    "dimension": lambda w, f, x: w.required([n for n, s in w.sizes.items() if s <= x.dtype.limits[1]]),
+    "dimension": lambda w, f, x: w.required([n for n, s in w.dimensions().items() if s <= x.dtype.limits[1]]),
 }  # fmt: skip
 
 
