@@ -1,11 +1,11 @@
-"""Each rewrite alone: random programs in which it fires, with it and without it.
+"""Tests each rewrite alone: random programs in which it fires, compiled with it and without it.
 
     python tests/each_rewrite.py --programs 2000 --jobs 2 [NAME ...]
 
-A row of `REWRITES` says which statements a rewrite is about, and which thresholds must be lower so that it fires at
-small sizes. A program counts if the stage that the rewrite makes is another one without it. Then both stages are run by
-numpy (or Triton's interpreter) and compared, bit for bit where the rewrite promises that, and `check` compares every
-stage with the reference. A rewrite that never fires fails.
+A row of `REWRITES` names the statements that a rewrite applies to. It also names the thresholds that must be lower so
+that the rewrite fires at small sizes. A program counts if its stage after the rewrite differs from the stage without
+it. Then numpy (or Triton's interpreter) runs both stages, and the results are compared. They must be equal bit for
+bit if the rewrite promises that. `check` compares every stage with the reference. A rewrite that never fires fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from lowered import lowered
+from lowered_thresholds import lowered
 
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import INTERPRETER, Target
@@ -37,11 +37,11 @@ from minitri.trust import run_stage
 from minitri.trust.check import check, enclosures, worst
 
 CUDA = Target("cuda", "90")
-TRIES = 60  # programs for each one in which a rewrite fires, at most
+TRIES = 60  # the most programs to try for each program in which a rewrite fires
 
 
 class Blocks(dict[str, int]):
-    """A block for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+    """One block size for every axis name. As a mapping it is empty, so no name counts as unknown."""
 
     def __init__(self, rows: int, rest: int) -> None:
         super().__init__()
@@ -56,8 +56,14 @@ SMALL, SIXTEEN = Options(blocks=Blocks(8, 2)), Options(blocks=Blocks(16, 16), de
 
 @dataclass(frozen=True)
 class Rewrite:
-    """`stage`: what it changes. `kinds`: statements of random programs, with axes of `sides`. `lowered`: thresholds, by
-    module and name. `exact`: it changes no bit, but for signs of zeros (and the order in which products are added)."""
+    """A rewrite and the programs in which it fires.
+
+    stage      the stage that it changes
+    kinds      the statements of its random programs
+    sides      the sizes of their axes
+    lowered    thresholds, by module and name
+    exact      it changes no bit, except the signs of zeros (and the order in which products are added)
+    """
 
     stage: str
     kinds: tuple[str, ...]
@@ -71,7 +77,7 @@ class Rewrite:
 ROWS = ("reduce", "reduce", "normalise", "scan", "unary", "binary", "loss")
 PRODUCTS = ("layer", "layer", "dequantised", "matmul", "heads", "unary")
 ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "slice", "where", "cast")
-PARTS = {  # products of TF32 parts, of small arrays too
+PARTS = {  # products of TF32 parts, also for small arrays
     "optimize.pack_operands.WORTH_OF_PARTS": 1, "optimize.pack_operands.SIDE_OF_PARTS": 1, "optimize.pack_operands.LEAST_DEPTH": 1,
 }  # fmt: skip
 REWRITES: dict[str, Rewrite] = {
@@ -108,7 +114,7 @@ REWRITES: dict[str, Rewrite] = {
     "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1), sides=(257, 777, 1001, 1030, 2050)),
     "mask-elision": Rewrite("tile.masked", ("reduce", "normalise", "pad", "concat", "slice", "long", "masked_reduction", "layer")),
     "narrow-integers": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
-    "f16-products": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
+    "f16-multiplication": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
     "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
     "early-start": Rewrite("tile.target", ANY),
     "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
@@ -135,7 +141,7 @@ def written(rewrite: Rewrite, seed: int) -> RandomProgram:
 
 
 def tried(name: str, seed: int) -> str | None:
-    """None: the rewrite does not fire. Else what is wrong, or "" if nothing is."""
+    """None if the rewrite does not fire. Otherwise the error, or "" if there is none."""
     rewrite = REWRITES[name]
     example = written(rewrite, seed)
     with lowered(rewrite.lowered), warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -169,7 +175,7 @@ def _text(compiled: Any, stage: str) -> str:
 
 
 def _differ(rewrite: Rewrite, program: Program, call: Any, first: Any, second: Any) -> str:
-    """What the stage computes with the rewrite and without it."""
+    """How the results of the stage with the rewrite and without it differ; "" if they are equal."""
     stage = rewrite.stage
     if run_stage.programs(first, call) > 3000 or run_stage.programs(second, call) > 3000:
         return ""
@@ -202,7 +208,7 @@ def firings(name: str, wanted: int, seed: int) -> tuple[Counter[str], list[str]]
 
 
 def fired(name: str, programs: int, jobs: int, seed: int = 0) -> dict[str, Any]:
-    """Tries programs in several processes until the rewrite has fired in so many."""
+    """Tries programs in several processes until the rewrite has fired in `programs` of them."""
     start, share = time.perf_counter(), -(-programs // (jobs * 4))
     seeds = [seed + k * 10_000_000 for k in range(jobs * 4)]
     found, wrong = Counter[str](), list[str]()

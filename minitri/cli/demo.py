@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import minitri as mt
-from minitri.cli.console import sizes_text
 from minitri.cli.inputs import Size, make_inputs
+from minitri.cli.output import sizes_text
 from minitri.cli.terminal import STAGES, echo, highlighted, progress
 from minitri.explore.provenance import Trace
 from minitri.hardware.targets import StageUnavailable

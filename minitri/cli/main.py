@@ -23,7 +23,7 @@ from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
 from minitri.base.resource_limits import limits
 from minitri.cli import terminal
-from minitri.cli.console import reported
+from minitri.cli.output import reported
 
 NAMES = tuple(terminal.STAGES)
 STAGES = f"{', '.join(NAMES[:-1])} ({NAMES[-1]})"

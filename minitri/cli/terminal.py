@@ -4,7 +4,7 @@
     with progress("check"):                 a bar, after two seconds
 
 `--color` decides about colour, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal. rich and pygments
-take a while to import, so they are imported only when they are used. Left out: messages and exit codes (console.py),
+take a while to import, so they are imported only when they are used. Left out: messages and exit codes (output.py),
 and the tokens of each text (lexers.py).
 """
 

@@ -182,6 +182,7 @@ class Handler(BaseHTTPRequestHandler):
         document = self._asked(first)
         if "error" in document:
             document = self._asked(first := EXAMPLES[0])
+        _require("error" not in document, 503, "the compiler has too little time here: load this page again")
         targets = [t for t in TARGETS if t != "interpreter"]
         live = {"first": first, "examples": EXAMPLES, "targets": targets, "completions": completions()}
         made = page(document, live)
