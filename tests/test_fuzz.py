@@ -234,9 +234,7 @@ def test_the_command(tmp_path: Path) -> None:
     result = minitri("fuzz", "--programs", "3", "--jobs", "1", "-o", str(tmp_path / "found"), "--json")
     answer = json.loads(result.stdout)
     assert result.exit_code == 0 and answer["programs"] == 3 and answer["disagreements"] == []
-    assert (
-        answer["stages"] >= 3 * 9 and answer["pairs"] + answer["refused"] == 3 * len(RELATIONS) and answer["hardware"]
-    )
+    assert answer["stages"] >= 3 * 9 and answer["pairs"] == 3 * len(RELATIONS) and answer["hardware"]
     assert not (tmp_path / "found").exists()
 
 
