@@ -252,6 +252,9 @@ Python 3.12.3, numpy 2.5.2, triton 3.6.0).
 `conditions-gpu` and `ulp-gpu` need a GPU; `rewrites` takes hours. `make reliability` is the long profile. It also runs
 the slow tests and the mutants that have not been tried.
 
+Figures of random programs that are older than `minitri/testing/statement_forms.toml` keep their seeds. Commit
+0bec0e1 draws the programs of these seeds.
+
 **Trusted parts:** numpy, which defines what a program means and computes for the interpreter; lark, which parses by the
 grammar; Triton with its interpreter; and on a GPU NVIDIA's assembler and math library. z3 only confirms proofs, which
 are also checked without it.

@@ -51,7 +51,7 @@ def first_failure(seeds: range) -> Case:
 def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patch:
         planted(patch, Planted("simplify", nodes(no_maximum)))
-        case = first_failure(range(62, 100))  # the first of these programs in which relu changes a result
+        case = first_failure(range(174, 200))  # the first of these programs in which relu changes a result
         path = tmp_path / "found.mt"
         path.write_text(written(case, path.name), encoding="utf-8")
         assert case.guilty == "simplify" and not case.relation
@@ -68,7 +68,7 @@ def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPa
 
 def test_a_bug_of_the_gpus_schedules_is_found_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, Planted("lower", only("cuda", ops(least))))
-    case = first_failure(range(13, 100))
+    case = first_failure(range(1, 100))
     assert case.guilty == "lower" and "cuda" in case.said
 
 
@@ -117,6 +117,8 @@ def test_relations_compute_the_same(relation: str) -> None:
 
 def test_relations_change_the_program() -> None:
     assert "multiply y" in permuted("def program(x: f32[N], y: f32[N]):\n    return x * y\n").lower()["graph"]
+    joined = "def program(x: f32[N]):\n    return broadcast_to(x, (2,) + x.shape)\n"
+    assert permuted(joined).numpy(np.ones(3, np.float32)).shape == (2, 3)
     names = [n for n, _ in renamed(TEXT).parameters]
     assert set(names).isdisjoint({"x", "y", "N", "M"}) and names == sorted(names, reverse=True)
     assert "unused" in with_dead_code(TEXT).module.span.text

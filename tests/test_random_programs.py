@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from program_coverage import CONSTRUCTS, coverage
 from program_coverage import shown as table_of
@@ -9,6 +11,7 @@ from stages import SPLITS
 
 from minitri.runtime.binding import bind
 from minitri.testing import RandomProgram, random_program
+from minitri.testing.small_programs import TABLE, SmallWriter
 from minitri.triton.artifacts import build
 from minitri.trust.check import check
 
@@ -32,6 +35,20 @@ def test_every_construct_occurs() -> None:
 def test_a_missing_construct_is_noticed() -> None:
     found = coverage(random_program(seed) for seed in range(5))
     assert 0 in [found[name] for name in CONSTRUCTS["operators"]] and found["add"] <= 5
+
+
+def fits(kind: str, form: str, seed: int) -> bool:
+    rng = random.Random(seed)
+    writer = SmallWriter(rng.choice)
+    for _ in range(2):
+        writer.array(rng.choice(("f32", "i32", "f16")), writer.new_axes(rng.randrange(4)))
+    return writer.attempt(kind, writer.operand(writer.kinds[kind]), form)
+
+
+@pytest.mark.parametrize("kind", TABLE["kinds"])
+def test_every_form_fits_some_value(kind: str) -> None:
+    for form in (form for forms in TABLE["kinds"][kind].values() if isinstance(forms, list) for form in forms):
+        assert any(fits(kind, form, seed) for seed in range(100)), form
 
 
 def shown(example: RandomProgram) -> str:

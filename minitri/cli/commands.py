@@ -279,7 +279,7 @@ def fuzz(
 
 def _replay(path: Path, on: str, as_json: bool) -> None:
     """Tries the program of a file that `fuzz` wrote, and prints whether it still fails."""
-    from minitri.fuzz.files import read
+    from minitri.fuzz.failure_file import read
     from minitri.fuzz.trial import VARIANTS, examined
 
     case = read(path.read_text(encoding="utf-8"))

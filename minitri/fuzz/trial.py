@@ -3,7 +3,7 @@
 In: a seed. Out: an `Outcome`: how much was compared, and the shrunk failure, if there is one.
 
     check         every pass for every variant (minitri/trust/check.py)
-    relations     changed programs that must compute the same result (minitri.testing.changed_programs.py)
+    relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
 
 Shrinking repeats the comparison that failed. It first shrinks the choices that made the program, then the sizes and
 elements of its arguments. Left out: crashes and hangs, which workers.py reports.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minitri.base.diagnostics import CompileError
-from minitri.fuzz.files import Case
+from minitri.fuzz.failure_file import Case
 from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
 from minitri.runtime.binding import Call, bind

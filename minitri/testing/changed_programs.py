@@ -51,6 +51,8 @@ def _exchanged(value: Any) -> Any:
     if isinstance(value, ast.Node):
         value = replace(value, **{f.name: _exchanged(getattr(value, f.name)) for f in fields(value)})
     match value:
+        case ast.Binary(left=ast.Tuple()) | ast.Binary(right=ast.Tuple()):  # shapes are joined in their order
+            return value
         case ast.Binary(op=op) | ast.Compare(op=op) if op in COMMUTATIVE:
             return replace(value, left=value.right, right=value.left)
         case ast.Call(function=name, args=(a, b)) if name in COMMUTATIVE_CALLS:

@@ -14,7 +14,7 @@ import numpy as np
 
 from minitri.base.types import DTYPES, DType
 from minitri.testing.random_arrays import elements
-from minitri.testing.statement_writer import StatementWriter
+from minitri.testing.statement_writer import StatementWriter, words
 
 SIZES = (3, 1, 2, 7, 0, 17, 33, 130)
 DTYPE_CHOICES = ("f32", "f16", "bf16", "f64", "i32", "i64", "i8", "u8", "i16", "u16", "u32", "u64", "bool")
@@ -84,6 +84,11 @@ class ParameterWriter(StatementWriter):
         found = [n for n, v in reversed(self.values.items()) if n != "s" and suits(v)]
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
 
+    def dimensions(self) -> dict[str, int]:
+        """The dimensions that a statement can name, because a parameter has them."""
+        named = {word for p in self.arrays.values() for word in words(p.type)}
+        return {n: s for n, s in self.sizes.items() if n in named}
+
     def new_axes(self, rank: int | None = None, room: int = MAX_ELEMENTS) -> tuple[Axis, ...]:
         axes: list[Axis] = []
         for _ in range(self.choose((1, 2, 2, 3, 0)) if rank is None else rank):
@@ -101,7 +106,7 @@ class ParameterWriter(StatementWriter):
         if name not in self.sizes:
             self.sizes[name] = self.choose([s for s in SIZES if s <= room])
         size = self.sizes[name]
-        alone = any(a.text == name for axes in self.axes.values() for a in axes)
+        alone = any(a.text == name for array in self.arrays for a in self.axes[array])
         if form == "more" and 2 * size + 1 <= room and alone:
             return self.choose((Axis(f"{name} + 1", size + 1), Axis(f"2 * {name}", 2 * size)))
         return Axis(name, size)

@@ -21,6 +21,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from minitri.base.diagnostics import CompileError
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES, from_numpy
+from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
 from minitri.program import Program
@@ -70,10 +72,12 @@ class RandomProgram:
 class SmallWriter(FormFiller):
     """Writes a random program, statement by statement. `kinds`: the only kinds of statements, as tests name them."""
 
+    refusals = (DoesNotFit, LookupError, ValueError)
+
     def __init__(self, choose: Callable[[Sequence[Any]], Any], kinds: Sequence[str] = (), sides: Sequence[int] = SIDES):
         super().__init__(TABLE, choose, sides)
         self.focused = bool(kinds)
-        self.tried = kinds or [name for name, row in self.kinds.items() for _ in range(row.get("weight", 1))]
+        self.tried = list(kinds) or [name for name, row in self.kinds.items() for _ in range(row.get("weight", 1))]
 
     def program(self, ops: int) -> RandomProgram:
         for _ in range(self.choose((1, 2))):
@@ -93,18 +97,16 @@ class SmallWriter(FormFiller):
 
     def operand(self, kind: Mapping[str, Any]) -> str:
         """A value for {x} that the kind of statements takes, or a new array."""
-        of, rank, most, size = (
-            kind.get(*field) for field in (("of", "fiub"), ("rank", 0), ("most", math.inf), ("elements", math.inf))
-        )
+        of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
+        most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
         dtypes = [d for d in DTYPE_CHOICES if DTYPES[d].kind in of]
 
         def suits(v: Value) -> bool:
             small = v.dtype.kind != "f" or v.largest <= most
             return v.dtype.kind in of and len(v.shape) >= rank and small and math.prod(v.shape) <= size
 
-        return self.found(suits) or self.array(
-            self.choose([*dtypes[:1] * 8, *dtypes]), tuple(self.new_axis(130) for _ in range(rank))
-        )
+        found = self.found(suits)
+        return found or self.array(self.choose([*dtypes[:1] * 8, *dtypes]), [self.new_axis(130) for _ in range(rank)])
 
     def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Value:
         operands = [self.values[n] for n in reads]
@@ -127,9 +129,8 @@ class SmallWriter(FormFiller):
         return made
 
     def _computed(self, text: str, arguments: Mapping[str, Any]) -> Any:
-        module = parse_module(f"def f({', '.join(arguments)}):\n    return {text}\n", "<random>")
-        functions = (*HELPER_FUNCTIONS, *module.functions)
-        return evaluate(replace(module, functions=functions), "f", arguments, self.sizes)[0]
+        module = _parsed(f"def f({', '.join(arguments)}):\n    return {text}\n")
+        return evaluate(module, "f", arguments, self.sizes)[0]
 
     def _shapes_fit(self, text: str) -> bool:
         """Whether the compiler has no objection to the shapes of a statement."""
@@ -176,3 +177,10 @@ class SmallWriter(FormFiller):
                 text = f"({lines.pop(name)})"
                 lines[readers[0]] = re.sub(rf"\b{name}\b", lambda _, text=text: text, lines[readers[0]])
         return lines
+
+
+@lru_cache(1000)  # programs that shrink have most statements in common
+def _parsed(text: str) -> ast.Module:
+    """A function that computes a statement, with the helpers that it may call."""
+    module = parse_module(text, "<random>")
+    return replace(module, functions=(*HELPER_FUNCTIONS, *module.functions))

@@ -91,8 +91,7 @@ def _plain(value: Any) -> Any:
     dtype = from_numpy(value.dtype.name)
     assert dtype is not None
     wide = value.astype(np.float64) if dtype.is_float else value  # f64 holds every float dtype exactly
-    elements = [repr(e) if isinstance(e, float) else e for e in wide.reshape(-1).tolist()]
-    strides = [s // value.dtype.itemsize for s in value.strides]
+    strides, elements = [s // value.dtype.itemsize for s in value.strides], wide.reshape(-1).tolist()
     return {"dtype": dtype.name, "shape": list(value.shape), "strides": strides, "values": elements}
 
 
@@ -101,8 +100,7 @@ def _array(given: Any) -> Any:
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))
-    numbers = [float(e) for e in given["values"]] if dtype.is_float else [int(e) for e in given["values"]]
-    plain = np.array(numbers, np.float64 if dtype.is_float else None).reshape(shape).astype(dtype.numpy)
+    plain = np.array(given["values"], np.float64 if dtype.is_float else None).reshape(shape).astype(dtype.numpy)
     if 0 in shape or sum((n - 1) * abs(s) for n, s in zip(shape, strides)) > 64 * (MOST + math.prod(shape)):
         return plain
     array = strided(shape, strides, dtype.numpy)
