@@ -43,7 +43,7 @@ ROOT = Path(__file__).parent.parent
 def running(**options: Any) -> Iterator[Server]:
     """A server that has time: a busy machine is slow."""
     with impatient(**options) as made:
-        made.quick.seconds = made.full.seconds = 100
+        made.quick.seconds = made.full.seconds = 60
         yield made
 
 

@@ -200,10 +200,9 @@ def _conditions(access: Access | None) -> dict[str, Dim]:
 
 
 def _dim(extent: Dim, axes: Sequence[TileAxis]) -> dict[str, Any]:
-    name, role, block, lanes = "", "whole", 0, 0
+    along = {"axis": "", "role": "whole", "block": 0, "lanes": 0}
     if len(axes) == 1:
-        name, role, block, lanes = axes[0].name, axes[0].role, axes[0].block, axes[0].lanes
-    along = {"axis": name, "role": role, "block": block, "lanes": lanes}
+        along = {"axis": axes[0].name, "role": axes[0].role, "block": axes[0].block, "lanes": axes[0].lanes}
     return {"extent": str(extent), "size": extent.constant, **along}
 
 
