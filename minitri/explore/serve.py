@@ -83,7 +83,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = CONNECTIONS
 
     def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
-        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=8, newest=True)  # first: a taken port closes the server
+        self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # first: a taken port closes the server
         super().__init__((ADDRESS, port), Handler)
         self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
         self.first = dict(first or EXAMPLES[0])
