@@ -62,12 +62,6 @@ class Shown:
     measured: Seconds = None
     panes: Sequence[str] = ()
 
-    @property
-    def label(self) -> str:
-        """The label of the second program: `N=300, warps=2`. Its name and target are shown anyway."""
-        named = ("target", "file", "entry", "expression")
-        return ", ".join(f"{n}={v}" for n, v in self.compare.items() if n not in named)
-
 
 def document(
     compiled: Compilation,
@@ -88,7 +82,9 @@ def document(
     part = 1.0 if other is None else 0.5
     programs = [program(compiled, name, quick, shown.measured, lambda done, text: tell(part * done, text))]
     if other is not None:
-        label = ", ".join(filter(None, (other.context.entry if name else "", shown.label)))
+        known = ("target", "file", "entry", "expression")  # the page shows the name and the target anyway
+        changed = [f"{n}={v}" for n, v in shown.compare.items() if n not in known]
+        label = ", ".join([other.context.entry] * bool(name) + changed)
         programs.append(program(other, label, quick, tell=lambda done, text: tell(0.5 + part * done, text)))
     known = (*compiled.stages, *PANES)
     for pane in shown.panes:

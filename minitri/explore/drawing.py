@@ -152,10 +152,7 @@ def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]]
     return {
         "title": title, "width": width, "height": height,
         "boxes": [{**box, "at": list(map(round, places[n]))} for n, box in boxes.items()],
-        "edges": [
-            [number[a], number[b], [[round(x), round(y)] for x, y in line], *edges[a, b]]
-            for (a, b), line in lines.items()
-        ],
+        "edges": [[number[a], number[b], np.rint(line).astype(int).tolist(), *edges[a, b]] for (a, b), line in lines.items()],
     }  # fmt: skip
 
 
@@ -191,10 +188,8 @@ def layout(
     graph.add_edges_from(edges)
     level = _levels(graph)
     bends = _with_bends(graph, level)
-    layers = [
-        list(layer)
-        for _, layer in groupby(sorted(nx.topological_sort(graph), key=level.__getitem__), level.__getitem__)
-    ]
+    order = sorted(nx.topological_sort(graph), key=level.__getitem__)
+    layers = [list(layer) for _, layer in groupby(order, level.__getitem__)]
     _uncross(graph, layers)
     size = {n: sizes.get(n, (2.0, 0.0)) for n in graph}
     x = _across(graph, layers, {n: width for n, (width, _) in size.items()})

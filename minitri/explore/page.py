@@ -64,7 +64,7 @@ def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> 
         policy[2] += f" 'nonce-{nonce}'"
         policy.append("connect-src 'self'")
         document = {**document, "live": {**live, "nonce": nonce}}
-    return template(FOLDER / "page.html").render(
+    return template("page.html").render(
         title=document["title"], policy="; ".join(policy), style=style, script=script, data=packed(document),
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ def _script(editor: bool) -> str:
 
 
 @cache
-def template(path: Path) -> Any:
-    """A template of HTML, which escapes what is put into it."""
+def template(name: str) -> Any:
+    """A template of page/, which escapes what is put into it."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    return environment.from_string(path.read_text(encoding="utf-8"))
+    return environment.from_string((FOLDER / name).read_text(encoding="utf-8"))

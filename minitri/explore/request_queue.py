@@ -32,8 +32,7 @@ class Desk:
     """
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
-        self.seconds, self.newest = seconds, newest
-        self.queue = queue
+        self.seconds, self.queue, self.newest = seconds, queue, newest
         self._last = 0  # the number of the newest request
         self.replaced = 0  # processes that were ended
         self._inside, self._at_work, self._change = 0, False, threading.Condition()
@@ -59,12 +58,6 @@ class Desk:
             with self._change:
                 self._inside, self._at_work = self._inside - 1, False
                 self._change.notify_all()
-
-    def start(self) -> None:
-        """Starts the process before the first request."""
-        with self._change:
-            if not self._at_work:
-                self._ready()
 
     def close(self) -> None:
         self._closed = True

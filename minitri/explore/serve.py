@@ -248,5 +248,5 @@ def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> S
         if port is None:
             return listening(0, first)
         raise OSError(f"cannot listen on port {port}: {getattr(error, 'strerror', None) or error}") from None
-    threading.Thread(target=server.quick.start, daemon=True).start()
+    threading.Thread(target=server.quick.ask, args=({},), daemon=True).start()  # starts the process
     return server

@@ -7,7 +7,9 @@ nothing of a program becomes markup. Long texts are cut.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from minitri.base.diagnostics import printable
@@ -38,12 +40,18 @@ def card(
     """
     shown = [(label, _shown(content, longest)) for label, content in tabs]
     cells = [[printable(cell) for cell in row] for row in rows]
-    from minitri.explore.page import template
-
-    return template(Path(__file__).with_name("card.html")).render(
+    return _template().render(
         title=title, signature=signature, facts=facts, wrong=wrong, text=_shown(text, longest), tabs=shown,
         rows=cells, fold=fold, note=note, group=f"minitri-{uuid4().hex[:12]}",
     )  # fmt: skip
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    return environment.from_string(Path(__file__).with_name("card.html").read_text(encoding="utf-8"))
 
 
 def _shown(text: str, longest: int) -> str:
