@@ -1,10 +1,10 @@
-"""Conditions on positions under every reduction on a GPU, with default options: against numpy in f64.
+"""Tests conditions on indices below every reduction on a GPU, with default options, against numpy in f64.
 
     python tests/grid_conditions.py --cases 5000 --jobs 14 [--json FILE]
 
-A case is a condition of up to three comparisons of positions, a reduction in one of two directions, sizes of up to 10,000
-and a dtype. Elements are small whole numbers, with inf and nan in some cases, so that sums are exact in f32. The first
-cases are those that once were wrong.
+Example: `sum(where(i < j, x, 0), axis=1)`. A case is a condition of up to three comparisons of indices, a reduction
+along one of two axes, sizes of up to 10,000 and a dtype. Elements are small whole numbers, so that f32 sums are exact;
+some cases also have inf and nan. The first cases are known regressions.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _condition(rng: random.Random, comparisons: int, m: int, n: int) -> str:
 
 
 def asked(seed: int) -> str:
-    """What is wrong with a case; "" if nothing is."""
+    """What is wrong with a case; "" if nothing is wrong."""
     import torch
 
     q, (m, n), dtype = question(seed)

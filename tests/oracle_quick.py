@@ -1,15 +1,21 @@
-"""A small fixed oracle: short programs at ragged sizes, after every pass, against plain numpy.
+"""A small fixed oracle: short programs at ragged sizes, whose results are compared with numpy after every pass.
 
-In: the compiler as it is imported. Out: `first_failure()`, the first wrong result as a `Failure`
-(case, schedule, the pass that made it, what is wrong), or None. It is what planted bugs
-(tests/mutants.py) and mutated files (tests/mutation.py) are run against, so it is quick, stops at
-the first failure, and takes nothing from the compiler but its results: the wanted values are
-numpy's, from `Case.want`; inputs are small integers where sums must come out exact.
+In: the compiler as it is imported. Out: `first_failure()`, the first wrong result as a `Failure` (case,
+schedule, the pass that made it, the error), or None. Planted bugs (tests/mutants.py) and mutated files
+(tests/mutation.py) are run against this oracle. So it is quick and stops at the first failure. Only the
+results come from the compiler: numpy computes the expected values (`Case.want`). If sums must be exact,
+inputs are small integers.
 
-Schedules: "own" is the interpreter's; "small" has blocks of 2 to 8; "cuda" is the kernel that a GPU
-gets for these sizes, "rotated" one whose loops are rotated (minitri/optimize/software_pipelining.py), "general" the one
-for any sizes, "wide" that with 64-bit offsets, "bare" is without the optional passes. All of them run in
-numpy and in Triton's interpreter.
+The schedules, all run by numpy and by Triton's interpreter:
+
+    own        the interpreter's schedule
+    small      blocks of 2 to 8
+    odd        blocks of 3, so that the last element of each tile is masked
+    cuda       the kernel that a GPU gets for these sizes
+    rotated    the same with rotated loops (minitri/optimize/software_pipelining.py)
+    general    the kernel for any sizes
+    wide       the kernel for any sizes, with 64-bit offsets
+    bare       without the optional passes
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from minitri.trust.check import check, compilation
 
 
 class Blocks(dict[str, int]):
-    """Blocks for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+    """Block sizes by the first letter of an axis. As a mapping it is empty, so no name counts as unknown."""
 
     def __init__(self, **blocks: int) -> None:
         self.blocks = {letter: block for letters, block in blocks.items() for letter in letters}
@@ -43,18 +49,18 @@ class Blocks(dict[str, int]):
 
 
 SMALL = Options(blocks=Blocks(ijr=8, efghklstuvw=2))
-ODD = Options(blocks=Blocks(ijkl=3))  # three lanes of four
-ROTATED = Options(blocks=Blocks(ijkr=16), descriptors=True)  # rounds that begin with what the one before made
+ODD = Options(blocks=Blocks(ijkl=3))  # three of a tile's four elements are used
+ROTATED = Options(blocks=Blocks(ijkr=16), descriptors=True)  # an iteration starts with a value of the one before
 VARIANTS = {"rotated": "cuda", "cuda": "cuda", "general": "cuda general", "wide": "cuda wide"}
 ALL = ("own", "small", "odd", "cuda", "general", "wide", "bare")
 
 
 @dataclass(frozen=True)
 class Case:
-    """`want` takes the arrays and gives the result (or a tuple); `values` says what is in an array (see `_draw`).
+    """`want` takes the arrays and returns the result (or a tuple). `values` says how arrays are filled (see `_draw`).
 
-    off        the relative error allowed; 0: every bit counts, the sign of a zero too
-    layout     what is done to the arrays, so that they lie otherwise in memory
+    off        the relative error allowed; 0: every bit must be right, also the sign of a zero
+    layout     how the arrays are laid out in memory
     """
 
     text: str
@@ -102,13 +108,13 @@ def _causal(q: Any, k: Any, v: Any) -> Any:
 
 
 def _seen(q: Any, k: Any, v: Any, seen: Callable[[Any], Any]) -> Any:
-    """Attention where `seen` holds of the row less the key."""
+    """Attention that reads the pairs for which `seen(row - key)` is true."""
     scores = np.where(seen(np.arange(len(q))[:, None] - np.arange(len(k))), q.astype(f8) @ k.T, -np.inf)
     return (_softmax(scores).astype(f8) @ v).astype(f4)
 
 
 def _where(condition: str, want: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """What numpy makes of a condition over the positions i and j of x."""
+    """A function that evaluates a condition on the indices i and j of x with numpy."""
 
     def found(x: Any) -> Any:
         places = {"i": np.arange(x.shape[0])[:, None], "j": np.arange(x.shape[1])}
@@ -120,7 +126,7 @@ def _where(condition: str, want: Callable[[Any, Any], Any]) -> Callable[[Any], A
 
 
 def _placed(text: str, condition: str, want: Callable[[Any, Any], Any], values: str) -> Case:
-    """A program over `condition` (C in the text), which is one over the positions i and j of x: rows and columns."""
+    """A program whose text has C in place of `condition`, a condition on the row i and the column j of x."""
     written = condition.replace("j", "arange(N)").replace("i", "arange(M)[:, None]")
     return Case(
         text.replace("C", written), MN, _where(condition, want), ({"M": 19, "N": 37},), {"x": values}, 1e-5, ("small",)
@@ -147,7 +153,7 @@ def _normalised(x: Any) -> Any:
 
 
 def _gathered(x: Any, k: Any) -> Any:
-    """x[k] with a NaN where an index is out of range; negative ones count from the end."""
+    """x[k] with NaN where an index is out of range. Negative indices count from the end."""
     k = np.where(k < 0, k + len(x), k)
     inside = (k >= 0) & (k < len(x))
     return np.where(inside[..., None], x[np.where(inside, k, 0)], np.nan).astype(x.dtype)
@@ -178,19 +184,19 @@ def _modulo(x: Any, y: Any) -> Any:
 
 
 def _halves(x: Any) -> Any:
-    """f32 sums in f16 steps: rounded where the program says, nowhere else."""
+    """f32 sums in f16 steps, rounded only where the program says so."""
     return (x.astype(f4) * f4(3) + f4(1)).astype(np.float16)
 
 
 @functools.cache
 def _wide_memory() -> Any:
-    """4 GiB that are mostly never touched."""
+    """4 GiB of memory, most of which is never touched."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE of Linux
     return np.frombuffer(mmap.mmap(-1, 2**32 + 2**20, flags=flags), np.int8)
 
 
 def _far_apart(x: Any) -> Any:
-    """x with 2**30 elements between neighbours; at offsets taken modulo 2**32 lies something else."""
+    """x with 2**30 elements between neighbours. At offsets modulo 2**32 there is another value."""
     far = _wide_memory()[2**31 :][:: 2**30][: len(x)]
     _wide_memory()[0], far[...] = 77, x
     return far
@@ -244,7 +250,7 @@ CASES: dict[str, Case] = {
     ),
     "long columns": Case("sum(x, axis=0)", {"x": "f32[L, R]"}, lambda x: x.sum(0), ({"R": 3, "L": 4100},), schedules=("cuda",)),
     "long sum of two axes": Case("sum(x, axis=(0, 2))", {"x": "f32[A, R, L]"}, lambda x: x.sum((0, 2)), ({"A": 3, "R": 2, "L": 2049},), schedules=("cuda",)),
-    # rows held whole and walked
+    # rows kept in registers, and rows read in a loop
     "long variance": Case("var(x, axis=1)", {"x": "f32[A, L]"}, lambda x: x.astype(f8).var(1).astype(f4), ({"A": 2, "L": 5003},), {"x": "steps"}, off=1e-4, schedules=("cuda",)),
     "long logsumexp": Case("logsumexp(x, axis=1)", {"x": "f32[A, L]"}, _logsumexp, ({"A": 2, "L": 5003},), {"x": "sparse"}, off=1e-5, schedules=("cuda",)),
     "variance of two axes": Case("var(x, axis=(0, 2))", {"x": "f32[A, M, L]"}, lambda x: x.astype(f8).var((0, 2)).astype(f4), ({"A": 19, "M": 3, "L": 19},), off=1e-5),
@@ -298,7 +304,7 @@ CASES: dict[str, Case] = {
         "    return sum(exp(y - max(y, axis=1, keepdims=True)), axis=1)\n",
         {}, _triangle, ({"N": 33},), {"x": "normal"}, off=1e-6,
     ),
-    # conditions on positions: what loops leave out
+    # conditions on indices: loops leave blocks out
     'columns above a diagonal and before a column': _placed(
         'sum(where(C, x, 0), axis=0)', '(j > i + 5) & (j <= 20)', lambda c, x: np.where(c, x, 0).sum(0), 'integers'
     ),
@@ -359,7 +365,7 @@ CASES: dict[str, Case] = {
     'exponentials of other elements': _placed(
         'sum(where(arange(N) % 2 == 0, exp(where(C, x, -inf) - max(where(C, x, -inf), axis=1, keepdims=True)), 0), axis=1)', 'j <= i', lambda c, x: _even_exponentials(np.where(c, x, -np.inf)), 'special'
     ),
-    # what passes over tiles and the emitter rewrite
+    # rewrites of tile programs by passes and by the emitter
     "what a loop picks": Case("a[argmax(x, axis=1)]", {**MN, "a": "f32[N]"}, lambda x, a: a[x.argmax(1)], PLAIN, schedules=("small",)),
     "a place and what it is added to": Case(
         "x + argmax(x, axis=1, keepdims=True)", MN, lambda x: (x + x.argmax(1)[:, None]).astype(f4), PLAIN, schedules=("small",),
@@ -413,7 +419,7 @@ CASES: dict[str, Case] = {
         "sum(exp(x - max(x, axis=1, keepdims=True)) * exp(y - max(y, axis=1, keepdims=True)), axis=1)", TWO,
         lambda x, y: np.exp(x.astype(f8) + y - x.max(1, keepdims=True) - y.max(1, keepdims=True)).sum(1).astype(f4), off=1e-5,
     ),
-    # relaxed where 16 bits are written, nowhere else
+    # fast math: only where 16-bit results are written
     "rows by a column": Case("x / y[:, None]", {**MN, "y": "f32[M]"}, lambda x, y: x / y[:, None], values={"x": "positive", "y": "normal"}),
     "halves by a column": Case("x / y[:, None] + x / z[:, None]", {"x": "f16[M, N]", "y": "f16[M]", "z": "f16[M]"}, lambda x, y, z: (x.astype(f8) / y[:, None] + x.astype(f8) / z[:, None]).astype(np.float16), values={"y": "positive", "z": "positive"}, off=2e-3),
     "a jump after a quotient": Case("astype(floor(x / y[:, None]), f16)", {**MN, "y": "f32[M]"}, lambda x, y: np.floor(x / y[:, None]).astype(np.float16), values={"x": "times 41", "y": "just 41"}),
@@ -458,7 +464,7 @@ CASES: dict[str, Case] = {
         "(x @ w) / (1 + sum(x, axis=1, keepdims=True))", MK_KN,
         lambda x, w: (x @ w) / (1 + x.sum(1, keepdims=True)), SQUARE, {"x": "positive"},
     ),
-    # movement
+    # views
     "transpose": Case("x.mT + y", {**MN, "y": "f32[N, M]"}, lambda x, y: x.T + y),
     "permuted": Case("permute_dims(x, (2, 0, 1)) * 2", {"x": "f32[K, M, N]"}, lambda x: x.transpose(2, 0, 1) * 2),
     "permuted twice": Case(
@@ -540,7 +546,7 @@ CASES: dict[str, Case] = {
     "triangle": Case("tril(x) + triu(x, 1) * 2", {"x": "f32[N, N]"}, lambda x: np.tril(x) + np.triu(x, 1) * 2, ({"N": 19},)),
     "arange": Case("x + arange(N) * 2", {"x": "i64[M, N]"}, lambda x: x + np.arange(x.shape[1]) * 2),
     "functions": Case("exp(x) + log(abs(x) + 1) * tanh(x)", MN, lambda x: (np.exp(x.astype(f8)) + np.log(abs(x.astype(f8)) + 1) * np.tanh(x.astype(f8))).astype(f4), values={"x": "normal"}, off=2e-5),
-    # several kernels
+    # programs of several kernels
     "two outputs": Case("def f(x: f32[M, N]):\n    y = x + 1\n    return y, y * 2, sum(y, axis=1)\n", {}, lambda x: (x + 1, (x + 1) * 2, (x + 1).sum(1))),
     "a value and a part of it": Case("def f(x: f32[N]):\n    y = x * 2\n    return y[:-1] + 1, y\n", {}, lambda x: ((x * 2)[:-1] + 1, x * 2), ({"N": 19},)),
     "a value and its rows": Case("def f(x: f32[N], y: f32[M, N]):\n    z = x * 2\n    return z, y + z\n", {}, lambda x, y: (x * 2, y + x * 2)),
@@ -653,7 +659,7 @@ def program(name: str) -> mt.Program:
 
 
 def inputs(name: str, sizes: Mapping[str, int]) -> list[Any]:
-    """The arrays of a case, the same ones every time."""
+    """The arrays of a case, the same in every run."""
     case, arrays = CASES[name], []
     for k, (parameter, type) in enumerate(p for p in program(name).parameters if "[" in p[1]):
         dtype, _, dimensions = type.partition("[")
@@ -675,7 +681,7 @@ def _size(text: str, sizes: Mapping[str, int]) -> int:
 
 
 def outcomes(f: mt.Program, call: Call, schedule: str) -> Iterator[tuple[str, Callable[[], tuple[Any, ...]]]]:
-    """(pass, how to get what the program gives after it), in order."""
+    """(pass, a function that evaluates the program after this pass), in the order of the passes."""
     yield "parse", lambda: f.evaluate("ast", call)
     yield "build", lambda: f.evaluate("graph", call)
     compiled = compilation(f, call, VARIANTS.get(schedule, "interpreter"))
@@ -697,7 +703,7 @@ def _configured(f: mt.Program, schedule: str) -> mt.Program:
 
 
 def differs(got: Any, want: Any, off: float) -> str:
-    """What is wrong with a result; "" if nothing is."""
+    """What is wrong with a result; "" if nothing is wrong."""
     got, want = np.asarray(got), np.asarray(want)
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype}{list(got.shape)} is not {want.dtype}{list(want.shape)}"
@@ -718,7 +724,7 @@ def first_failure(
 ) -> Failure | None:
     """The first case, schedule and pass whose result is wrong.
 
-    All cases in all their schedules after all passes, unless told which.
+    Without arguments: all cases with all their schedules after all passes.
     """
     for name in names or CASES:
         for schedule in schedules or CASES[name].schedules:
@@ -746,7 +752,7 @@ def _failure(name: str, schedule: str, sizes: Mapping[str, int], after: Sequence
             wrong += [w for w in (differs(*two, case.off) for two in zip(results, wanted)) if w]
             if wrong:
                 return Failure(name, schedule, at, f"{dict(sizes)}: {wrong[0]}")
-    except StageUnavailable:  # an older Triton's interpreter has no loops to a bound that is an argument
+    except StageUnavailable:  # an older Triton's interpreter has no loops with an argument as their bound
         return None
     except CompileError as error:
         return Failure(name, schedule, _broken(error) or at, str(error)[:300])
@@ -761,7 +767,7 @@ def _broken(error: CompileError) -> str | None:
 
 
 def named(name: str, schedule: str, variants: Sequence[str] = ()) -> str | None:
-    """The pass that `check` names for a case, None if it finds nothing wrong; in the schedule's own variant unless told."""
+    """The pass that `check` names for a case, None if nothing is wrong. The default variant is the schedule's own."""
     variants = variants or (VARIANTS.get(schedule, "interpreter"),)
     for sizes in CASES[name].sizes:
         try:

@@ -1,12 +1,12 @@
-"""What has been tried on the compiler, and how much of it: docs/log/reliability.md and its figures.
+"""Reports how much the compiler has been tested: writes docs/log/reliability.md from measured figures.
 
-    python tests/reliability.py [SECTION ...] [--budget 30m] [--jobs 2]     runs sections (all but GPU ones)
+    python tests/reliability.py [SECTION ...] [--budget 30m] [--jobs 2]     runs sections (by default all but GPU ones)
     python tests/reliability.py --page                                      writes the pages from the figures
 
-In: docs/log/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
-new figures, and docs/log/reliability.md and docs/log/survivors.md made of it. tests/test_docs.py holds the page to the figures.
-A section is a function that runs something and returns figures (tests/figures.py), and one here that
-says them in Markdown.
+In: docs/log/reliability.json, which has a dictionary for each section. A run replaces the figures of its sections.
+Out: the same file, and the pages docs/log/reliability.md and docs/log/survivors.md. tests/test_docs.py requires that
+the pages follow from the figures. A section has two functions: one of tests/figures.py runs an experiment and returns
+figures, and one of this file writes them as Markdown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIST = ROOT / "docs" / "log" / "survivors.md"
 
 @dataclass(frozen=True)
 class Section:
-    """`usual`: part of a run that names no sections."""
+    """`usual`: whether it runs if no section is named."""
 
     title: str
     run: Callable[[Options], Figures]
@@ -41,7 +41,7 @@ class Section:
     usual: bool = True
 
 
-# ---- saying ------------------------------------------------------------------------------
+# ---- figures as Markdown -----------------------------------------------------------------
 
 
 def said_of_fuzzing(f: Figures) -> str:
@@ -94,7 +94,7 @@ def said_of_rewrites(f: Figures) -> str:
 
 
 def said_of_mutation(f: Figures) -> str:
-    """`run`: of those that there are of the present text of a file; sampled where it is fewer."""
+    """`run` counts the mutants that ran. It is smaller than the number of mutants of the file if they were sampled."""
     f = {file: row for file, row in f.items() if row["run"]}
     rows = [
         (f"`{file}`", *(str(row[k]) for k in ("mutants", "run", "killed", "equivalent")), f"{row['score']}%")
@@ -118,7 +118,7 @@ def survivors(figures: Figures) -> str:
 
 
 def _by_reason(file: str, rows: list[dict[str, Any]]) -> str:
-    """A block for each reason, in the order of the lines."""
+    """A block for each reason, in the order of their lines."""
     reasons = dict.fromkeys(m["why"] for m in rows)
     blocks = [(why, "\n".join(_diff(file, m) for m in rows if m["why"] == why)) for why in reasons]
     return "\n".join(f"{why or 'Not looked into'}:\n\n```diff\n{diff}\n```\n" for why, diff in blocks)

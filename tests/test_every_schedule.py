@@ -1,7 +1,7 @@
 """A program for each rule that chooses a schedule, on ragged sizes: every stage is right, and runs give the same bits.
 
-Without a GPU the schedules of one run in the interpreter (variant `cuda` of `check`). On a GPU each program runs again
-and again: bound, captured, on another stream, compiled anew, of copies.
+Without a GPU its schedules run in the interpreter (variant `cuda` of `check`). On a GPU each program runs several
+times: bound, captured, on another stream, compiled again, and with copies of its inputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import minitri as mt
 from minitri.runtime.binding import bind
 from minitri.trust.check import check
 
-PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, shapes of x and y, what `explain` says
+PROGRAMS: dict[
+    str, tuple[str, tuple[tuple[int, ...], ...], str]
+] = {  # text, shapes of x and y, a text in the output of `explain`
     "elementwise": ("x * 2 + y", ((1037, 67), (67,)), "elements"),
     "a transpose": ("x.T + 1", ((131, 257),), "a square"),
     "a transpose with a short side": ("permute_dims(x, (0, 2, 3, 1))", ((3, 3, 31, 37),), "a rectangle"),
@@ -58,7 +60,7 @@ def program(name: str) -> tuple[mt.Program, list[tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
-def test_it_is_right_at_every_stage(name: str) -> None:
+def test_every_stage_is_right(name: str) -> None:
     f, shapes = program(name)
     given = [np.random.default_rng(k).standard_normal(s).astype(dtype(name)) for k, s in enumerate(shapes)]
     report = check(f, bind(f.function, given, {}), ("cuda",))

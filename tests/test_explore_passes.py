@@ -1,4 +1,6 @@
-"""Pass by pass: which rules fired, where they are defined, what Triton's passes changed."""
+"""The explorer's pass by pass view: the rules that fired, their place in the source, and the changes of Triton's
+passes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def line_of(place: str) -> str:
     return (ROOT / name).read_text().split("\n")[int(number) - 1]
 
 
-def test_steps_are_the_passes_and_their_texts_join() -> None:
+def test_each_pass_starts_with_the_text_of_the_pass_before() -> None:
     compiled = lowered("def f(x: f32[M, N]):\n    return softmax(x)\n")
     steps = list(our_steps(compiled))
     assert [s.name for s in steps] == [p.name for p in PASSES]
@@ -44,7 +46,7 @@ def test_steps_are_the_passes_and_their_texts_join() -> None:
         assert line_of(s.where).startswith("def "), s.where
 
 
-def test_rules_that_fired_and_for_what() -> None:
+def test_rules_that_fired_have_their_nodes() -> None:
     text = "def f(x: f32[M, N]):\n    return (x.mT.mT * 1) ** 2\n"
     compiled = lowered(text)
     steps = our_steps(compiled)
@@ -88,7 +90,7 @@ def test_a_pass_that_fires_nothing_changes_nothing() -> None:
                 assert s.rules or s.before == s.after or s.name == "fast-math", f"{path.name}: {s.name}"
 
 
-def test_nobody_listens() -> None:
+def test_rules_are_recorded_only_on_demand() -> None:
     fired(simplify.simplify, 1, 2)
     with recorded() as found:
         fired(simplify.simplify, 1, 2)
@@ -112,7 +114,7 @@ def test_passes_of_triton() -> None:
     assert "loc(" not in product.before
 
 
-def test_passes_of_triton_know_what_is_known_of_sizes() -> None:
+def test_passes_of_triton_know_the_divisibility_of_sizes() -> None:
     low = mt.compile("softmax(x)", x="f32[M, N]").lower()
     last = triton_steps(MachineCode(low.compilation))[-1].after
     assert last == plain(low["ttgir"].partition("\n")[2]) and "%s1: i32 {tt.divisibility = 16 : i32}" in last

@@ -1,4 +1,4 @@
-"""The guided walk, the lines of explanation, and pages of programs with many kernels."""
+"""The explorer's guided walk, its lines of explanation, and pages of programs with many kernels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def walk_of(name: str, **sizes: Any) -> list[dict[str, Any]]:
 # ---- the steps ---------------------------------------------------------------------------
 
 
-def test_the_walk_of_softmax_says_what_a_student_should_know() -> None:
+def test_the_walk_of_softmax_explains_each_stage() -> None:
     steps = softmax().document["programs"][0]["walk"]
     assert 10 <= len(steps) <= 12
     assert "`exp(x - max(x, axis=-1, keepdims=True))`" in steps[0]["text"]
@@ -81,8 +81,8 @@ def test_a_step_says_what_its_stage_no_longer_has() -> None:
         assert stage == "player" or (step["text"].startswith(ABOUT[stage]) and " no longer " in ABOUT[stage])
 
 
-def test_the_lit_line_loads_what_the_text_says() -> None:
-    """The step about a tile lights the load of x in the tile program."""
+def test_the_highlighted_line_is_the_load_in_the_text() -> None:
+    """The step about a tile highlights the load of x in the tile program."""
     (shown,) = softmax().document["programs"]
     step = next(s for s in shown["walk"] if s["sketch"] and s["sketch"]["kind"] == "tile")
     stage = next(s for s in shown["stages"] if s["name"] == "tile")
@@ -155,7 +155,7 @@ def test_a_program_that_computes_nothing_opens_in_the_free_view(tab: Browser) ->
 # ---- explanations --------------------------------------------------------------------------
 
 
-def test_a_page_has_the_lines_of_the_words_that_it_shows() -> None:
+def test_a_page_has_explanations_of_the_terms_that_it_shows() -> None:
     words = softmax().document["words"]
     assert words["sass"]["LDG"] == WORDS["sass"]["LDG"] and "HGMMA" not in words["sass"]
     assert {"exp", "load", "grid", "whole", "reduce.max"} <= words["ours"].keys()
@@ -217,7 +217,7 @@ def test_the_page_opens_on_the_walk(tab: Browser) -> None:
     assert tab.find(".walk").is_displayed()
 
 
-def test_lines_that_matter_are_in_sight_at_each_step(tab: Browser) -> None:
+def test_important_lines_are_visible_at_each_step(tab: Browser) -> None:
     tab.open(softmax().html)
     for _ in range(tab.ask("explorer.walk.steps.length")):
         for pane in tab.ask("explorer.panes.filter(p => p.view.reveal).map(p => p.node.className)"):
@@ -279,7 +279,7 @@ def test_distinct_kernels_keep_their_texts() -> None:
     assert all(trace[stage].text == low[stage] for stage in ("ttir", "ttgir", "ptx", "sass"))
 
 
-def test_a_long_compilation_says_how_far_it_is() -> None:
+def test_a_long_compilation_shows_its_progress() -> None:
     told: list[tuple[float, str]] = []
     document(mt.compile("x + 1", x="f32[64]").lower().compilation, tell=lambda done, text: told.append((done, text)))
     parts = [done for done, _ in told]
@@ -302,7 +302,7 @@ def test_six_transformer_blocks_take_less_than_a_minute(tmp_path: Any, monkeypat
     names = [part.partition(":")[0] for part in given.split(", ") if ":" in part]
     calls = "".join(f"    x = block(x, {', '.join(names)})\n" for _ in range(6))
     text = f"{BLOCK}\ndef model(x: f16[T, D], {given}) -> f16[T, D]:\n{calls}    return x\n"
-    start = sum(os.times()[:4])  # of processors, child processes included: other programs run here too
+    start = sum(os.times()[:4])  # CPU time of this process and its children: other programs run on this machine, too
     page = mt.compile(text).explore(T=512, D=256, F=1024)
     assert len(page.document["programs"][0]["ledger"]["plans"][0]["view"]["boxes"]) > 36 and len(page.html) < 4_000_000
-    assert sum(os.times()[:4]) - start < 80  # two processors do that in less than a minute
+    assert sum(os.times()[:4]) - start < 80  # two processors need less than a minute for this

@@ -1,4 +1,4 @@
-"""Products of f32 arrays from three products of TF32 parts: the numbers, when they are chosen, and the check of a sum."""
+"""The pass f32-products: f32 matrix products from three TF32 products, its choice, and the check of each sum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST, LEAST = np.finfo(F32).max, np.finfo(F32).smallest_subnormal
 
 
 def wide(rng: np.random.Generator, *shape: int) -> Any:
-    """Numbers of both signs and of all sizes whose parts exist, subnormal numbers among them."""
+    """Numbers of both signs and of all magnitudes that have parts, subnormal numbers included."""
     return (rng.uniform(-1, 1, shape) * 2.0 ** rng.integers(-149, 100, shape)).astype(F32)
 
 
@@ -64,7 +64,7 @@ SPECIAL = {  # the first two products of a sum; all others are 0 * 0
 
 
 def special(name: str, m: int = 5, k: int = 67, n: int = 7) -> tuple[Any, Any]:
-    """Factors in which the first row and the first column have the products of a case; the others are ordinary."""
+    """Factors whose first row and first column give the products of a case. The other elements are ordinary."""
     rng = np.random.default_rng(3)
     x, w = rng.uniform(-1, 1, (m, k)).astype(F32), rng.uniform(-1, 1, (n, k)).astype(F32)
     x[0], w[0] = 0, 0
@@ -73,7 +73,7 @@ def special(name: str, m: int = 5, k: int = 67, n: int = 7) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", SPECIAL)
-def test_special_values_are_those_of_ieee_arithmetic(name: str) -> None:
+def test_special_values_are_as_in_ieee_arithmetic(name: str) -> None:
     x, w = special(name)
     got = contract(x, w.T, f32, "tf32x3")
     with np.errstate(all="ignore"):
@@ -86,14 +86,16 @@ def test_special_values_are_those_of_ieee_arithmetic(name: str) -> None:
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_every_stage_has_the_special_values(name: str) -> None:
-    """Without a GPU, the kernel for one runs in the interpreter. The loop after the product runs in the special tiles."""
+    """Without a GPU, its kernel runs in the interpreter. The loop after the product runs for tiles with special
+    values.
+    """
     x, w = special(name, 130, 67, 129)
     f = mt.compile('maximum(matmul(x, w.mT, precision="tf32x3"), -1e30)', x="f32[M, K]", w="f32[N, K]")
     report = check(f, bind(f.function, (x, w), {}), ("cuda",))
     assert report.ok, report
 
 
-def test_an_unchecked_sum_is_not_finite_where_it_may_be_wrong() -> None:
+def test_an_unchecked_sum_is_right_or_not_finite() -> None:
     for name in SPECIAL:
         x, w = special(name)
         got, checked = (contract(x, w.T, f32, p) for p in ("tf32x3_unchecked", "tf32x3"))
@@ -113,11 +115,11 @@ def test_sums_of_parts_are_as_exact_as_the_bound_says(k: int, signed: bool) -> N
     assert error.max() < (8 + 52 + k / 32) * 2.0**-24 <= (k + 1) * 2.0**-24 or k == LEAST_DEPTH
 
 
-# ---- when --------------------------------------------------------------------------------
+# ---- the choice --------------------------------------------------------------------------
 
 NT, NN = {"x": "f32[M, K]", "w": "f32[N, K]"}, {"x": "f32[M, K]", "w": "f32[K, N]"}
 LARGE = {"M": 1024, "K": 1024, "N": 512}
-CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] = {  # what the products become
+CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] = {  # the last list: what the products become
     "contiguous along the depth": ("x @ w.mT", NT, LARGE, "cuda:90", ["tf32x3"]),
     "with what follows": ("relu(x @ w.mT + 1)", NT, LARGE, "cuda:90", ["tf32x3"]),
     "packed": ("x @ w", NN, LARGE, "cuda:90", ["tf32x3"]),

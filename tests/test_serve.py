@@ -1,4 +1,4 @@
-"""The served explorer: who may ask, how much, and what becomes of programs that hang, crash or ask for too much."""
+"""The served explorer: which requests it accepts, its limits, and programs that hang, crash or need too much."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def server() -> Iterator[Server]:
         yield made
 
 
-# ---- who may ask ---------------------------------------------------------------------------
+# ---- accepted requests ---------------------------------------------------------------------
 
 
-def test_it_listens_to_this_machine_alone(server: Server) -> None:
+def test_only_this_machine_can_connect(server: Server) -> None:
     assert server.server_address[0] == "127.0.0.1"
     assert re.fullmatch(rf"http://127\.0\.0\.1:{server.server_port}/[\w-]{{32}}/", server.address)
     with running() as other:
@@ -66,8 +66,8 @@ def test_it_listens_to_this_machine_alone(server: Server) -> None:
 
 @pytest.fixture
 def usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> int:
-    """The usual port, which is a free one here, and an empty cache folder. No system gives it to another program by
-    itself: those are 32768 or more."""
+    """The usual port, which is a free one here, and an empty cache folder. The kernel gives other programs only ports from 32768
+    on."""
     monkeypatch.setenv("MINITRI_CACHE_DIR", str(tmp_path / "cache"))
     ports = (20_000 + (os.getpid() + k) % 10_000 for k in range(10_000))
     port = next(p for p in ports if free(p))
@@ -88,18 +88,18 @@ def test_the_address_stays_the_same(usual: int, tmp_path: Path) -> None:
         assert two.address == address
     (kept,) = (path for path in (tmp_path / "cache").glob("*.json") if one.token in path.read_text())
     assert kept.stat().st_mode & 0o777 == 0o600 and kept.parent.stat().st_mode & 0o777 == 0o700
-    with running() as other:  # any free port: for this run only
+    with running() as other:  # on any free port, for this run only
         assert other.token not in "".join(path.read_text() for path in kept.parent.glob("*.json"))
 
 
-def test_a_token_that_is_damaged_is_made_again(usual: int, tmp_path: Path) -> None:
+def test_a_damaged_token_is_replaced(usual: int, tmp_path: Path) -> None:
     for wrong in ("", "../../x", "a" * 31, "ä" * 32, ["a" * 32], None, 3):
         serve.disk_cache.put("explorer token", usual, wrong)
         with running(port=None) as server:
             assert re.fullmatch(r"[\w-]{32}", server.token, re.ASCII)
 
 
-def test_a_port_that_is_taken(usual: int) -> None:
+def test_another_port_is_used_if_the_usual_one_is_taken(usual: int) -> None:
     with running(port=None) as one, running(port=None) as two:
         assert two.server_port != usual and two.token != one.token
         with pytest.raises(OSError, match=f"cannot listen on port {usual}"):
@@ -162,14 +162,14 @@ def test_another_origin_is_refused(server: Server, origin: str) -> None:
         refused(403, send(server, SIMPLE, method=method, Origin=origin.format(port=server.server_port)))
 
 
-def test_its_own_names_are_taken(server: Server) -> None:
+def test_its_own_host_names_are_accepted(server: Server) -> None:
     for name in ("127.0.0.1", "localhost"):
         own = f"{name}:{server.server_port}"
         assert send(server, SIMPLE, Host=own, Origin=f"http://{own}", Sec_Fetch_Site="same-origin")[0] == 200
     refused(403, send(server, SIMPLE, Sec_Fetch_Site="cross-site"))
 
 
-def test_without_the_token_there_is_nothing(server: Server) -> None:
+def test_without_the_token_every_page_is_missing(server: Server) -> None:
     for path in ("/", "/explore", "/wrong/", "/wrong/explore", f"/{server.token}", f"/{server.token}/../", "/%00/"):
         for method in ("GET", "POST"):
             refused(404, send(server, SIMPLE, method=method, path=path))
@@ -204,15 +204,15 @@ def test_wrong_requests_are_diagnostics(request_: dict[str, Any]) -> None:
     assert set(answer(request_)) - {"named"} == {"error"}
 
 
-def test_a_text_is_never_the_name_of_a_file() -> None:
+def test_a_text_is_never_read_as_a_file_name() -> None:
     for text in ("examples/softmax.mt", str(ROOT / "examples" / "softmax.mt")):
         assert answer({"text": text})["error"]["code"].startswith("MT0")
 
 
-# ---- what is answered ----------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------------
 
 
-def test_our_stages_or_a_diagnostic_with_its_place(server: Server) -> None:
+def test_the_answer_is_minitris_stages_or_a_diagnostic_with_its_place(server: Server) -> None:
     found = asked(server, {**SIMPLE, "sizes": {"N": 7}})
     (program,) = found["programs"]
     texts = [s["name"] for s in program["stages"] if "text" in s]
@@ -259,9 +259,11 @@ def test_all_stages(server: Server) -> None:
     assert {"ttir", "ptx", "sass"} <= {s["name"] for s in program["stages"] if "text" in s} and program["player"]
 
 
-def test_our_stages_are_there_at_once(server: Server) -> None:
-    """Processor time, since others use this machine too: the 95th percentile of the examples, the best of five rounds."""
-    asked(server, SIMPLE)  # there is a process
+def test_minitris_stages_are_answered_at_once(server: Server) -> None:
+    """CPU time, because others use this machine, too: the 95th percentile over the examples, in the best of five
+    attempts.
+    """
+    asked(server, SIMPLE)  # starts a worker process
     rounds: list[float] = []
     for _ in range(5):
         times: list[float] = []
@@ -274,7 +276,7 @@ def test_our_stages_are_there_at_once(server: Server) -> None:
 
 
 def worked(server: Server) -> float:
-    """Seconds that a processor has worked for the server and for the process that answers."""
+    """The CPU seconds of the server and of its worker process."""
     child = server.quick._child
     assert child is not None
     fields = Path(f"/proc/{child.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -287,7 +289,7 @@ def test_examples_are_those_of_the_folder() -> None:
         assert example["text"] == (ROOT / "examples" / f"{example['name']}.mt").read_text()
 
 
-def test_the_page_begins_with_the_program_that_is_named() -> None:
+def test_the_page_starts_with_the_named_program() -> None:
     with running(first={"text": "def named(x: f32[N]):\n    return x\n"}) as other:
         page = send(other, method="GET")[1]
         assert isinstance(page, str) and "<title>named" in page
@@ -304,7 +306,7 @@ def test_a_page_without_any_program_is_an_error(monkeypatch: pytest.MonkeyPatch)
         assert status == 503 and isinstance(said, dict) and "load this page again" in said["error"]["message"]
 
 
-# ---- too much ------------------------------------------------------------------------------
+# ---- limits --------------------------------------------------------------------------------
 
 
 def test_too_many_requests() -> None:
@@ -339,12 +341,12 @@ def test_a_process_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     assert desk._child is not None and desk._child.process.poll() is None
     first = desk._child.process.pid
     desk.close()
-    while _group_lives(first):  # what it had started goes as well; the kernel takes a moment
+    while _group_lives(first):  # its children end as well, which takes a moment
         time.sleep(0.001)
 
 
 def _group_lives(group: int) -> bool:
-    """Whether a process of a group has not ended."""
+    """Whether a process of a group is still running."""
     said = subprocess.run(["ps", "-eo", "pgid,stat"], capture_output=True, text=True, check=True).stdout.splitlines()[
         1:
     ]
@@ -366,8 +368,8 @@ def test_a_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch, code: 
     desk.close()
 
 
-def test_only_some_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is served and one waits, until the other four have been sent away."""
+def test_only_a_limited_number_of_requests_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request is being served and one waits. Four others are refused before that ends."""
     busy, end = list[int](), Event()
 
     def outcome(number: int) -> str:
@@ -390,7 +392,7 @@ def test_only_some_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes.count("busy") == 4 and all(o in ("busy", str(n)) for n, o in enumerate(outcomes))
 
 
-def test_the_newest_of_those_who_wait_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_waiting_request_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many have come before it: these have their answer at once."""
     begun, end = Event(), Event()
 
@@ -406,7 +408,7 @@ def test_the_newest_of_those_who_wait_is_served(monkeypatch: pytest.MonkeyPatch)
         assert begun.wait(60)
         for k in range(1, 12):
             asked_.append(pool.submit(desk.ask, {"n": k}))
-            while desk._last <= k:  # threads may start in another order on a busy machine
+            while desk._last <= k:  # on a busy machine, threads may start in another order
                 time.sleep(0.001)
         assert all("newer program" in a.result(60)["error"]["message"] for a in asked_[1:11])
         end.set()
@@ -439,7 +441,7 @@ def test_hostile_programs(server: Server) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_random_programs(server: Server) -> None:
-    """What `python tests/serving.py` measures."""
+    """The measurement of `python tests/serving.py`."""
     outcome = tried(server, "random", random_requests(10_000, seed=1))
     assert outcome.stages == 10_000 and outcome.replaced == 0
     assert outcome.quantile(0.95) < 0.3

@@ -96,6 +96,10 @@ class CompileError(Exception):
             self.help = printable(help or ("remove it" if lines == ["``"] else f"write {', then '.join(lines)}"))
         return self
 
+    def guess(self, span: Span, question: str) -> Self:
+        """The same error with a question "did you mean `f`?" as its help: f at `span` is the correction. "" asks nothing."""
+        return self.correct(Edit(span, question.split("`")[1]) if question else None, help=question)
+
 
 class CompileValueError(CompileError, ValueError):
     """An invalid value or shape. It is also a `ValueError`."""

@@ -125,6 +125,34 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
     return d.map_atoms(atom)
 
 
+def joined(d: Dim, ranges: Ranges = {}) -> Dim:
+    """Puts the digits of an index together again: n*(a//n) + a % n is a, and n*(a//n % m) + a % n is a % (n*m)."""
+    for atom in d.atoms():
+        if isinstance(atom, Remainder):
+            for fewer in _joined_with(d, atom, ranges):
+                if _pairs(fewer) < _pairs(d):
+                    return joined(fewer, ranges)
+    return d
+
+
+def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
+    """`d` with `low`, which is a % n, joined to the quotient a // n, or to a remainder of a // n plus other terms."""
+    a, n, digit = low.a, low.b, Dim({(low,): 1})
+    count, rest = split(d, digit)
+    quotient = simplify(floordiv(a, n), ranges)
+    found = [rest + count * (a - n * quotient)]
+    for high in d.atoms():
+        if isinstance(high, Remainder) and high is not low:
+            more = a + n * (high.a - quotient)
+            found.append(rest + count * (remainder(more, n * high.b) - n * Dim({(high,): 1})))
+    return found
+
+
+def _pairs(d: Dim) -> int:
+    """The number of quotients and remainders in an expression."""
+    return sum(1 for _ in d.pairs())
+
+
 def _units(x: Dim, y: Dim) -> list[Dim]:
     """Common divisors of y and of some terms of x, the largest first.
 

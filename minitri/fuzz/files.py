@@ -32,7 +32,7 @@ MOST = 4096  # a file holds at most so many elements of arguments
 class Case:
     """A program, its arguments, and the failure that was found.
 
-    relation   a key of testing.relations.RELATIONS; "" if `check` found the failure
+    relation   a key of testing.changed_programs.RELATIONS; "" if `check` found the failure
     variant    the variant of the row that failed in `check`
     said       the message
     """

@@ -89,7 +89,7 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
             raise CompileError("MT0201", message)
         for extent, wanted in zip(node.shape, first):
             t.require(extent, "==", wanted, "MT0201", message)
-        index = tuple(ir.axis(k + 1) if e != 1 else dims.ZERO for k, e in enumerate(first))
+        index = tuple(ir.along(k + 1, e) for k, e in enumerate(first))
         rows.append(t.nodes.view(node, (dims.ONE, *first), index))
     return t.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
 

@@ -23,10 +23,9 @@ from minitri.base.operators import BY_SYMBOL
 from minitri.base.resource_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.spans import Span
 from minitri.base.types import f64
-from minitri.graph import argument_binding, expressions
+from minitri.graph import argument_binding, expressions, functions
 from minitri.graph.argument_binding import Instance, Sizes, static
 from minitri.graph.error_collection import BROKEN, ErrorCollection
-from minitri.graph.functions import FUNCTIONS, reductions
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
@@ -250,7 +249,7 @@ class _Builder(Interpreter, ErrorCollection):
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
         if node.op == "@":
             self.typer.operands = _written(node.left), _written(node.right)
-            return reductions.matmul(self.typer, x, y, "f32")
+            return self.structured("matmul", {"a": x, "b": y, "precision": "f32"})
         if isinstance(x, Array) or isinstance(y, Array):
             return self.typer.elementwise(BY_SYMBOL[node.op, 2].name, [x, y])
         return expressions.binary(self.typer, node.op, x, y)
@@ -261,7 +260,7 @@ class _Builder(Interpreter, ErrorCollection):
         return expressions.operator_call(self.typer, name, args, keywords)
 
     def structured(self, name: str, arguments: Scope) -> Value:
-        return FUNCTIONS[name](self.typer, **arguments)
+        return functions.call(self.typer, name, arguments)
 
 
 def _check_size(shape: Shape, span: Span) -> None:

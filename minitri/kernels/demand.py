@@ -83,7 +83,8 @@ class AxisRanges:
             return d
         if d not in self._simple:
             present = [self.axes[s.name] for s in d.symbols() if s.name in self.axes and s.kind == "axis"]
-            self._simple[d] = where_present(intervals.simplify(d, self.ranges, self.extents), present, self.allows)
+            simple = intervals.joined(intervals.simplify(d, self.ranges, self.extents), self.ranges)
+            self._simple[d] = where_present(simple, present, self.allows)
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:

@@ -116,15 +116,6 @@ def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
     return Array(np.asarray(np.einsum(subscripts, *(rounded(x, dtype).data for x in given))), dtype)
 
 
-def _scaled_or_summed(function: Any) -> Callable[..., Array]:
-    def scaled_or_summed(x1: Value, x2: Value) -> Array:
-        if array(x1).data.ndim == 0 or array(x2).data.ndim == 0:
-            return elementwise("multiply", [x1, x2])
-        return lifted.product(function)(x1, x2)
-
-    return scaled_or_summed
-
-
 def _matrix_power(x: Value, n: int) -> Array:
     """By repeated squaring. numpy multiplies in another order for n = 3."""
     a = strong(x)
@@ -245,7 +236,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "mean": _mean, "var": _var,
     "matmul": _matmul, "einsum": _einsum,
     "tensordot": lifted.product(lambda x1, x2, axes: np.tensordot(x1, x2, axes)),
-    "dot": _scaled_or_summed(np.dot), "inner": _scaled_or_summed(np.inner),
     "kron": lifted.product(np.kron, exact=True), "cross": lifted.product(np.cross, exact=True),
     "matrix_power": _matrix_power, "matrix_norm": _matrix_norm,
     "tril": _triangle(np.tril), "triu": _triangle(np.triu),

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from minitri.base.diagnostics import Edit, ParseError
 from minitri.base.resource_limits import current
 from minitri.base.spans import Span
-from minitri.language import ast, python_rewriting
+from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
 from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, mistake, too_much
@@ -308,7 +308,7 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
     match function:
         case ast.Name(id="print"):
             error = mistake("print", function.span)
-            raise error.correct(python_rewriting.statement(function.span), help=error.help)
+            raise error.correct(python_corrections.statement(function.span), help=error.help)
         case ast.Name(id=id):
             return id, ()
         case ast.Attribute(value=value, name=name):

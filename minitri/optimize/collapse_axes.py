@@ -15,7 +15,8 @@ Before that, `x[r//8, r%8]` becomes `x[r]` if x has no gaps.
 from dataclasses import replace
 from itertools import combinations
 
-from minitri.base.dims import Dim, Remainder, floordiv
+from minitri.base.dims import ZERO, Dim, Remainder
+from minitri.base.intervals import Ranges, joined
 from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS
 from minitri.kernels import ir
@@ -47,9 +48,10 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 def _rejoined(kernel: Kernel) -> Kernel:
     """The kernel with simpler accesses: an index that is split into quotient and remainder becomes one index again."""
     new: dict[Op, Op] = {}
+    ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
     for op in kernel.body:
         moved = ir.with_operands(op, new.__getitem__)
-        new[op] = _rejoin(moved) if isinstance(moved, (Load, Store)) else moved
+        new[op] = _rejoin(moved, ranges) if isinstance(moved, (Load, Store)) else moved
     changed = _with_body(kernel, kernel.axes, tuple(new[op] for op in kernel.body))
     if changed.buffers == kernel.buffers or _ambiguous(changed):
         return kernel
@@ -59,21 +61,16 @@ def _rejoined(kernel: Kernel) -> Kernel:
     return changed
 
 
-def _rejoin(op: Load | Store) -> Load | Store:
+def _rejoin(op: Load | Store, ranges: Ranges) -> Load | Store:
     """An access in which pairs of indices `i // n, i % n` become one index `i`, if the strides allow it."""
     for k in range(len(op.index) - 1):
-        whole = _whole(op.index[k], op.index[k + 1], op.buffer.shape[k + 1])
-        if whole is not None and op.buffer.strides[k] == op.buffer.strides[k + 1] * op.buffer.shape[k + 1]:
-            return _rejoin(_with_one_index(op, k, whole))
+        before, after, extent = op.index[k], op.index[k + 1], op.buffer.shape[k + 1]
+        if isinstance(after.atom, Remainder) and op.buffer.strides[k] == op.buffer.strides[k + 1] * extent:
+            apart = before * extent + after
+            whole = joined(apart, ranges)
+            if whole != apart:
+                return _rejoin(_with_one_index(op, k, whole), ranges)
     return op
-
-
-def _whole(before: Dim, after: Dim, extent: Dim) -> Dim | None:
-    """`before * extent + after` as one index, if `after` is the remainder of a quotient in `before`. Otherwise None."""
-    if not isinstance(after.atom, Remainder) or after.atom.b != extent:
-        return None
-    rest = before - floordiv(after.atom.a, extent)  # (d + q // n) * n + q % n = d * n + q
-    return rest * extent + after.atom.a if len(rest.terms) < len(before.terms) else None
 
 
 def _ambiguous(kernel: Kernel) -> bool:

@@ -52,7 +52,7 @@ def joined(i: Interner, node: Reduce) -> Reduce:
     first, last = min(node.axes), max(node.axes)
     sizes = node.x.shape[first : last + 1]
     shape = (*node.x.shape[:first], dims.product(list(sizes)), *node.x.shape[last + 1 :])
-    index = [*map(axis, range(first)), *_places(axis(first), sizes), *map(axis, range(first + 1, len(shape)))]
+    index = [*map(axis, range(first)), *places(axis(first), sizes), *map(axis, range(first + 1, len(shape)))]
     made = i.reduce(node.op, node.dtype, node.shape, i.view(node.x, shape, tuple(index)), (first,))
     assert isinstance(made, Reduce)
     return made
@@ -71,7 +71,7 @@ def _inputs(node: Reduce) -> set[Node]:
     return {x for x in made_of(node.x) if isinstance(x, Input) and not x.scalar}
 
 
-def _places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
+def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
     """The index along each axis for the flat index `place`."""
     found: list[dims.Dim] = []
     for size in reversed(sizes[1:]):

@@ -13,7 +13,7 @@ estimates the time of a choice as
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
 In: a chip, and a product or its sizes. Out: the number of parts and of rows. The times were measured on an H200.
-tests/sweep_converted.py compares each choice with all others on the chip that it runs on. The same times are used for
+tests/sweep_mixed_input_products.py compares each choice with all others on the chip that it runs on. The same times are used for
 second factors that are computed from more than 8 bits, although these were not measured. Left out: products with many
 rows, whose second factor is converted and stored once (pack_operands.py).
 """

@@ -32,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from operator import or_
 
 from minitri.base.dims import ZERO, Dim
+from minitri.base.intervals import joined
 from minitri.base.tf32_parts import LEAST_DEPTH
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
@@ -155,7 +156,7 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
     if not isinstance(factor, Input):
         return None
     strides = layouts.get(factor.name, contiguous(factor.shape))
-    offset = sum((d * s for d, s in zip(index, strides)), Dim.of(0))
+    offset = joined(sum((d * s for d, s in zip(index, strides)), Dim.of(0)))
     found = [offset.coefficient(a) for a in axes]
     steps = [int(c[0]) for c in found if c is not None and c[0].constant is not None]
     start = offset.substitute(dict.fromkeys(axes, 0)).constant

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitri.testing.choices import recorded
-from minitri.testing.data import random_array
-from minitri.testing.generator import Parameter, RandomProgram
-from minitri.testing.statement_kinds import Statements
+from minitri.testing.choice_lists import recorded
+from minitri.testing.random_arrays import random_array
+from minitri.testing.small_parameters import Parameter
+from minitri.testing.small_programs import RandomProgram, SmallWriter
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -48,7 +48,7 @@ def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
     @st.composite
     def strategy(draw: Callable[[Any], Any]) -> RandomProgram:
         ops = draw(st.integers(1, max_ops))
-        return Statements(lambda options: draw(st.sampled_from(options))).program(ops)
+        return SmallWriter(lambda options: draw(st.sampled_from(options))).program(ops)
 
     return strategy()
 

@@ -7,12 +7,12 @@ from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.piecewise import tidy
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_dim, as_int, items_of
+from minitri.graph.argument_binding import as_axis, as_dim, items_of
 from minitri.graph.functions.making import full
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.literals import names_in
-from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, require, view
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, require, view
 
 
 def concat(t: Typer, arrays: Value, axis: Value) -> Array:
@@ -24,7 +24,7 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     ranks = {p.rank for p in parts}
     fits = len(ranks) == 1 and ranks != {0}
     ensure(fits, "MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
-    (k,) = as_axes(as_int(axis, "axis"), len(parts[0].shape))
+    k = as_axis(axis, parts[0].rank)
     nodes, listed = [parts[0].node], _listed(parts)
     for p in parts[1:]:
         for j, (e, first) in enumerate(zip(p.shape, parts[0].shape)):
@@ -72,13 +72,12 @@ def stack(t: Typer, arrays: Value, axis: Value) -> Array:
     return concat(t, tuple(expand_dims(t, p, axis) for p in parts), axis)
 
 
-def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
-    a = t.strong(x)
-    for k, widths in enumerate(_pad_widths(t, pad_width, a.rank)):
-        shapes = [(*a.shape[:k], width, *a.shape[k + 1 :]) for width in widths]
-        before, after = ([full(t, s, constant_values, a.dtype)] if s[k] != 0 else [] for s in shapes)
-        a = concat(t, (*before, a, *after), k) if before or after else a
-    return a
+def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
+    for k, widths in enumerate(_pad_widths(t, pad_width, x.rank)):
+        shapes = [(*x.shape[:k], width, *x.shape[k + 1 :]) for width in widths]
+        before, after = ([full(t, s, constant_values, x.dtype)] if s[k] != 0 else [] for s in shapes)
+        x = concat(t, (*before, x, *after), k) if before or after else x
+    return x
 
 
 def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:

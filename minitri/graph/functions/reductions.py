@@ -18,7 +18,17 @@ from minitri.graph import ir
 from minitri.graph.argument_binding import as_axes, as_dtype
 from minitri.graph.functions.views import permute_dims, squeeze
 from minitri.graph.ir import PRECISIONS, Shape
-from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensure, insert_axes, reduce_type, view
+from minitri.graph.typing_rules import (
+    Array,
+    Strong,
+    Typer,
+    Value,
+    contract_type,
+    ensure,
+    insert_axes,
+    reduce_type,
+    view,
+)  # fmt: skip
 
 
 def accumulator(dtype: DType) -> DType:
@@ -74,10 +84,9 @@ def _logical(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Ar
     return reduce(t, op, a, as_axes(axis, a.rank), keepdims, bool_)
 
 
-def _bits(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
-    a = t.strong(x)
-    require_accepted(op, a.dtype)
-    return reduce(t, op, a, as_axes(axis, a.rank), keepdims, a.dtype)
+def _bits(t: Typer, x: Strong, axis: Value, keepdims: Value, *, op: str) -> Array:
+    require_accepted(op, x.dtype)
+    return reduce(t, op, x, as_axes(axis, x.rank), keepdims, x.dtype)
 
 
 OF_TRUTH = {"max": "any", "min": "all"}  # the reductions of bools that equal max and min
@@ -91,9 +100,9 @@ BY_OPERATOR = {name: partial(_FORMS[row.kind], op=name) for name, row in REDUCTI
 # ---- products of matrices ------------------------------------------------------------------------
 
 
-def matmul(t: Typer, a: Value, b: Value, precision: Value) -> Array:
+def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
     """numpy's matmul. A 1-D left operand is a row and a 1-D right operand a column; the result lacks that axis."""
-    x, y = t.array(a), t.array(b)
+    x, y = a, b
     ensure(x.rank > 0 < y.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", "use * for scalars")
     dtype = t.settled([x, y])
     row, column = x.rank == 1, y.rank == 1
@@ -170,10 +179,9 @@ def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
 def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
     rank = x.rank
     batch = [ir.axis(k) for k in range(rank - 2)]
-    m, n, k = ir.axis(rank - 2), ir.axis(rank - 1), ir.axis(rank)
     shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])
-    left = view(t, x, shape, [*batch, m if x.shape[-2] != 1 else dims.ZERO, k])
-    right = view(t, y, shape, [*batch, k, n if y.shape[-1] != 1 else dims.ZERO])
+    left = view(t, x, shape, [*batch, ir.along(rank - 2, x.shape[-2]), ir.axis(rank)])
+    right = view(t, y, shape, [*batch, ir.axis(rank), ir.along(rank - 1, y.shape[-1])])
     return total(t, multiplied(t, left, right), (rank,))
 
 

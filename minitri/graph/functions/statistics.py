@@ -10,12 +10,12 @@ from minitri.base.symbolic_minmax import largest
 from minitri.base.types import bool_, f32, f64, i32, i64, u64
 from minitri.graph.argument_binding import as_axes, plain, static
 from minitri.graph.functions.reductions import accumulate, reduce, require_nonempty
-from minitri.graph.functions.views import expand_dims, reshape
-from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
+from minitri.graph.functions.views import expand_dims, one_axis
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure
 
 
 def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
-    total = accumulate(t, x, axes, keepdims, None, op="sum")
+    total = accumulate(t, t.strong(x), axes, keepdims, None, op="sum")
     count = dims.product([x.shape[k] for k in axes])
     return t.elementwise("divide", [total, _divisor(t, count, correction)])
 
@@ -36,18 +36,16 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
     return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
 
 
-def mean(t: Typer, x: Value, axis: Value, keepdims: Value) -> Array:
-    a = t.array(x)
-    axes = as_axes(axis, a.rank)
-    if a.weak or a.dtype not in (i64, u64):
-        return _average(t, a, axes, keepdims)
-    wide = _average(t, t.cast(a, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
+def mean(t: Typer, x: Array, axis: Value, keepdims: Value) -> Array:
+    axes = as_axes(axis, x.rank)
+    if x.weak or x.dtype not in (i64, u64):
+        return _average(t, x, axes, keepdims)
+    wide = _average(t, t.cast(x, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
     return Array(t.nodes.cast(wide, f32), f32, wide=wide)
 
 
-def var(t: Typer, x: Value, axis: Value, correction: Value, keepdims: Value) -> Array:
-    a = t.strong(x)
-    a = a if a.dtype.is_float else t.cast(a, f32)
+def var(t: Typer, x: Strong, axis: Value, correction: Value, keepdims: Value) -> Array:
+    a = x if x.dtype.is_float else t.cast(x, f32)
     axes = as_axes(axis, a.rank)
     centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
     return _average(t, t.elementwise("square", [centred]), axes, keepdims, _as_number(correction, "correction"))
@@ -64,19 +62,14 @@ def _as_number(value: Value, what: str) -> Value:
 # ---- positions of extremes ----------------------------------------------------------------------
 
 
-def _position(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
+def _position(t: Typer, x: Array, axis: Value, keepdims: Value, *, op: str) -> Array:
     """numpy's argmax or argmin, by `op`. With axis None it is an index of the flattened array."""
-    a = t.array(x)
-    a = t.cast(a, i32) if a.dtype == bool_ else a
-    shape = a.shape
-    if axis is None:
-        a, axes = reshape(t, a, (dims.product(shape),)), (0,)
-    else:
-        axes = as_axes(axis, len(shape))
+    a = t.cast(x, i32) if x.dtype == bool_ else x
+    a, axes = (one_axis(t, a, None)[0], (0,)) if axis is None else (a, as_axes(axis, a.rank))
     ensure(len(axes) == 1, "MT0204", f"{op} takes one axis or None")
     require_nonempty(t, op, a.shape, axes)
     out = reduce(t, op, a, axes, axis is not None and keepdims, i64)
-    return expand_dims(t, out, tuple(range(len(shape)))) if axis is None and keepdims else out
+    return expand_dims(t, out, tuple(range(x.rank))) if axis is None and keepdims else out
 
 
 BY_OPERATOR = {name: partial(_position, op=name) for name in POSITIONS}

@@ -9,12 +9,13 @@ and reductions reuse axes with the same extent. If several axes have this extent
 need the most operands at the same indices.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
+from minitri.base.intervals import simplify
 from minitri.base.piecewise import Allows
-from minitri.graph.ir import Contract, Gather, Node, Reduce, Scan
+from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, View, axis, axis_symbol, ranges
 from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis, with_axes
 
 MAX_BUFFERS = 96
@@ -61,10 +62,39 @@ class FusedIndexing(Indexing):
             if not demand.guards and self._plain(node, demand):
                 return demand
         index: list[Dim] = []
+        digits = self._digits_of_row(node)
         for k, extent in enumerate(node.shape):
-            name = None if extent == 1 else self._match(node, k, index) or self._fresh(extent, "ijklhgfe")
-            index.append(dims.axis(name) if name else dims.ZERO)
+            free = extent != 1 and k not in digits
+            name = (self._match(node, k, index) or self._fresh(extent, "ijklhgfe")) if free else None
+            index.append(dims.axis(name) if name else digits.get(k, dims.ZERO))
         return Demand(tuple(index))
+
+    def _digits_of_row(self, root: Node) -> dict[int, Dim]:
+        """The index along those axes of a result that together are the rows of a product. It may be empty.
+
+        If the product needs its row at `32*d0 + d1`, and d1 < 32, then a row axis i gives d0 = i // 32 and d1 = i % 32.
+        """
+        index, node = tuple(map(axis, range(root.rank))), root
+        found = [(node, index)]
+        while found and not isinstance(node, Contract):
+            node, index = found.pop()
+            if isinstance(node, Apply) and node in self.inside:
+                found += [(a, index) for a in node.args]
+            elif isinstance(node, View):
+                found.append((node.x, self._plain_view(root, node, index)))
+        if not isinstance(node, Contract) or node not in self.inside or plain_axis(index[-2]) is not None:
+            return {}
+        extents = {axis_symbol(k): e for k, e in enumerate(root.shape)}
+        digits = _digits(index[-2], extents, node.shape[-2])
+        known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
+        row = next((a for a in known if a), None) if digits else None
+        row = row or (self._fresh(node.shape[-2], "ijklhgfe") if digits else "")
+        return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
+
+    def _plain_view(self, root: Node, view: View, index: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The index that a view reads, for an index over the axes of `root`."""
+        env = {axis_symbol(k): d for k, d in enumerate(index)}
+        return tuple(simplify(d.substitute(env), ranges(root.shape)) for d in view.index)
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """An existing axis for axis k of a further result.
@@ -153,3 +183,19 @@ class FusedIndexing(Indexing):
             over += [a for a in self.axes if a in self.reduced and a not in over and self.axes[a] == extent][:1]
         whole = len(over) == len(node.axes)
         return [(node.x, Demand(with_axes(demand.index, node.axes, over), demand.guards))] if whole else []
+
+
+def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
+    """The weight of each axis in `index` if the axes are the digits of a number below `whole`, else an empty dict.
+
+    Example: 32*d0 + d1 has the weights {0: 32, 1: 1} if d1 has 32 values, and d0 has whole // 32.
+    """
+    weights = {m[0]: c for m, c in index.terms if len(m) == 1}
+    digits: dict[int, int] = {}
+    step = 1
+    for symbol, weight in sorted(weights.items(), key=lambda item: item[1]):
+        if symbol not in extents or weight != step or extents[symbol].constant is None:
+            return {}
+        digits[int(symbol.name[1:])] = step
+        step *= int(extents[symbol])
+    return digits if len(weights) == len(index.terms) > 1 and whole == step else {}

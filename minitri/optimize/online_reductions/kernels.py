@@ -75,13 +75,12 @@ def _is_at_least_1(c: Op) -> bool:
 def _is_at_most_1(c: Op) -> bool:
     """Whether c is the reciprocal of a sum that is at least 1."""
     match bare(c):
-        case Compute(op="reciprocal", args=(d,)):
+        case (
+            Compute(op="reciprocal", args=(d,))
+            | Compute(op="divide", args=(Constant(value=1) | Spread(x=Constant(value=1)), d))
+        ):
             return _is_at_least_1(d)
-        case Compute(op="divide", args=(one, d)):
-            first = bare(one)
-            return isinstance(first, Constant) and first.value == 1 and _is_at_least_1(d)
-        case _:
-            return False
+    return False
 
 
 def _is(op: Op, name: str) -> bool:
@@ -140,21 +139,22 @@ class _Online:
     def run(self) -> Kernel:
         for op in self.kernel.body:
             moved = ir.with_operands(op, self.new.__getitem__)
-            if isinstance(moved, (Reduce, Dot)) and self._is_sum(moved):
-                self.new[op] = self._sum(moved)
-            else:
-                self.new[op] = self._add(moved)
+            add = self._sum if self._is_sum(moved) else self._add
+            self.new[op] = add(moved)
         return replace(self.kernel, body=ir.live(self.body))
 
-    def _over(self, op: Reduction) -> bool:
+    def _over(self, op: Op) -> bool:
         return bool(self.looped & set(ir.reduced_by(op)))
 
-    def _is_sum(self, op: Reduction) -> bool:
-        """Whether a reduction is a float sum over a looped axis."""
-        return (isinstance(op, Dot) or op.op == "sum" and op.dtype.is_float) and self._over(op)
+    def _is_sum(self, op: Op) -> bool:
+        """Whether an op is a float sum over a looped axis."""
+        return (isinstance(op, Dot) or isinstance(op, Reduce) and op.op == "sum" and op.dtype.is_float) and self._over(
+            op
+        )
 
-    def _sum(self, op: Reduction) -> Op:
+    def _sum(self, op: Op) -> Op:
         """Adds a sum with its transport. Factors that can move out of the sum are applied to its result."""
+        assert isinstance(op, (Reduce, Dot))
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
             x = self._without_factors(getattr(op, side), ir.reduced_by(op), factors)
@@ -192,8 +192,7 @@ class _Online:
 
     def needs(self, op: Op) -> set[Reduction]:
         """The reductions over looped axes that an op depends on, including the op itself."""
-        own = {op} if isinstance(op, (Reduce, Dot)) and self._over(op) else set[Reduction]()
-        return {*self.behind[op], *own}
+        return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
         """The sum with its transport. A sum without a transport stays as it is, and so gets a loop of its own."""

@@ -216,13 +216,11 @@ class _Iteration:
     def _reduced(self, op: Reduce, x: Value) -> Value:
         if op.index is not None or op.rescale is not None or op.shift is not None or op.op in POSITIONS:
             return free(op)
-        if x.is_nan:
-            return free(op, {NAN})
-        if self.some:
-            return free(op)
+        if x.is_nan or self.some:
+            return free(op, {NAN} if x.is_nan else None)
         kind = reduction(op.op).kind
-        if x.is_constant and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
-            return constant(x.constant, op.dtype)
+        if x.number and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
+            return constant(*x.number, op.dtype)
         picks = kind == "extreme" or kind == "sum" and x.kinds <= {ZERO, NAN}
         return free(op, x.kinds if picks else None)
 
@@ -232,6 +230,4 @@ class _Iteration:
             return acc
         if a.is_nan or b.is_nan or acc.is_nan:
             return free(op, {NAN})
-        if zeros and acc.kinds <= {ZERO, NAN}:
-            return free(op, {ZERO, NAN})
-        return free(op)
+        return free(op, {ZERO, NAN} if zeros and acc.kinds <= {ZERO, NAN} else None)

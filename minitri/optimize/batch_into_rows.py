@@ -1,0 +1,85 @@
+"""graph → graph: makes one product with many rows of a batch of products that share their second factor.
+
+    %0: f32[15, 3, 32, 8192] = contract x, w          x: f32[15, 3, 32, 4096], w: f32[4096, 8192], for all 45 products
+becomes
+    %0: f32[1440, 4096] = view x {index = [d0 // 96, d0 // 32 % 3, d0 % 32, d1]}
+    %1: f32[1440, 8192] = contract %0, w              12 tiles of 128 rows instead of 45
+    %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
+
+A tile with few rows reads the second factor for few results. So this pays if the rows of one product do not fill
+tiles. The passes that pack factors, split the depth and choose tiles then see the real number of rows. Without this
+pass, minitri/optimize/collapse_axes.py merges the axes later, but only if the result is stored without a transpose.
+
+In: a graph. Left out: unknown sizes; 8-bit weights, whose tiles suit few rows; batches whose last axis the second
+factor has. Products that may share a loop with other reductions (attention) keep their axes.
+"""
+
+import math
+
+from minitri.base.dims import ZERO, Dim
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.graph.rewrite import rewritten
+from minitri.optimize.collapse_reduced_axes import places
+from minitri.optimize.mixed_input_products import is_converted
+from minitri.optimize.split_kv import MAX_HELD, loops
+from minitri.optimize.split_parts import made_of
+
+ROWS = 128  # the rows of a large tile
+WASTE = 1.25  # batches pay up to this many times the rows that one product computes
+
+
+def fold(graph: Graph) -> Graph:
+    """The graph in which batches of products with few rows are single products."""
+    products = [n for n in graph.nodes() if isinstance(n, Contract) and _shared(n) and _pays(n, _shared(n))]
+    if not products or loops(graph):
+        return graph
+    return rewritten(graph, fold, lambda i, _, made: _folded(i, made) if isinstance(made, Contract) else None)
+
+
+def _folded(i: Interner, node: Contract) -> Node | None:
+    """The product with its batch as rows, seen in the shape of `node`; None if this does not pay."""
+    count = _shared(node)
+    if count == 0 or not _pays(node, count) or is_converted(node) or _may_share_loop(node):
+        return None
+    lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
+    split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))
+    kept = tuple(map(axis, range(lead)))
+    depth, columns = node.a.shape[-1], node.shape[-1]
+    a = i.view(node.a, (*node.shape[:lead], many, depth), (*kept, *split, axis(lead + 1)))
+    index = (*kept, *[ZERO] * count, axis(lead), axis(lead + 1))
+    b = i.view(node.b, (*node.shape[:lead], depth, columns), index)
+    one = i.contract(node.dtype, (*node.shape[:lead], many, columns), a, b, node.precision)
+    row = Dim.of(0)
+    for k, extent in enumerate(rows, lead):
+        row = row * extent + axis(k)
+    return i.view(one, node.shape, (*kept, row, axis(node.rank - 1)))
+
+
+def _shared(node: Contract) -> int:
+    """The number of batch axes, counted from the rows outwards, that the second factor is the same for."""
+    if not isinstance(node.b, View):
+        return 0
+    varies = {s for d in node.b.index for s in d.symbols()}
+    batch = range(node.rank - 3, -1, -1)
+    return next((n for n, k in enumerate(batch) if axis_symbol(k) in varies), len(batch))
+
+
+def _pays(node: Contract, count: int) -> bool:
+    """Whether tiles of a single product compute far fewer rows."""
+    sizes = node.shape[-2 - count : -1]
+    if any(e.constant is None for e in (*node.shape, *node.a.shape)):
+        return False
+    rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
+    together = _in_tiles(rows * products)
+    return products > 1 and products * _in_tiles(rows) > WASTE * together
+
+
+def _in_tiles(rows: int) -> int:
+    """The rows of all tiles that cover a number of rows."""
+    return -(-rows // ROWS) * ROWS
+
+
+def _may_share_loop(node: Contract) -> bool:
+    """Whether the product may run in the loop of a reduction of its rows."""
+    short = node.shape[-1].constant is not None and int(node.shape[-1]) <= MAX_HELD
+    return short and any(isinstance(n, Reduce) for n in made_of(node.a))
