@@ -147,7 +147,12 @@ class _Walk:
             return "Here one program does all of it."
         axes = listed([f"{a.block} of {a.extent} along {a.name}" for a in self.program.grid])
         count = _count(self.program.grid)
-        return f"Here {count} programs make up the grid, and each takes {axes}."
+        made = (
+            "one program makes up the grid, and takes"
+            if count == "1"
+            else f"{count} programs make up the grid, and each takes"
+        )
+        return f"Here {made} {axes}."
 
     def _part(self) -> str:
         """What a program loads along each axis of the load that is drawn."""
