@@ -17,7 +17,6 @@ import platform
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ from typing import Any
 import click
 
 from minitri.base.disk_cache import configured_folder
+from minitri.base.toml_tables import table_beside
 from minitri.cli.output import show_json
 from minitri.cli.terminal import echo, progress
 
@@ -58,7 +58,7 @@ class Package:
     also_called: Sequence[str] = ()  # other distributions that hold the same module
 
 
-LOOKED_FOR = tomllib.loads(Path(__file__).with_name("doctor.toml").read_text(encoding="utf-8"))
+LOOKED_FOR = table_beside(__file__, "doctor.toml")
 PACKAGES = tuple(Package(name, **row) for name, row in LOOKED_FOR["packages"].items())
 
 

@@ -204,7 +204,7 @@ CORE: tuple[Pass, ...] = (
     graph_pass("build", "graph", lambda m, c: lower_ast.build(m, c.entry, c.instance), lower_ast.build),
     graph_pass("specialise", "graph.specialised", lambda g, c: rewrite.specialise(g, c.sizes), rewrite.specialise),
     graph_pass("legalise", "graph.simplified", lambda g, c: rewrite.legalise(g), rewrite.legalise),
-    plan_pass("partition", "kernels", lambda g, c: lower_graph.partition(g, c.layouts), lower_graph.partition),
+    plan_pass("one-kernel-each", "kernels", lambda g, c: lower_graph.one_kernel_each(g, c.layouts), lower_graph.one_kernel_each),
     tile_pass("lower", "tile", lowered, lower.lower),
     tile_pass("mask", "tile.masked", lambda p, c: p.map(mask.mask), mask.mask, masked=True),
     tile_pass("target", "tile.target", targeted, targeted, masked=True),

@@ -32,12 +32,12 @@ import numpy as np
 from minitri.base import numpy_semantics
 from minitri.base.numpy_operators import round_to_tf32
 from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
-from minitri.base.tf32_parts import BLOCK, FACTOR_ERROR, LEAST_DEPTH
+from minitri.base.tf32_products import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scalar_form import deviations
-from minitri.optimize.factor_out_scales import find
+from minitri.optimize.weight_scales import find
 from minitri.trust import error_propagation
 from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
 
@@ -179,7 +179,7 @@ class _Analysis:
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
         """The extra error of exp(x - h) computed as 2**(x * log2 e - h * log2 e)
-        (minitri/optimize/fast_math/exp2.py).
+        (minitri/optimize/fast_math/relax.py).
 
         Both products in the exponent are rounded, unless x is an input. Denormal results may become 0.
         """
