@@ -105,6 +105,13 @@ def test_a_loop_and_a_product_are_drawn() -> None:
     assert [d["role"] for d in tile["dims"]] == ["grid", "loop"]
 
 
+def test_casts_that_undo_each_other_are_explained() -> None:
+    """The graph of a program of 16-bit values has many of them."""
+    text = next(s["text"] for s in walk_of("attention") if s["title"] == "The graph, simplified")
+    assert "Such casts come from 16-bit values" in text and "casts that undo each other" in WORDS["ours"]["cast"]
+    assert "16-bit" not in "".join(s["text"] for s in walk_of("softmax"))
+
+
 def test_without_triton_the_walk_ends_at_the_source_for_triton() -> None:
     steps = program(mt.compile("exp(x)", x="f32[N]").lower(target="interpreter").compilation)["walk"]
     assert steps[-1]["title"] == "Triton"

@@ -82,7 +82,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = CONNECTIONS
 
     def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
-        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=8, newest=True)  # first: a taken port closes the server
+        self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # first: a taken port closes the server
         super().__init__((ADDRESS, port), Handler)
         self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
         self.first = dict(first or EXAMPLES[0])
@@ -247,5 +247,5 @@ def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> S
         if port is None:
             return listening(0, first)
         raise OSError(f"cannot listen on port {port}: {getattr(error, 'strerror', None) or error}") from None
-    threading.Thread(target=server.quick.start, daemon=True).start()
+    threading.Thread(target=server.quick.ask, args=({},), daemon=True).start()  # starts the process
     return server

@@ -22,6 +22,7 @@ from minitri.base.toml_tables import table_beside
 from minitri.explore.explanations import ABOUT
 from minitri.explore.plans import operations, operator
 from minitri.explore.provenance import Trace
+from minitri.explore.triton_provenance import OWN
 from minitri.kernels.ir import Access, Kernel, Load, Op, Store
 from minitri.kernels.text import comparison
 from minitri.tiles.ir import TileAxis
@@ -35,20 +36,20 @@ OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
 
 def walk(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The steps; none for a program that begins after its graph."""
-    shown = [s for s in stages if "text" in s]
-    if "graph" not in trace.stages or (node := _followed(trace, shown)) is None:
+    shown = [s["name"] for s in stages if "text" in s]
+    if "graph" not in trace.stages or (node := followed(trace, shown)) is None:
         return []
-    return list(_Walk(trace, node).steps({s["name"] for s in shown}))
+    return list(_Walk(trace, node).steps(set(shown)))
 
 
-def _followed(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> int | None:
-    """The number of the node to follow."""
+def followed(trace: Trace, stages: Iterable[str]) -> int | None:
+    """The number of the node that is worth following through some stages."""
+    lines = [[nodes for nodes, how in zip(trace[s].lines, trace[s].how) if how == OWN] for s in stages]
 
     def worth(k: int) -> tuple[int, int, int]:
-        own = sum(any(k in marks and how == "o" for marks, how in zip(s["links"], s["how"])) for s in stages)
         op = trace.nodes[k].op
         liking = 3 if op == "contract" else 2 if op in FUNCTIONS else op.startswith(("reduce", "scan"))
-        return own, int(liking), k
+        return sum(any(k in nodes for nodes in own) for own in lines), int(liking), k
 
     made = [k for k, n in enumerate(trace.nodes) if n.op != "input" and n.spans]
     found = [k for k in made if trace.nodes[k].op not in MOVES] or made
@@ -146,7 +147,12 @@ class _Walk:
             return "Here one program does all of it."
         axes = listed([f"{a.block} of {a.extent} along {a.name}" for a in self.program.grid])
         count = _count(self.program.grid)
-        return f"Here {count} programs make up the grid, and each takes {axes}."
+        made = (
+            "one program makes up the grid, and takes"
+            if count == "1"
+            else f"{count} programs make up the grid, and each takes"
+        )
+        return f"Here {made} {axes}."
 
     def _part(self) -> str:
         """What a program loads along each axis of the load that is drawn."""
@@ -200,10 +206,9 @@ def _conditions(access: Access | None) -> dict[str, Dim]:
 
 
 def _dim(extent: Dim, axes: Sequence[TileAxis]) -> dict[str, Any]:
-    name, role, block, lanes = "", "whole", 0, 0
+    along = {"axis": "", "role": "whole", "block": 0, "lanes": 0}
     if len(axes) == 1:
-        name, role, block, lanes = axes[0].name, axes[0].role, axes[0].block, axes[0].lanes
-    along = {"axis": name, "role": role, "block": block, "lanes": lanes}
+        along = {"axis": axes[0].name, "role": axes[0].role, "block": axes[0].block, "lanes": axes[0].lanes}
     return {"extent": str(extent), "size": extent.constant, **along}
 
 
