@@ -269,15 +269,15 @@ def test_blocks_that_a_mask_empties_are_not_visited() -> None:
 
 
 ROUNDS = {  # the blocks of rows and keys, and whether tensor descriptors load them
-    "full": ("full", {}, (128, 128, True)), "rows that end within a block": ("full", {"T": 4000}, (128, 128, True)),
-    "with a bias": ("bias", {}, (64, 128, True)), "keys that nobody knows": ("padding", {}, (128, 128, True)),
+    "full": ("full", {}, (128, 128, True)), "rows that blocks do not divide": ("full", {"T": 4000}, (128, 128, True)),
+    "with a bias": ("bias", {}, (64, 128, True)), "masked keys": ("padding", {}, (128, 128, True)),
     "capped": ("capped", {}, (128, 128, True)), "causal": ("causal", {}, (128, 128, True)), "a window": ("window", {}, (64, 64, False)),
-    "picked heads": ("grouped", {}, (128, 64, False)), "keys that end within a block": ("full", {"S": 4000}, (128, 64, False)),
-    "keys that end within a large block": ("full", {"S": 4032}, (64, 64, True)),
+    "gathered heads": ("grouped", {}, (128, 64, False)), "keys that blocks do not divide": ("full", {"S": 4000}, (128, 64, False)),
+    "keys that large blocks do not divide": ("full", {"S": 4032}, (64, 64, True)),
     "wider": ("full", {"D": 128, "E": 128}, (128, 64, True)), "wider, with a bias": ("bias", {"D": 128, "E": 128}, (64, 64, False)),
     "narrower": ("full", {"D": 32, "E": 32}, (128, 64, False)), "one batch": ("full", {"B": 1, "H": 32}, (128, 128, True)),
-    "of two widths": ("full", {"E": 32}, (128, 64, False)), "little to do": ("full", {"B": 1, "T": 2048, "S": 1024}, (64, 64, False)),
-    "programs for a part of a round": ("full", {"B": 3, "H": 3}, (64, 128, True)),
+    "keys and values of different width": ("full", {"E": 32}, (128, 64, False)), "few rows": ("full", {"B": 1, "T": 2048, "S": 1024}, (64, 64, False)),
+    "fewer programs than multiprocessors": ("full", {"B": 3, "H": 3}, (64, 128, True)),
 }  # fmt: skip
 
 
@@ -294,7 +294,7 @@ def test_block_sizes_of_attention(case: str) -> None:
 
 PARTS = {  # rows, keys, warps, and whether the maximum of a row is computed in parts
     "long rows": ("full", 64, 128, 4, True), "longer": ("capped", 128, 256, 8, True), "masked": ("padding", 64, 128, 4, True),
-    "short rows": ("full", 64, 64, 4, False), "several warps a row": ("full", 64, 128, 8, False),
+    "short rows": ("full", 64, 64, 4, False), "several warps for each row": ("full", 64, 128, 8, False),
 }  # fmt: skip
 
 

@@ -43,13 +43,13 @@ def left(program: Program) -> list[str]:
 
 REACHES = {  # axes, index, size of x, whether the last block stays inside x
     "to the end": ("grid i: 7 by 8", "i", "8", True),
-    "one further": ("grid i: 7 by 8", "i", "7", False),
+    "one element past the end": ("grid i: 7 by 8", "i", "7", False),
     "two blocks": ("grid i: 7 by 4", "i", "8", True),
-    "two blocks, one further": ("grid i: 7 by 4", "i + 1", "8", False),
-    "lanes past the block": ("grid i: 7 by 3", "i", "10", True),
-    "lanes past the block, one further": ("grid i: 7 by 3", "i", "9", False),
-    "from its beginning": ("grid i: 7 by 4", "7 - i", "9", True),
-    "from before it": ("grid i: 7 by 4", "6 - i", "9", False),
+    "two blocks, one element past the end": ("grid i: 7 by 4", "i + 1", "8", False),
+    "tiles larger than blocks": ("grid i: 7 by 3", "i", "10", True),
+    "tiles larger than blocks, one element past the end": ("grid i: 7 by 3", "i", "9", False),
+    "reversed, to the start": ("grid i: 7 by 4", "7 - i", "9", True),
+    "reversed, one element before the start": ("grid i: 7 by 4", "6 - i", "9", False),
 }
 
 
@@ -97,8 +97,8 @@ GUARDED = {  # index, guards, size of x: the checks that are left
     "a guard is weaker": ("grid i: 7 by 4", "i if i < 8", "7", ["i < 7"]),
     "guards bound the index": ("grid i: 7 by 4", "i - 2 if i >= 2", "6", ["i >= 2"]),
     "guards do not bound it": ("grid i: 7 by 4", "i - 2 if i >= 2", "5", ["i < 7", "i >= 2"]),
-    "a twofold index is no bound": ("grid i: 7 by 4", "i if 2*i < 12", "6", ["i < 7", "11 - 2*i >= 0"]),
-    "a sum of axes is no bound": (
+    "twice an index gives no bound": ("grid i: 7 by 4", "i if 2*i < 12", "6", ["i < 7", "11 - 2*i >= 0"]),
+    "a sum of axes gives no bound": (
         "grid i: 7 by 4\nwhole j: 4 by 4",
         "i + j if i + j < 8",
         "8",
@@ -151,7 +151,7 @@ store out[i] %9"""
 NEUTRAL = {
     "spread": ("%2: f32[i, j] = spread %0", True),
     "doubled": ("%1: f32[j] = add %0, %0\n%2: f32[i, j] = spread %1", True),
-    "and one": ("%3: f32[] = const 1.0\n%1: f32[j] = add %0, %3\n%2: f32[i, j] = spread %1", False),
+    "plus one": ("%3: f32[] = const 1.0\n%1: f32[j] = add %0, %3\n%2: f32[i, j] = spread %1", False),
 }
 
 

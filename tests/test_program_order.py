@@ -18,10 +18,10 @@ BACK = "arange(T)[:, None] - arange(T)"
 TYPES = {x: "bf16[B, H, T, 64]" for x in "qkv"}
 MASKS = {  # the order of the grid
     "causal": (f"{BACK} >= 0", ["group 8", "descending"]),
-    "causal, the other way round": ("arange(T) <= arange(T)[:, None]", ["group 8", "descending"]),
-    "what comes after": (f"{BACK} <= 0", []),
-    "ever fewer": ("arange(T)[:, None] + arange(T) <= T", []),
-    "ever more": ("arange(T)[:, None] + arange(T) >= T", ["group 8", "descending"]),
+    "causal, with swapped operands": ("arange(T) <= arange(T)[:, None]", ["group 8", "descending"]),
+    "keys after the row": (f"{BACK} <= 0", []),
+    "fewer keys for later rows": ("arange(T)[:, None] + arange(T) <= T", []),
+    "more keys for later rows": ("arange(T)[:, None] + arange(T) >= T", ["group 8", "descending"]),
     "window": (f"({BACK} >= 0) & ({BACK} < 512)", []),
     "none": ("isfinite(q @ k.mT)", []),
 }
