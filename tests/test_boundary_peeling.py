@@ -16,7 +16,7 @@ from minitri.runtime.binding import bind
 from minitri.tiles.parse import parse_programs
 from minitri.trust.check import check
 
-PEELED = {  # text, types → whether the program is peeled
+PROGRAMS = {  # text, types → whether the program is peeled
     "an odd length": ("x + 1", {"x": "bf16[1000001]"}, True),
     "half a vector": ("x + 1", {"x": "bf16[1000004]"}, True),
     "a complete vector": ("x + 1", {"x": "bf16[1000008]"}, False),
@@ -33,9 +33,9 @@ PEELED = {  # text, types → whether the program is peeled
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(PEELED))
+@pytest.mark.parametrize("name", list(PROGRAMS))
 def test_programs_are_peeled_if_accesses_become_wider(name: str) -> None:
-    text, types, wanted = PEELED[name]
+    text, types, wanted = PROGRAMS[name]
     low = mt.compile(text, **types).lower(target="cuda:90")
     assert (" peeled {" in low["tile"]) is wanted is ("    else:\n" in low["triton"])
     assert ("lie in i whole are computed apart" in explain(low.compilation)) is wanted

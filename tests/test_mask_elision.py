@@ -29,19 +29,19 @@ def masked(axes: str, body: str, x: str = "8", out: str = "7", lanes: str = "i")
     return mask(parse_programs(text, masked=False).programs[0])
 
 
-def of_load(program: Program) -> Mask:
+def load_mask(program: Program) -> Mask:
     (load,) = [op for op in program.ops() if isinstance(op, Load)]
     assert load.mask is not None
     return load.mask
 
 
-def left(program: Program) -> list[str]:
-    return [comparison(c) for c in of_load(program).conditions]
+def remaining_checks(program: Program) -> list[str]:
+    return [comparison(c) for c in load_mask(program).conditions]
 
 
 # ---- arrays that are larger than the axis --------------------------------------------------
 
-REACHES = {  # axes, index, size of x, whether the last block stays inside x
+ARRAYS = {  # axes, index, size of x, whether the last block stays inside x
     "to the end": ("grid i: 7 by 8", "i", "8", True),
     "one element past the end": ("grid i: 7 by 8", "i", "7", False),
     "two blocks": ("grid i: 7 by 4", "i", "8", True),
@@ -53,12 +53,12 @@ REACHES = {  # axes, index, size of x, whether the last block stays inside x
 }
 
 
-@pytest.mark.parametrize("name", list(REACHES))
+@pytest.mark.parametrize("name", list(ARRAYS))
 def test_a_check_is_dropped_if_the_last_block_stays_inside_the_array(name: str) -> None:
-    axes, index, x, inside = REACHES[name]
+    axes, index, x, inside = ARRAYS[name]
     program = masked(axes, index, x=x)
-    assert ("i < 7" not in left(program)) == inside, program
-    assert ("i: no test, x reaches further" in of_load(program).reasons) == inside
+    assert ("i < 7" not in remaining_checks(program)) == inside, program
+    assert ("i: no test, x reaches further" in load_mask(program).reasons) == inside
     (store,) = [op for op in program.ops() if isinstance(op, Store)]
     assert store.mask is not None and "i < 7" in [comparison(c) for c in store.mask.conditions]
 
@@ -67,14 +67,14 @@ def test_a_check_is_dropped_if_the_last_block_stays_inside_the_array(name: str) 
 def test_an_axis_that_fits_ends_at_its_extent(x: str, inside: bool) -> None:
     """The largest value of 4*i + j is 4*7 + 3."""
     program = masked("grid i: 7 by 4\nwhole j: 4 by 4", "4*i + j", x=x, out="7, 4", lanes="i, j")
-    assert (left(program) == []) == inside
+    assert (remaining_checks(program) == []) == inside
 
 
 @pytest.mark.parametrize("x, inside", [("32", True), ("31", False)])
 def test_an_access_with_two_incomplete_axes_keeps_one_check(x: str, inside: bool) -> None:
     """Only the grid's axis needs no check: elements past the end of the other axis would be used."""
     program = masked("grid i: 7 by 4\nwhole j: 3 by 4", "4*i + j", x=x, out="7, 3", lanes="i, j")
-    assert left(program) == (["j < 3"] if inside or x == "31" else [])
+    assert remaining_checks(program) == (["j < 3"] if inside or x == "31" else [])
 
 
 def test_a_loop_keeps_its_check() -> None:
@@ -88,7 +88,7 @@ for r {
   next %1 = %4
 }
 store out[i] %1"""
-    assert left(masked("grid i: 8 by 8\nloop r: 7 by 4", body, x="8, 8", out="8")) == ["r < 7"]
+    assert remaining_checks(masked("grid i: 8 by 8\nloop r: 7 by 4", body, x="8, 8", out="8")) == ["r < 7"]
 
 
 GUARDED = {  # index, guards, size of x: the checks that are left
@@ -111,7 +111,7 @@ GUARDED = {  # index, guards, size of x: the checks that are left
 def test_a_guard_replaces_a_weaker_check(name: str) -> None:
     axes, body, x, kept = GUARDED[name]
     lanes, out = ("i, j", "7, 4") if "j" in axes else ("i", "7")
-    assert left(masked(axes, body, x=x, out=out, lanes=lanes)) == kept
+    assert remaining_checks(masked(axes, body, x=x, out=out, lanes=lanes)) == kept
 
 
 I, J, N = (Dim({(symbol,): 1}) for symbol in (Symbol("i", "axis"), Symbol("j", "axis"), Symbol("N", "size")))
@@ -133,12 +133,12 @@ def test_a_check_implies_weaker_ones(stronger: Dim, c: Dim, follows: bool) -> No
 
 def test_an_empty_grid_needs_no_checks() -> None:
     program = masked("grid i: 0 by 4\nwhole j: 3 by 4", "i, j", x="0, 3", out="0, 3", lanes="i, j")
-    assert left(program) == [] and "j: no test, nothing runs, i is empty" in of_load(program).reasons
+    assert remaining_checks(program) == [] and "j: no test, nothing runs, i is empty" in load_mask(program).reasons
 
 
 def test_an_axis_of_one_element_keeps_its_check() -> None:
     program = masked("grid i: 1 by 4\nwhole j: 3 by 4", "i, j", x="1, 3", out="1, 3", lanes="i, j")
-    assert left(program) == ["i < 1", "j < 3"]
+    assert remaining_checks(program) == ["i < 1", "j < 3"]
 
 
 # ---- values of elements past the end -------------------------------------------------------

@@ -228,7 +228,7 @@ def at_sizes(p: Program, sizes: Mapping[str, int]) -> Program:
     return replace(p, axes=axes, buffers=tuple(buffers.values()))
 
 
-def sane(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
+def sanitizer_accepts(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
     shapes = {b.name: [e.evaluate(sizes) for e in b.shape] for b in plan.inputs}
     inputs = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     try:
@@ -238,7 +238,7 @@ def sane(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
     return True
 
 
-def agree(name: str, step: int) -> int:
+def count_agreements(name: str, step: int) -> int:
     """Asserts that prover and sanitizer agree on a template and its mutants, at sizes 0 … 2*block + 1. Returns the
     count.
     """
@@ -256,7 +256,7 @@ def agree(name: str, step: int) -> int:
             verdicts = prove(known, (), needed=False)
             left = [str(v) for v in verdicts if v.status == "not proven"]
             assert not left, (what, sizes, left)
-            expected = sane(plan, mutant, sizes)
+            expected = sanitizer_accepts(plan, mutant, sizes)
             proven = all(v.ok for v in verdicts)
             assert proven == expected, (what, sizes, expected, [str(v) for v in verdicts if not v.ok])
             count += 1
@@ -270,13 +270,13 @@ def _runs(c: Any, sizes: Mapping[str, int]) -> bool:
 
 @pytest.mark.parametrize("name", list(TEMPLATES))
 def test_the_prover_and_the_sanitizer_agree(name: str) -> None:
-    assert agree(name, 4)
+    assert count_agreements(name, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(TEMPLATES))
 def test_prover_and_sanitizer_agree_at_every_small_size(name: str) -> None:
-    count = agree(name, 1)
+    count = count_agreements(name, 1)
     print(f"{name}: {count} configurations")
 
 
@@ -323,7 +323,7 @@ def atom_term(atom: Any, env: dict[Any, Any], z3: Any) -> Any:
             return a % b
 
 
-def everywhere(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
+def facts_and_goals(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
     """(facts about every element of a tile, goals). The facts follow from the definition of blocks, not from the
     prover.
     """
@@ -352,7 +352,7 @@ def test_z3_confirms_proofs_and_refutations(name: str) -> None:
             for v in prove(mutant, plan.conditions, needed=False):
                 if v.claim != BOUNDS:
                     continue
-                held, goals = everywhere(mutant, v.op, z3)
+                held, goals = facts_and_goals(mutant, v.op, z3)
                 solver = z3.Solver()
                 solver.set("rlimit", 10_000_000)  # a number of steps, not of seconds: about 2,000 are used
                 solver.add(*held, z3.Or([g < 0 for g in goals]) if goals else z3.BoolVal(False))

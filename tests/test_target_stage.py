@@ -22,7 +22,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 FEW = 30  # random programs; the slow test has more
 PRODUCT = {"x": "f16[1024, 512]", "w": "f16[512, 1024]"}
 BLOCKS = mt.Options({"i": 64, "j": 64, "r": 64}, warps=4, stages=3, descriptors=True, persistent=16, registers=128)
-TOLD: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # a piece of the stage's text
+DECISIONS: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # a piece of the stage's text
     "descriptors": ("x @ w", PRODUCT, BLOCKS, "descriptor = [64, 64]"),
     "registers": ("x @ w", PRODUCT, BLOCKS, "registers 128"),
     "merged loops": ("x @ w", PRODUCT, BLOCKS, " flattened"),
@@ -70,9 +70,9 @@ def test_more_random_programs() -> None:
         assert_complete(random_program(seed).compile())
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", DECISIONS)
 def test_the_stage_text_has_every_decision(name: str) -> None:
-    text, types, options, wanted = TOLD[name]
+    text, types, options, wanted = DECISIONS[name]
     f = mt.compile(text, options=options, **types)
     assert wanted in f.lower(target="cuda:90")["tile.target"]
     assert wanted not in f.lower(target="cuda:90")["tile.masked"] or name == "registers"

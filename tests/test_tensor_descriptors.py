@@ -290,7 +290,7 @@ def test_the_first_launch_of_a_process(tmp_path: Path) -> None:
 
 # ---- the choice ------------------------------------------------------------------------
 
-TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # whether descriptors are used, and how many persistent programs
+PERSISTENT: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # whether descriptors are used, and how many persistent programs
     "long loops": ("x @ w", {"x": "bf16[8192, 4096]", "w": "bf16[4096, 8192]"}, (True, 128)),
     "short loops": ("x @ w", {"x": "bf16[8192, 512]", "w": "bf16[512, 8192]"}, (True, 128)),
     "a transposed factor": ("x @ w.T", {"x": "bf16[8192, 4096]", "w": "bf16[8192, 4096]"}, (True, 128)),
@@ -314,23 +314,28 @@ TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # whether de
 }  # fmt: skip
 
 
-def how(f: mt.Program, target: str = "cuda:90") -> tuple[bool, int]:
+def descriptors_and_programs(f: mt.Program, target: str = "cuda:90") -> tuple[bool, int]:
     return max((p.descriptors, p.persistent) for p in f.lower(target=target).compilation.value("tile"))
 
 
-@pytest.mark.parametrize("name", list(TURNS))
+@pytest.mark.parametrize("name", list(PERSISTENT))
 def test_persistent_kernels_are_chosen_where_they_are_faster(name: str) -> None:
-    text, types, wanted = TURNS[name]
-    assert how(mt.compile(text, **types)) == wanted
+    text, types, wanted = PERSISTENT[name]
+    assert descriptors_and_programs(mt.compile(text, **types)) == wanted
 
 
 def test_descriptors_need_the_default_tile_and_a_gpu_with_a_copy_engine() -> None:
-    text, types, wanted = TURNS["long loops"]
+    text, types, wanted = PERSISTENT["long loops"]
     f = mt.compile(text, **types)
-    assert how(f, "cuda:80") == how(f, "hip:gfx942") == how(f, "interpreter") == (False, 0)
-    assert how(f, "cuda:100") == wanted
-    assert how(f.configured(options=mt.Options(warps=4))) == (False, 0)
-    assert how(f.configured(options=mt.Options(descriptors=False))) == (False, 0)
+    assert (
+        descriptors_and_programs(f, "cuda:80")
+        == descriptors_and_programs(f, "hip:gfx942")
+        == descriptors_and_programs(f, "interpreter")
+        == (False, 0)
+    )
+    assert descriptors_and_programs(f, "cuda:100") == wanted
+    assert descriptors_and_programs(f.configured(options=mt.Options(warps=4))) == (False, 0)
+    assert descriptors_and_programs(f.configured(options=mt.Options(descriptors=False))) == (False, 0)
 
 
 def test_unaligned_arrays_have_no_descriptors() -> None:
@@ -418,14 +423,14 @@ def test_an_axis_of_one_element_may_have_any_stride() -> None:
 
 
 def test_explain_names_the_rule_of_the_target() -> None:
-    text, types, _ = TURNS["long loops"]
+    text, types, _ = PERSISTENT["long loops"]
     f = mt.compile(text, **types)
     said = {target: explain(f.lower(target=target).compilation) for target in ("cuda:90", "cuda:80")}
     assert "one after the other" in said["cuda:90"] and "one after the other" not in said["cuda:80"]
 
 
 ATTENTION = "softmax(q @ k.mT * 0.125) @ v"
-TOGETHER = {  # program, and whether Triton may merge the loop over tiles with the inner loop
+MERGED = {  # program, and whether Triton may merge the loop over tiles with the inner loop
     "a product": ("x @ w", {"x": "f16[512, 256]", "w": "f16[256, 512]"}, True),
     "attention": (ATTENTION, {n: "f16[2, 4, 512, 64]" for n in "qkv"}, False),
     "two products": ("(x @ w) * (x @ u)", {"x": "f16[512, 256]", "w": "f16[256, 512]", "u": "f16[256, 512]"}, False),
@@ -433,25 +438,25 @@ TOGETHER = {  # program, and whether Triton may merge the loop over tiles with t
 }
 
 
-def in_turns(text: str, types: dict[str, str]) -> mt.Program:
+def persistent_program(text: str, types: dict[str, str]) -> mt.Program:
     blocks = {"k": 64, "r": 128} if text == ATTENTION else {}
     return mt.compile(text, **types).configured(options=mt.Options(blocks, warps=4, stages=2, persistent=3))
 
 
-@pytest.mark.parametrize("name", list(TOGETHER))
+@pytest.mark.parametrize("name", list(MERGED))
 def test_loops_that_triton_merges(name: str) -> None:
-    text, types, one = TOGETHER[name]
-    source = in_turns(text, types).lower(target="cuda:90")["triton"]
+    text, types, one = MERGED[name]
+    source = persistent_program(text, types).lower(target="cuda:90")["triton"]
     assert "for turn in tl.range" in source and ("flatten=True" in source) == one
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-@pytest.mark.parametrize("name", list(TOGETHER))
+@pytest.mark.parametrize("name", list(MERGED))
 def test_persistent_kernels_on_a_gpu(name: str) -> None:
-    text, types, _ = TOGETHER[name]
+    text, types, _ = MERGED[name]
     shapes = {n: [int(s) for s in t.split("[")[1][:-1].split(",")] for n, t in types.items()}
     tensors = [torch.randn(s, device="cuda").to(getattr(torch, f"float{types[n][1:3]}")) for n, s in shapes.items()]
-    f = in_turns(text, types)
+    f = persistent_program(text, types)
     wanted = f.configured(options=mt.Options(warps=4))(*tensors)
     torch.testing.assert_close(f(*tensors), wanted, rtol=1e-3, atol=1e-3)
