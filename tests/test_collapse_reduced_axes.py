@@ -45,7 +45,7 @@ def arrays(f: mt.Program, random: np.random.Generator) -> list[Any]:
 def test_neighbouring_reduced_axes_become_one(text: str) -> None:
     f = compiled(text)
     graph = f.lower(A=70, B=67, C=75, target="cuda:90")["graph.simplified"]
-    assert (f"index = [{JOINED[text]}]" in graph) if text in COLLAPSED else ("//" not in graph), graph
+    assert (f"index = [{COLLAPSED[text]}]" in graph) if text in COLLAPSED else ("//" not in graph), graph
     report = check(f, bind(f.function, arrays(f, np.random.default_rng(0)), {}), ("interpreter", "cuda"))
     assert report.ok, report
 
