@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sweep_conditions import COMPARISONS, FILLERS, OF_SOMETHING, Question, wanted
+from sweep_conditions import COMPARISONS, FILLERS, NEED_ELEMENTS, Question, wanted
 
 import minitri as mt
 
@@ -44,7 +44,7 @@ def question(seed: int) -> tuple[Question, tuple[int, int], str]:
     reduction = rng.choice([r for r in FILLERS if r != "scan"])
     axis, (m, n), dtype = rng.randrange(2), rng.choice(SIZES), rng.choice(DTYPE_NAMES)
     filler = str(rng.choice(FILLERS[reduction]))
-    if reduction in OF_SOMETHING and (m, n)[axis] == 0:
+    if reduction in NEED_ELEMENTS and (m, n)[axis] == 0:
         m, n = 300, 9000
     if dtype == "i32":
         reduction, filler = rng.choice(
@@ -78,7 +78,7 @@ def _condition(rng: random.Random, comparisons: int, m: int, n: int) -> str:
     return f"~{text}" if rng.random() < 0.15 else text
 
 
-def asked(seed: int) -> str:
+def failure(seed: int) -> str:
     """What is wrong with a case; "" if nothing is wrong."""
     import torch
 
@@ -133,7 +133,7 @@ def batch(seeds: range) -> tuple[Counter[str], list[str]]:
     for seed in seeds:
         q, _, dtype = question(seed)
         found.update(("cases", q.reduction, dtype))
-        if what := asked(seed):
+        if what := failure(seed):
             wrong.append(what)
     return found, wrong
 

@@ -271,12 +271,12 @@ def _jobs(
     for m in pending:
         lines = _statement((ROOT / m.file).read_text(encoding="utf-8"), m.line)
         able = [r for r in reach if any(k in lines for k in r.lines.get(m.file, ()))]
-        near = _near(m)
+        near = _function_key(m)
         able.sort(key=lambda r: (-killers[near, r.name], -killers[m.file, r.name], r.seconds))
         cases, tests = ([r.name for r in able if ("::" in r.name) == told] for told in (False, True))
         own = [t for t in tests if t.partition("::")[0] == OWN.get(m.file)]
         others = [t for t in tests if t not in own]
-        args = own, cases[:meets], _after(m.file), others[:meets]
+        args = own, cases[:meets], _compared_pass(m.file), others[:meets]
         yield Job(m.key, m.file, m.source, "mutation:verdict", args, SECONDS)
 
 
@@ -285,14 +285,14 @@ def _killer(by: str) -> str:
     return by if "::" in by else by.rpartition(",")[0]
 
 
-def _after(file: str) -> tuple[str]:
+def _compared_pass(file: str) -> tuple[str]:
     """The pass after which cases compare results. An error of an earlier pass also shows after `tile.masked`, which
     runs faster.
     """
     return ("emit",) if "/triton/" in file else ("mask",)
 
 
-def _near(m: Mutant) -> str:
+def _function_key(m: Mutant) -> str:
     """A key that the mutants of one function share."""
     return f"{m.file} {_around(m.source, m.line).partition('(')[0]}"
 
@@ -414,7 +414,7 @@ def _case_texts() -> dict[str, str]:
 def _record(m: Mutant, outcome: Outcome, killers: Counter[tuple[str, str]]) -> None:
     by = outcome.value if outcome.value is not None else outcome.error
     result = Result(m.key, m.file, m.operator, m.was, m.now, bool(by), by, round(outcome.seconds, 2))
-    for place in (m.file, _near(m)):
+    for place in (m.file, _function_key(m)):
         killers[place, _killer(by)] += 1
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a", encoding="utf-8") as out:

@@ -212,7 +212,7 @@ CASES: dict[str, Case] = {
     "sum of rows": Case("sum(x, axis=1)", MN, lambda x: x.sum(1)),
     "sum of columns": Case("sum(x, axis=0)", MN, lambda x: x.sum(0)),
     "sum of all": Case("sum(x)", MN, lambda x: x.sum()),
-    "sum of nothing": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1, dtype=f4), EMPTY),
+    "sum of an empty axis": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1, dtype=f4), EMPTY),
     "sum after an offset": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1)),
     "sum with kept axis": Case("x - sum(x, axis=1, keepdims=True)", MN, lambda x: x - x.sum(1, keepdims=True)),
     "max of rows": Case("max(x, axis=1)", MN, lambda x: x.max(1), values={"x": "negative"}),
@@ -270,12 +270,12 @@ CASES: dict[str, Case] = {
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: (d >= -20) & (d < 26)),
         ({"T": 37, "S": 70, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
     ),
-    "attention of neighbours": Case(
+    "attention near the diagonal": Case(
         "softmax(where(abs(arange(T)[:, None] - arange(S)) < 25, q @ k.mT, -inf), axis=-1) @ v",
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: abs(d) < 25),
         ({"T": 53, "S": 70, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
     ),
-    "attention of what follows": Case(
+    "attention to later keys": Case(
         "softmax(where(arange(T)[:, None] + 2 <= arange(S), q @ k.mT, -inf), axis=-1) @ v",
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: d + 2 <= 0),
         ({"T": 37, "S": 50, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
@@ -284,7 +284,7 @@ CASES: dict[str, Case] = {
     "softmax of scaled rows": Case(
         "softmax(x * sum(y, axis=1, keepdims=True) / 8, axis=1)", TWO, lambda x, y: _softmax(x * y.sum(1, keepdims=True) / 8), off=1e-5,
     ),
-    "attention to places": Case(
+    "attention without queries": Case(
         "softmax(where(abs(arange(37)[:, None] - arange(S)) < 25, b, -inf), axis=-1) @ v", {"b": "f32[S]", "v": "f32[S, D]"},
         lambda b, v: _seen(np.ones((37, 1), f4), b[:, None], v, lambda d: abs(d) < 25),
         ({"S": 70, "D": 16},), {"b": "normal", "v": "normal"}, schedules=("small",), off=1e-3,
@@ -305,58 +305,58 @@ CASES: dict[str, Case] = {
         {}, _triangle, ({"N": 33},), {"x": "normal"}, off=1e-6,
     ),
     # conditions on indices: loops leave blocks out
-    'columns above a diagonal and before a column': _placed(
+    'columns between a diagonal and a column': _placed(
         'sum(where(C, x, 0), axis=0)', '(j > i + 5) & (j <= 20)', lambda c, x: np.where(c, x, 0).sum(0), 'integers'
     ),
-    'columns of a corner': _placed(
+    'columns outside two conditions': _placed(
         'sum(where(~C, x, 0), axis=0)', '((i >= 4) | (j > i + 6))', lambda c, x: np.where(~c, x, 0).sum(0), 'integers'
     ),
-    'either of two': _placed(
+    'one condition or another': _placed(
         'sum(where(C, x, 0), axis=1)', '(j < i) | (j > 30)', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'one or the other end': _placed(
+    'first columns or first rows': _placed(
         'sum(where(C, x, 0), axis=1)', '(j < 3) | (i < 5)', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'not beside each other': _placed(
+    'distances above a limit': _placed(
         'sum(where(C, x, 0), axis=1)', 'abs(i - j) > 9', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'the complement of a band': _placed(
+    'all but a band': _placed(
         'sum(where(~C, x, 0), axis=1)', '((j <= i) & (j > i - 7))', lambda c, x: np.where(~c, x, 0).sum(1), 'integers'
     ),
-    'an early and a late part': _placed(
+    'two bands of columns': _placed(
         'sum(where(C, x, 0), axis=1)', '((j >= 2) & (j < 9)) | ((j > 20) & (j < 29))', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
     'columns below a diagonal': _placed(
         'sum(where(~C, x, 0), axis=0)', '(j > i + 6)', lambda c, x: np.where(~c, x, 0).sum(0), 'integers'
     ),
-    'the first seven': _placed(
+    'the first seven columns': _placed(
         'sum(where(C, x, 0), axis=1)', 'j < 7', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'every other key': _placed(
+    'a slope of one half': _placed(
         'sum(where(C, x, 0), axis=1)', '2 * j <= i', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
     'the diagonal': _placed(
         'max(where(C, x, -inf), axis=0)', 'i == j', lambda c, x: np.where(c, x, -np.inf).max(0), 'integers'
     ),
-    'zeros of a product': _placed(
+    'a product filled with zeros': _placed(
         'prod(where(C, x, 0), axis=0)', '(j <= i) & (j > i - 7)', lambda c, x: np.where(c, x, 0).prod(0), 'signs'
     ),
-    'ones of a sum': _placed(
+    'a sum filled with ones': _placed(
         'sum(where(C, x, 1), axis=0)', 'j <= i', lambda c, x: np.where(c, x, 1).sum(0), 'integers'
     ),
-    'zeros of a maximum': _placed(
+    'a maximum filled with zeros': _placed(
         'max(where(C, x, 0), axis=0)', 'j <= i', lambda c, x: np.where(c, x, 0).max(0), 'negative'
     ),
-    'what is stored as well': _placed(
+    'a masked array that is also stored': _placed(
         'sum(where(C, x, 0), axis=1), where(C, x, 0)', 'j <= i', lambda c, x: (np.where(c, x, 0).sum(1), np.where(c, x, 0)), 'integers'
     ),
-    'the other way round': _placed(
+    'a mask with swapped operands': _placed(
         'sum(where(C, 0, x), axis=0)', 'j <= i', lambda c, x: np.where(c, 0, x).sum(0), 'integers'
     ),
-    'a choice in a choice': _placed(
+    'a where in a where': _placed(
         'sum(where(C, where(j > 3, x, 0), 0), axis=1)'.replace('j', 'arange(N)'), 'j <= i', lambda c, x: np.where(c & (np.arange(37) > 3), x, 0).sum(1), 'integers'
     ),
-    'bits of positions': _placed(
+    'bits of indices': _placed(
         'sum(where(C, x, 0), axis=1)', '(j & 3) <= 1', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
     'softmax of a triangle': _placed(
@@ -366,15 +366,15 @@ CASES: dict[str, Case] = {
         'sum(where(arange(N) % 2 == 0, exp(where(C, x, -inf) - max(where(C, x, -inf), axis=1, keepdims=True)), 0), axis=1)', 'j <= i', lambda c, x: _even_exponentials(np.where(c, x, -np.inf)), 'special'
     ),
     # rewrites of tile programs by passes and by the emitter
-    "what a loop picks": Case("a[argmax(x, axis=1)]", {**MN, "a": "f32[N]"}, lambda x, a: a[x.argmax(1)], PLAIN, schedules=("small",)),
-    "a place and what it is added to": Case(
+    "a gather by argmax": Case("a[argmax(x, axis=1)]", {**MN, "a": "f32[N]"}, lambda x, a: a[x.argmax(1)], PLAIN, schedules=("small",)),
+    "argmax added to its row": Case(
         "x + argmax(x, axis=1, keepdims=True)", MN, lambda x: (x + x.argmax(1)[:, None]).astype(f4), PLAIN, schedules=("small",),
     ),
-    "a bias of rows": Case("x[:, :67] * 2 + b", {**MN, "b": "f32[M, 1]"}, lambda x, b: x[:, :67] * 2 + b, ({"M": 9, "N": 72},), schedules=("small",)),
-    "positions past 32 bits": Case(
+    "a bias for each row": Case("x[:, :67] * 2 + b", {**MN, "b": "f32[M, 1]"}, lambda x, b: x[:, :67] * 2 + b, ({"M": 9, "N": 72},), schedules=("small",)),
+    "index arithmetic past 32 bits": Case(
         "where((arange(N) - 20) * 200000000 < 0, x, 1)", MN, lambda x: np.where((np.arange(x.shape[1]) - 20) * 200000000 < 0, x, 1).astype(f4), PLAIN,
     ),
-    "weights that f16 is too small for": Case(
+    "weights that overflow f16": Case(
         "x @ (w.astype(f16) * s).astype(bf16)", {"x": "bf16[M, K]", "w": "i8[K, N]", "s": "f16[N]"},
         lambda x, w, s: (x.astype(f8) @ (w.astype(f8) * s)).astype(bf16), ({"M": 5, "K": 18, "N": 19},), {"x": "positive", "w": "just 100", "s": "just 900"}, off=5e-2, schedules=("small",),
     ),
@@ -382,11 +382,11 @@ CASES: dict[str, Case] = {
         "x @ (w.astype(f16) * s)", {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"},
         lambda x, w, s: (x.astype(f8) @ (w.astype(f8) * s)).astype(np.float16), ({"M": 35, "K": 32, "N": 48},), {"s": "positive"}, off=1e-2, schedules=("cuda",),
     ),
-    "a product of a part": Case(
+    "a product of slices": Case(
         "x[:, :20] @ w[:20]", {"x": "f16[M, K]", "w": "f16[K, N]"},
         lambda x, w: (x[:, :20].astype(f8) @ w[:20]).astype(np.float16), ({"M": 19, "K": 40, "N": 32},), schedules=("rotated",),
     ),
-    "a product along rows": Case(
+    "a product with a transposed factor": Case(
         "x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4), ({"M": 19, "K": 68, "N": 35},),
         {"x": "normal", "w": "normal"}, 1e-4, schedules=("cuda",),
     ),
@@ -420,14 +420,14 @@ CASES: dict[str, Case] = {
         lambda x, y: np.exp(x.astype(f8) + y - x.max(1, keepdims=True) - y.max(1, keepdims=True)).sum(1).astype(f4), off=1e-5,
     ),
     # fast math: only where 16-bit results are written
-    "rows by a column": Case("x / y[:, None]", {**MN, "y": "f32[M]"}, lambda x, y: x / y[:, None], values={"x": "positive", "y": "normal"}),
-    "halves by a column": Case("x / y[:, None] + x / z[:, None]", {"x": "f16[M, N]", "y": "f16[M]", "z": "f16[M]"}, lambda x, y, z: (x.astype(f8) / y[:, None] + x.astype(f8) / z[:, None]).astype(np.float16), values={"y": "positive", "z": "positive"}, off=2e-3),
-    "a jump after a quotient": Case("astype(floor(x / y[:, None]), f16)", {**MN, "y": "f32[M]"}, lambda x, y: np.floor(x / y[:, None]).astype(np.float16), values={"x": "times 41", "y": "just 41"}),
-    "a quotient for both widths": Case(
+    "f32 rows by a column": Case("x / y[:, None]", {**MN, "y": "f32[M]"}, lambda x, y: x / y[:, None], values={"x": "positive", "y": "normal"}),
+    "f16 rows by two columns": Case("x / y[:, None] + x / z[:, None]", {"x": "f16[M, N]", "y": "f16[M]", "z": "f16[M]"}, lambda x, y, z: (x.astype(f8) / y[:, None] + x.astype(f8) / z[:, None]).astype(np.float16), values={"y": "positive", "z": "positive"}, off=2e-3),
+    "a floor of a quotient": Case("astype(floor(x / y[:, None]), f16)", {**MN, "y": "f32[M]"}, lambda x, y: np.floor(x / y[:, None]).astype(np.float16), values={"x": "times 41", "y": "just 41"}),
+    "a quotient used in 16 and 32 bits": Case(
         "def f(x: f32[M, N], y: f32[M]):\n    q = x / y[:, None]\n    return astype(q @ eye(N), f16), q.mT @ eye(M, 5)\n", {},
         lambda x, y: ((x / y[:, None]).astype(np.float16), (x / y[:, None]).T[:, :5]), ({"M": 7, "N": 33},), {"x": "positive", "y": "normal"},
     ),
-    "a jump after a stored quotient": Case(
+    "a floor of a stored quotient": Case(
         "def f(x: f32[M, N], y: f32[M]):\n    q = x / y[:, None]\n    return astype(q @ eye(N) + floor(q), f16)\n", {},
         lambda x, y: (x / y[:, None] + np.floor(x / y[:, None])).astype(np.float16), ({"M": 7, "N": 33},), {"x": "times 41", "y": "just 41"},
     ),
@@ -459,7 +459,7 @@ CASES: dict[str, Case] = {
     "matrix times vector": Case("x @ v + v @ w", {"x": "f32[N, N]", "v": "f32[N]", "w": "f32[N, N]"}, lambda x, v, w: x @ v + v @ w, ({"N": 19},)),
     "one column": Case("(x @ w[:, :1])[:, 0]", MK_KN, lambda x, w: (x @ w[:, :1])[:, 0], SQUARE),
     "product of integers": Case("x @ w", {"x": "i32[M, K]", "w": "i32[K, N]"}, lambda x, w: x @ w),
-    "product of truths": Case("x @ w", {"x": "bool[M, K]", "w": "bool[K, N]"}, lambda x, w: x @ w, values={"x": "truth", "w": "truth"}),
+    "product of bools": Case("x @ w", {"x": "bool[M, K]", "w": "bool[K, N]"}, lambda x, w: x @ w, values={"x": "truth", "w": "truth"}),
     "sums beside a product": Case(
         "(x @ w) / (1 + sum(x, axis=1, keepdims=True))", MK_KN,
         lambda x, w: (x @ w) / (1 + x.sum(1, keepdims=True)), SQUARE, {"x": "positive"},
@@ -500,7 +500,7 @@ CASES: dict[str, Case] = {
     "gather out of range": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, _gathered, ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "gather of computed": Case("(w + 1)[k]", {"w": "f32[V, D]", "k": "i32[N]"}, lambda w, k: _gathered(w + 1, k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "gather of computed integers": Case("(w + 1)[k]", {"w": "i32[V, D]", "k": "i32[N]"}, lambda w, k: np.nan_to_num(_gathered(w + f8(1), k)).astype(i4), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
-    "gather of nothing": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: np.full((len(k), w.shape[1]), np.nan, f4), ({"V": 0, "D": 6, "N": 5},), {"k": "any index 9"}),
+    "gather of an empty array": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: np.full((len(k), w.shape[1]), np.nan, f4), ({"V": 0, "D": 6, "N": 5},), {"k": "any index 9"}),
     "two indices": Case("x[j, k] * 2", {"x": "f32[V, D]", "j": "i64[N]", "k": "i64[N]"}, lambda x, j, k: x[j, k] * 2, ({"V": 9, "D": 6, "N": 27},), {"j": "index 9", "k": "index 6"}),
     "moved too often": Case(
         f"def f(x: f32[N]):\n    y = concat((x, x * 2), axis=0)\n    return {' + '.join(f'y[{k} : {k} + N]' for k in range(34))}\n",
@@ -532,7 +532,7 @@ CASES: dict[str, Case] = {
     "sum of truths": Case("sum(x, axis=1)", {"x": "bool[M, N]"}, lambda x: x.sum(1, dtype=i8), values={"x": "truth"}),
     "mean of halves": Case("mean(x, axis=1)", {"x": "f16[M, N]"}, lambda x: x.astype(f4).mean(1).astype(np.float16), off=2e-3),
     "halves": Case("x * 3 + 1", {"x": "f16[M, N]"}, _halves, values={"x": "normal"}),
-    "rounded on the way": Case("astype(astype(x, f16), f32) * 3", MN, lambda x: x.astype(np.float16).astype(f4) * 3, values={"x": "normal"}),
+    "rounded to f16 and back": Case("astype(astype(x, f16), f32) * 3", MN, lambda x: x.astype(np.float16).astype(f4) * 3, values={"x": "normal"}),
     "brain floats": Case("astype(x, bf16)", MN, lambda x: x.astype(bf16), values={"x": "normal"}),
     "brain arithmetic": Case("x * y + 1", {"x": "bf16[N]", "y": "bf16[N]"}, lambda x, y: (x.astype(f4) * y.astype(f4) + 1).astype(bf16), ({"N": 40},), {"x": "normal", "y": "normal"}),
     "float to integer": Case("def f(x: f32[N]):\n    return astype(x, i32), astype(x, u8), astype(x, bool)\n", {}, lambda x: (_saturated(x, i4), _saturated(x, np.uint8), x != 0), ({"N": 40},), {"x": "special"}),

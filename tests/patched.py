@@ -111,7 +111,7 @@ def _share(file: str) -> None:
     global _shared
     _shared = file
     changed = _module(_reader(ROOT / file))
-    behind = {name for name in _imports() if changed in _behind(name)}
+    behind = {name for name in _imports() if changed in _dependencies(name)}
     for name in sorted(behind & set(_loaded()), reverse=True):  # modules before the package that has them as attributes
         package, _, own = name.rpartition(".")
         vars(sys.modules.get(package, sys.modules[name])).pop(own, None)
@@ -139,7 +139,7 @@ def _reader(path: Path) -> Path:
 
 
 @functools.cache
-def _behind(name: str) -> frozenset[str]:
+def _dependencies(name: str) -> frozenset[str]:
     """A module and all modules that it imports, also indirectly."""
     found, waiting = set[str](), [name]
     while waiting:

@@ -39,7 +39,7 @@ FILLERS = {
     "log_softmax": ("-inf", 0),
 }  # fmt: skip
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-OF_SOMETHING = (
+NEED_ELEMENTS = (
     "max",
     "min",
     "argmax",
@@ -168,12 +168,12 @@ def _exponentials(name: str, x: Any, axis: int) -> Any:
 # ---- running -----------------------------------------------------------------------------------
 
 
-def asked(q: Question) -> Iterator[tuple[int, int, str, bool]]:
+def results_of(q: Question) -> Iterator[tuple[int, int, str, bool]]:
     """(M, N, what is wrong, whether a loop left a block out) for some sizes."""
     rng = np.random.default_rng(q.seed)
     f = mt.compile(q.text, x="f32[M, N]").configured(options=Options(blocks=Blocks(*q.blocks)))
     general = f.lower(target="cuda:90").compilation
-    least = [int(q.reduction in OF_SOMETHING and axis == q.axis) for axis in (0, 1)]
+    least = [int(q.reduction in NEED_ELEMENTS and axis == q.axis) for axis in (0, 1)]
     for _ in range(SIZES):
         m, n = (int(rng.integers(k, 18)) for k in least)
         compiled = f.lower(target="cuda:90", M=m, N=n).compilation if q.known else general
@@ -200,7 +200,7 @@ def batch(seeds: range) -> tuple[Counter[str], list[str]]:
     wrong: list[str] = []
     for seed in seeds:
         q = question(seed)
-        for m, n, what, skipped in asked(q):
+        for m, n, what, skipped in results_of(q):
             found["configurations"] += 1
             found["with a block left out"] += skipped
             if what:

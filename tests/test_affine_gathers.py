@@ -19,7 +19,7 @@ VIEWS = {  # with symbolic sizes
     "negated": ("x[-arange(N) - 1]", "f32[N]"),
     "two index arrays": ("x[arange(M)[:, None], arange(3)]", "f32[M, 3]"),
     "a diagonal": ("x[arange(N), arange(N)]", "f32[N, N]"),
-    "beside a slice": ("x[:, arange(N - 1) + 1]", "f32[M, N]"),
+    "next to a slice": ("x[:, arange(N - 1) + 1]", "f32[M, N]"),
     "take": ("take(x, arange(M - 1) + 1, axis=0)", "f32[M, N]"),
     "take_along_axis": ("take_along_axis(x, 0 * arange(M)[:, None] + arange(3), axis=1)", "f32[M, 3]"),
     "of a computed value": ("exp(x)[arange(N - 1) + 1] * x[:-1]", "f32[N]"),

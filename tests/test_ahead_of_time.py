@@ -93,11 +93,11 @@ def test_torch_is_not_imported() -> None:
 
 
 COMPUTED = {
-    "both of two": ("(x * y) @ (w + u)", "100, 400", "400, 100"),
-    "one of two": ("(x + y) @ w", "1000, 1000", "1000, 1000"),
+    "both factors": ("(x * y) @ (w + u)", "100, 400", "400, 100"),
+    "one factor": ("(x + y) @ w", "1000, 1000", "1000, 1000"),
     "cast": ("x.astype(f16) @ w", "1536, 1536", "1536, 1536"),
-    "with one more": ("(x * y) @ w + x @ u", "256, 512", "512, 256"),
-    "of few rows": ("x @ (w * u)", "16, 4096", "4096, 4096"),
+    "two products": ("(x * y) @ w + x @ u", "256, 512", "512, 256"),
+    "few rows": ("x @ (w * u)", "16, 4096", "4096, 4096"),
 }
 
 

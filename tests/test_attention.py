@@ -229,7 +229,7 @@ def test_reductions_of_scores_alone(text: str) -> None:
 LOOPS = {"full": 1, "causal": 2, "window": 3, "two sided": 3, "alibi": 1, "padding": 1, "lengths": 1}
 
 
-def visited(low: Any) -> list[tuple[int, bool]]:
+def visited_blocks(low: Any) -> list[tuple[int, bool]]:
     """For each loop: how many blocks of keys all programs of one head visit, and whether the loop evaluates the mask."""
     (program,) = low.compilation.value("tile.masked").programs
     rows = next(a for a in program.grid if a.block > 1)
@@ -253,7 +253,7 @@ def visited(low: Any) -> list[tuple[int, bool]]:
 def test_loops(name: str) -> None:
     f = program(name)
     low = f.lower(**sizes_of(f, {"B": 2, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}))
-    assert len(visited(low)) == LOOPS[name]
+    assert len(visited_blocks(low)) == LOOPS[name]
 
 
 def test_blocks_that_a_mask_empties_are_not_visited() -> None:
@@ -261,29 +261,29 @@ def test_blocks_that_a_mask_empties_are_not_visited() -> None:
 
     def blocks(name: str) -> list[tuple[int, bool]]:
         f = program(name).configured(options=mt.Options({"k": 64, "r": 64}))
-        return visited(f.lower(B=2, H=2, T=4096, S=4096, D=64, E=64))
+        return visited_blocks(f.lower(B=2, H=2, T=4096, S=4096, D=64, E=64))
 
     assert blocks("full") == [(64 * 64, False)]
     assert blocks("causal") == [(64, True), (sum(range(64)), False)]
     assert sum(count for count, _ in blocks("window")) <= 3 * 64
 
 
-ROUNDS = {  # the blocks of rows and keys, and whether tensor descriptors load them
-    "full": ("full", {}, (128, 128, True)), "rows that end within a block": ("full", {"T": 4000}, (128, 128, True)),
-    "with a bias": ("bias", {}, (64, 128, True)), "keys that nobody knows": ("padding", {}, (128, 128, True)),
+BLOCK_SIZES = {  # the blocks of rows and keys, and whether tensor descriptors load them
+    "full": ("full", {}, (128, 128, True)), "rows that blocks do not divide": ("full", {"T": 4000}, (128, 128, True)),
+    "with a bias": ("bias", {}, (64, 128, True)), "masked keys": ("padding", {}, (128, 128, True)),
     "capped": ("capped", {}, (128, 128, True)), "causal": ("causal", {}, (128, 128, True)), "a window": ("window", {}, (64, 64, False)),
-    "picked heads": ("grouped", {}, (128, 64, False)), "keys that end within a block": ("full", {"S": 4000}, (128, 64, False)),
-    "keys that end within a large block": ("full", {"S": 4032}, (64, 64, True)),
+    "gathered heads": ("grouped", {}, (128, 64, False)), "keys that blocks do not divide": ("full", {"S": 4000}, (128, 64, False)),
+    "keys that large blocks do not divide": ("full", {"S": 4032}, (64, 64, True)),
     "wider": ("full", {"D": 128, "E": 128}, (128, 64, True)), "wider, with a bias": ("bias", {"D": 128, "E": 128}, (64, 64, False)),
     "narrower": ("full", {"D": 32, "E": 32}, (128, 64, False)), "one batch": ("full", {"B": 1, "H": 32}, (128, 128, True)),
-    "of two widths": ("full", {"E": 32}, (128, 64, False)), "little to do": ("full", {"B": 1, "T": 2048, "S": 1024}, (64, 64, False)),
-    "programs for a part of a round": ("full", {"B": 3, "H": 3}, (64, 128, True)),
+    "keys and values of different width": ("full", {"E": 32}, (128, 64, False)), "few rows": ("full", {"B": 1, "T": 2048, "S": 1024}, (64, 64, False)),
+    "fewer programs than multiprocessors": ("full", {"B": 3, "H": 3}, (64, 128, True)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", list(ROUNDS))
+@pytest.mark.parametrize("case", list(BLOCK_SIZES))
 def test_block_sizes_of_attention(case: str) -> None:
-    name, sizes, wanted = ROUNDS[case]
+    name, sizes, wanted = BLOCK_SIZES[case]
     known = {"B": 4, "H": 8, "T": 4096, "S": 4096, "D": 64, "E": 64} | sizes
     compilation = program(name).lower(**sizes_of(program(name), known), target="cuda:90").compilation
     (tiles,), (kernel,) = compilation.value("tile").programs, compilation.value("triton")
@@ -294,7 +294,7 @@ def test_block_sizes_of_attention(case: str) -> None:
 
 PARTS = {  # rows, keys, warps, and whether the maximum of a row is computed in parts
     "long rows": ("full", 64, 128, 4, True), "longer": ("capped", 128, 256, 8, True), "masked": ("padding", 64, 128, 4, True),
-    "short rows": ("full", 64, 64, 4, False), "several warps a row": ("full", 64, 128, 8, False),
+    "short rows": ("full", 64, 64, 4, False), "several warps for each row": ("full", 64, 128, 8, False),
 }  # fmt: skip
 
 
@@ -318,7 +318,7 @@ def test_only_maxima_of_products_are_computed_in_parts(text: str, parts: bool) -
     assert ("reduce_max_in_parts" in emitted, "reduce_max(" in emitted) == (parts, not parts)
 
 
-READ_TOO = {  # arrays with an element for each score; their blocks must fit in shared memory
+SCORE_LOADS = {  # arrays with an element for each score; their blocks must fit in shared memory
     "bias of 16 bits": ("s + b", {"b": "bf16[H, T, S]"}), "bias": ("s + b", {"b": "f32[H, T, S]"}),
     "two": ("s + b + c", {"b": "f32[H, T, S]", "c": "f32[B, H, T, S]"}),
     "six": ("s + b + c + d + e + f + g", {n: "f32[B, H, T, S]" for n in "bcdefg"}),
@@ -329,7 +329,7 @@ READ_TOO = {  # arrays with an element for each score; their blocks must fit in 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:89", "cuda:90"])
 @pytest.mark.parametrize("d", [64, 128, 256])
-@pytest.mark.parametrize("name", list(READ_TOO))
+@pytest.mark.parametrize("name", list(SCORE_LOADS))
 def test_blocks_of_arrays_with_an_element_for_each_score_fit(name: str, d: int, target: str) -> None:
     """The sizes are those of AttentionTile.bytes; test_compiled_attention_fits_in_shared_memory compares them with
     Triton's.
@@ -357,7 +357,7 @@ def test_compiled_attention_fits_in_shared_memory(name: str, d: int) -> None:
 
 
 def attention_with(name: str, d: int, target: str) -> Any:
-    scores, more = READ_TOO[name]
+    scores, more = SCORE_LOADS[name]
     given = {x: f"bf16[B, H, {n}, D]" for x, n in (("q", "T"), ("k", "S"), ("v", "S"))} | more
     parameters = ", ".join(f"{x}: {t}" for x, t in given.items())
     text = f"def f({parameters}):\n    s = q @ k.mT\n    return softmax({scores}, axis=-1).astype(bf16) @ v\n"

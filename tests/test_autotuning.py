@@ -39,7 +39,7 @@ CASES = {
     "nothing": ([], [], True),
     "a small element of another row": ([[1.5, 1.0], [1e6, 1e6]], [[1.0, 1.0], [1e6, 1e6]], False),
     "the largest number": ([3e38, 3e38, 1.0], [3e38, 3e38, 1.0], True),
-    "zeros for small ones": ([1e-30, 0.0], [1e-30, 2e-30], False),
+    "zeros for small numbers": ([1e-30, 0.0], [1e-30, 2e-30], False),
 }
 
 

@@ -16,26 +16,26 @@ from minitri.runtime.binding import bind
 from minitri.tiles.parse import parse_programs
 from minitri.trust.check import check
 
-PEELED = {  # text, types → whether the program is peeled
+PROGRAMS = {  # text, types → whether the program is peeled
     "an odd length": ("x + 1", {"x": "bf16[1000001]"}, True),
-    "half a step": ("x + 1", {"x": "bf16[1000004]"}, True),
-    "a whole step": ("x + 1", {"x": "bf16[1000008]"}, False),
-    "a whole step of a wider dtype": ("x + 1", {"x": "f32[1000004]"}, False),
-    "one of two dtypes": ("astype(x, f16)", {"x": "f32[1000004]"}, True),
-    "odd rows beside one another": ("x + y", {"x": "f32[8641, 777]", "y": "f32[8641, 777]"}, True),
+    "half a vector": ("x + 1", {"x": "bf16[1000004]"}, True),
+    "a complete vector": ("x + 1", {"x": "bf16[1000008]"}, False),
+    "a complete vector of a wider dtype": ("x + 1", {"x": "f32[1000004]"}, False),
+    "two dtypes": ("astype(x, f16)", {"x": "f32[1000004]"}, True),
+    "two arrays of odd rows": ("x + y", {"x": "f32[8641, 777]", "y": "f32[8641, 777]"}, True),
     "odd rows and a bias": ("x + y", {"x": "f32[8641, 777]", "y": "f32[777]"}, False),  # rows start at any address
     "few tiles": ("x + 1", {"x": "f32[4099]"}, False),
-    "sizes that are arguments": ("x + 1", {"x": "f32[N]"}, False),
-    "each second": ("x[::2] * astype(y[::2], f32)", {"x": "f32[2000003]", "y": "i8[2000003]"}, True),  # stores only
-    "from the second on": ("sum(x[:, 1:], axis=0)", {"x": "f32[4, 1000002]"}, True),
+    "symbolic sizes": ("x + 1", {"x": "f32[N]"}, False),
+    "every second element": ("x[::2] * astype(y[::2], f32)", {"x": "f32[2000003]", "y": "i8[2000003]"}, True),  # stores only
+    "from the second column on": ("sum(x[:, 1:], axis=0)", {"x": "f32[4, 1000002]"}, True),
     "a sum in a loop": ("sum(x, axis=1)", {"x": "f32[1000001, 70000]"}, False),
     "nothing": ("x + 1", {"x": "f32[0]"}, False),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(PEELED))
+@pytest.mark.parametrize("name", list(PROGRAMS))
 def test_programs_are_peeled_if_accesses_become_wider(name: str) -> None:
-    text, types, wanted = PEELED[name]
+    text, types, wanted = PROGRAMS[name]
     low = mt.compile(text, **types).lower(target="cuda:90")
     assert (" peeled {" in low["tile"]) is wanted is ("    else:\n" in low["triton"])
     assert ("lie in i whole are computed apart" in explain(low.compilation)) is wanted
@@ -65,10 +65,10 @@ def test_bounds_checks_of_other_axes_stay() -> None:
 
 SIZES = [64 * 256 + more for more in (-1, 0, 1, 2, 3, 4, 5, 255, 257)]
 TEXTS = {
-    "one array": ("x * 2", ["x"]), "two": ("x + y", ["x", "y"]), "a part": ("x[1:] - y[:-1]", ["x", "y"]),
-    "from the end": ("x[::-1] + y", ["x", "y"]), "a choice": ("where(x < y, x, y)", ["x", "y"]),
-    "two results": ("(x + y, x > y)", ["x", "y"]), "a margin": ("pad(x, 3) * 2", ["x"]), "what is picked": ("x[i]", ["x", "i"]),
-    "one after the other": ("concat([x, y])", ["x", "y"]),
+    "one array": ("x * 2", ["x"]), "two arrays": ("x + y", ["x", "y"]), "slices": ("x[1:] - y[:-1]", ["x", "y"]),
+    "a reversed array": ("x[::-1] + y", ["x", "y"]), "a where": ("where(x < y, x, y)", ["x", "y"]),
+    "two results": ("(x + y, x > y)", ["x", "y"]), "padding": ("pad(x, 3) * 2", ["x"]), "a gather": ("x[i]", ["x", "i"]),
+    "a concat": ("concat([x, y])", ["x", "y"]),
 }  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_peeling_keeps_results(name: str, size: int, dtype: str, seed: int) -> N
     text, names = TEXTS[name]
     types = {n: f"{'i64' if n == 'i' else dtype}[{size}]" for n in names}
     f = mt.compile(text, **types).configured(options=mt.Options({"i": 256}, 1))
-    if name in ("one array", "two", "a choice"):
+    if name in ("one array", "two arrays", "a where"):
         assert (" peeled" in f.lower(target="cuda:90")["tile"]) is (
             size >= 64 * 256 and size % (4 if dtype == "f32" else 8) > 0
         )

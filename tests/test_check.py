@@ -102,7 +102,7 @@ def transposed(i: Any, node: Node) -> Node | None:
     return None
 
 
-def least(op: Any) -> Op:
+def min_for_max(op: Any) -> Op:
     return replace(op, op="min") if isinstance(op, Reduce) and op.op == "max" else op
 
 
@@ -160,23 +160,23 @@ PLANTED: dict[str, Planted] = {
     "operands swapped by build": Planted("build", nodes(other_way), "x - 1"),
     "operands swapped by specialise": Planted("specialise", nodes(other_way), "x - 1"),
     "a constant folded wrongly": Planted("simplify", nodes(a_third)),
-    "a view turned round": Planted("simplify", nodes(transposed), "x[::-1] + 1", sizes=(5, 5)),
-    "another reduction": Planted("fusion", ops(least)),
-    "the first column for all": Planted("fusion", ops(first_column)),
+    "a reversed view": Planted("simplify", nodes(transposed), "x[::-1] + 1", sizes=(5, 5)),
+    "another reduction": Planted("fusion", ops(min_for_max)),
+    "the first column for every column": Planted("fusion", ops(first_column)),
     "a pass that raises": Planted("fusion", raises, note="KeyError"),
     "rules of the IR are broken": Planted("collapse-axes", broken, note="broke a rule"),
-    "merged wrongly": Planted("collapse-axes", ops(least)),
+    "fused wrongly": Planted("collapse-axes", ops(min_for_max)),
     "split for the GPU alone": Planted(
         "split-reduction", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
     ),
-    "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(least))),
+    "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(min_for_max))),
     "one tile too many": Planted("lower", larger, note="out of bounds"),
     "a mask dropped": Planted("mask", ops(unmasked), note="out of bounds"),
-    "ones outside": Planted("mask", ops(ones_outside), "sum(x, axis=1)"),
-    "not neutral outside": Planted("mask", ops(without_rescale), "sum(exp(x), axis=1)"),
+    "masked elements are 1": Planted("mask", ops(ones_outside), "sum(x, axis=1)"),
+    "masked elements are not neutral": Planted("mask", ops(without_rescale), "sum(exp(x), axis=1)"),
     "an operator spelt wrongly": Planted("emit", source(" - ", " + ")),
     "no source at all": Planted("emit", source("def", "dfe"), note="SyntaxError"),
-    "a name that is not there": Planted("emit", source("rt.reduce_max", "rt.reduce_most"), note="reduce_most"),
+    "an undefined name": Planted("emit", source("rt.reduce_max", "rt.reduce_most"), note="reduce_most"),
     "stores past the end": Planted("emit", source("tl.store(p1", "tl.store(p1 + 1"), note="outside of an output"),
     "writes to an input": Planted("emit", source("tl.store(p1", "tl.store(p0"), "x + 1", note="the input x"),
 }
@@ -280,7 +280,7 @@ def test_stages_after_a_wrong_pass_do_not_run_in_the_interpreter(monkeypatch: py
 
 
 def test_shrinking_keeps_the_conditions_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, Planted("fusion", ops(least)))
+    planted(monkeypatch, Planted("fusion", ops(min_for_max)))
     report = mt.compile("max(x[2:5], axis=0)", x="f32[N]").check(np.arange(9, dtype=np.float32))
     assert report.smallest is not None and report.smallest.sizes == {"N": 4}
 

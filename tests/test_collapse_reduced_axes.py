@@ -16,7 +16,7 @@ from minitri.runtime.binding import bind
 from minitri.trust.check import check
 
 SHAPES = {"x": "f32[A, B, C]", "y": "f32[A, B, C]", "b": "f32[C]", "s": "f32[A]"}
-JOINED = {  # text: the axes of x that become one
+COLLAPSED = {  # text: the axes of x that become one
     "sum(x)": "d0//5025, (d0//75)%67, d0%75",
     "mean(x * y + 2)": "d0//5025, (d0//75)%67, d0%75",
     "sum(x, axis=(1, 2))": "d0, d1//75, d1%75",
@@ -41,11 +41,11 @@ def arrays(f: mt.Program, random: np.random.Generator) -> list[Any]:
     return [random.normal(size=shapes[p.name]).astype(np.float32) for p in f.function.params]
 
 
-@pytest.mark.parametrize("text", [*JOINED, *APART])
+@pytest.mark.parametrize("text", [*COLLAPSED, *APART])
 def test_neighbouring_reduced_axes_become_one(text: str) -> None:
     f = compiled(text)
     graph = f.lower(A=70, B=67, C=75, target="cuda:90")["graph.simplified"]
-    assert (f"index = [{JOINED[text]}]" in graph) if text in JOINED else ("//" not in graph), graph
+    assert (f"index = [{COLLAPSED[text]}]" in graph) if text in COLLAPSED else ("//" not in graph), graph
     report = check(f, bind(f.function, arrays(f, np.random.default_rng(0)), {}), ("interpreter", "cuda"))
     assert report.ok, report
 

@@ -93,8 +93,8 @@ def test_mistakes(text: str, message: str) -> None:
 ONE_MATRIX = {
     "a batch of one matrix": ("x @ w", {"x": "f16[A, B, C, D]", "w": "f16[D, E]"}, ["A*B*C", "D", "E"]),
     "single rows": ("x @ w", {"x": "f16[B, 1, D]", "w": "f16[D, E]"}, ["B", "D", "E"]),
-    "heads put together": ('einsum("bthd,hde->bte", x, w)', {"x": "f16[B, T, H, D]", "w": "f16[H, D, E]"}, ["B*T", "D*H", "E"]),
-    "heads made": ('einsum("td,dhe->the", x, w)', {"x": "f16[T, D]", "w": "f16[D, H, E]"}, ["T", "E*H", "D"]),
+    "heads combined": ('einsum("bthd,hde->bte", x, w)', {"x": "f16[B, T, H, D]", "w": "f16[H, D, E]"}, ["B*T", "D*H", "E"]),
+    "heads split": ('einsum("td,dhe->the", x, w)', {"x": "f16[T, D]", "w": "f16[D, H, E]"}, ["T", "E*H", "D"]),
     "queries of one key": ("q @ k.mT", {"q": "f16[H, G, 1, D]", "k": "f16[H, 1, S, D]"}, ["H", "G", "D", "S"]),
 }  # fmt: skip
 
@@ -126,13 +126,13 @@ def test_16_bits_have_one_precision() -> None:
 DEEP = {
     "few rows": ("relu(x @ w + 1)", "f16[16, 8192]", "f16[8192, 512]", 16),
     "a batch": ("x @ w", "f16[4, 64, 8192]", "f16[4, 8192, 512]", 16),
-    "of an odd depth": ("x @ w", "f16[16, 8194]", "f16[8194, 512]", 2),
+    "an odd depth": ("x @ w", "f16[16, 8194]", "f16[8194, 512]", 2),
     "scaled": ("(x * 2) @ w", "f16[16, 8192]", "f16[8192, 512]", 16),
     "many tiles": ("x @ w", "f16[4096, 8192]", "f16[8192, 512]", 1),
     "little depth": ("x @ w", "f16[16, 4096]", "f16[4096, 512]", 1),
-    "little depth of f32": ("x @ w", "f32[16, 4096]", "f32[4096, 512]", 8),
+    "little depth in f32": ("x @ w", "f32[16, 4096]", "f32[4096, 512]", 8),
     "a factor that is a sum": ("(x - mean(x, axis=1, keepdims=True)) @ w", "f16[16, 8192]", "f16[8192, 512]", 1),
-    "sizes that nobody knows": ("x @ w", "f16[16, K]", "f16[K, 512]", 1),
+    "symbolic sizes": ("x @ w", "f16[16, K]", "f16[K, 512]", 1),
 }  # fmt: skip
 
 

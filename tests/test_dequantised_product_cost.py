@@ -72,18 +72,18 @@ def test_there_is_a_tile_for_each_choice() -> None:
 CASES: dict[str, tuple[str, dict[str, str], bool]] = {
     "a scale of columns": (DEQUANTISED, TYPES, True),
     "a scale of rows": (DEQUANTISED.replace("s)", "s[:, None])"), TYPES | {"s": "f16[K]"}, True),
-    "a scale and a zero": ("x @ ((w.astype(f16) - z) * s)", TYPES | {"z": "f16[N]"}, True),
+    "a scale and a zero point": ("x @ ((w.astype(f16) - z) * s)", TYPES | {"z": "f16[N]"}, True),
     "without a scale": ("x @ w.astype(bf16)", {"x": "bf16[M, K]", "w": W}, True),
     "unsigned": (DEQUANTISED, TYPES | {"w": "u8[K, N]"}, True),
-    "depth by depth": ("x @ (w.astype(f16) * s[:, None]).T", TYPES | {"w": "i8[N, K]"}, True),
+    "a transposed factor": ("x @ (w.astype(f16) * s[:, None]).T", TYPES | {"w": "i8[N, K]"}, True),
     "a batch": (DEQUANTISED, {"x": "f16[B, M, K]", "w": "i8[B, K, N]", "s": "f16[B, 1, N]"}, True),
     "a part of the depth": ("x[:, 512:] @ (w[512:].astype(f16) * s)", TYPES, True),
     "the first factor is computed too": ("relu(x) @ (w.astype(f16) * s)", TYPES, False),
     "more arithmetic": ("x @ tanh(w.astype(f16) * s)", TYPES, False),
-    "of 16 bits": ("x @ (w.astype(f16) * s)", TYPES | {"w": "i16[K, N]"}, False),
-    "in f32": ("x.astype(f32) @ (w.astype(f32) * s)", TYPES, False),
-    "a column of 8 bits": ("x @ (w * s.astype(f16))", TYPES | {"w": "f16[K, N]", "s": "i8[N]"}, False),
-    "the first factor": ("(w.astype(f16) * s[:, None]).T @ x", {"w": "i8[K, N]", "x": "f16[K, M]", "s": "f16[K]"}, False),
+    "weights of 16 bits": ("x @ (w.astype(f16) * s)", TYPES | {"w": "i16[K, N]"}, False),
+    "a product in f32": ("x.astype(f32) @ (w.astype(f32) * s)", TYPES, False),
+    "a scale of 8 bits": ("x @ (w * s.astype(f16))", TYPES | {"w": "f16[K, N]", "s": "i8[N]"}, False),
+    "weights as the first factor": ("(w.astype(f16) * s[:, None]).T @ x", {"w": "i8[K, N]", "x": "f16[K, M]", "s": "f16[K]"}, False),
 }  # fmt: skip
 SIZES = {"B": 2, "M": 24, "K": 4096, "N": 640}
 

@@ -17,10 +17,10 @@ from minitri.triton.compile import compile_options
 XW = {"x": "f16[M, K]", "w": "i8[K, N]"}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # the last number: how many kernels there are
     "one kernel": ("x + 1", {"x": "f32[N]"}, {"N": 1 << 20}, 1),
-    "a sum in parts": ("sum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 2),
-    "what follows it": ("x - mean(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
+    "a split sum": ("sum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 2),
+    "a split mean and a difference": ("x - mean(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
     "columns": ("sum(x, axis=0)", {"x": "bf16[M, N]"}, {"M": 16384, "N": 8192}, 2),
-    "split depth": ("relu(x @ w)", {"x": "bf16[M, K]", "w": "bf16[K, N]"}, {"M": 16, "K": 8192, "N": 1024}, 2),
+    "a split product": ("relu(x @ w)", {"x": "bf16[M, K]", "w": "bf16[K, N]"}, {"M": 16, "K": 8192, "N": 1024}, 2),
     "a copied factor": ("x @ (w.astype(f16) * 0.5)", XW, {"M": 2048, "K": 2048, "N": 2048}, 2),
     "a running sum": ("cumsum(x)", {"x": "f32[N]"}, {"N": 1 << 20}, 3),
     "few queries": ("softmax(x @ y.T) @ y", {"x": "f16[M, 64]", "y": "f16[N, 64]"}, {"M": 8, "N": 1 << 16}, 2),
@@ -47,7 +47,7 @@ def test_all_kernels_except_the_first_wait(name: str) -> None:
 def test_kernels_start_early_only_on_gpus_that_support_it(target: str) -> None:
     known = Target.parse(target)
     assert known.has_early_starts == (known.kind == "cuda" and known.arch in CUDA_ARCHS[CUDA_ARCHS.index("90") :])
-    text = lowered("a sum in parts", target)["triton"]
+    text = lowered("a split sum", target)["triton"]
     assert ("wait_for_previous" in text) == ("launch_pdl" in text) == known.has_early_starts
 
 
@@ -71,13 +71,13 @@ def test_memory_accesses_are_recognised() -> None:
 
 
 def test_triton_receives_the_option() -> None:
-    kernels = lowered("what follows it").compilation.value("triton")
+    kernels = lowered("a split mean and a difference").compilation.value("triton")
     told = [compile_options(k, Target.parse("cuda:90"))["launch_pdl"] for k in kernels]
     assert told == [False, True, True]
 
 
 def test_the_wait_belongs_to_all_nodes_of_the_kernel() -> None:
-    low = lowered("a sum in parts")
+    low = lowered("a split sum")
     traced = Trace(low.compilation)
     for stage, word in {"triton": "wait_for_previous", "ptx": "griddepcontrol", "sass": "ACQBULK"}.items():
         s = traced[stage]
@@ -115,10 +115,10 @@ def test_results_belong_to_this_call(name: str) -> None:
 
 REFERENCES = {
     "one kernel": lambda x: x + 1,
-    "a sum in parts": lambda x: x.sum(),
-    "what follows it": lambda x: x - x.mean(),
+    "a split sum": lambda x: x.sum(),
+    "a split mean and a difference": lambda x: x - x.mean(),
     "columns": lambda x: x.sum(0),
-    "split depth": lambda x, w: (x @ w).relu(),
+    "a split product": lambda x, w: (x @ w).relu(),
     "a copied factor": lambda x, w: x @ (w * 0.5),
     "a running sum": lambda x: x.cumsum(0),
     "few queries": lambda x, y: torch.softmax(x @ y.T, 1) @ y,

@@ -23,7 +23,7 @@ PROGRAMS: dict[
     "a transpose": ("x.T + 1", ((131, 257),), "a square"),
     "a transpose with a short side": ("permute_dims(x, (0, 2, 3, 1))", ((3, 3, 31, 37),), "a rectangle"),
     "many small transposes": ("x.mT", ((1031, 3, 5),), "two axes are contiguous"),
-    "whole rows": ("softmax(x)", ((5, 3001),), "rows held whole"),
+    "rows in registers": ("softmax(x)", ((5, 3001),), "rows held whole"),
     "short rows": ("softmax(x)", ((301, 77),), "short rows held whole"),
     "rows in blocks": ("softmax(x)", ((270, 32_771),), "rows in blocks"),
     "rows in blocks, read once": ("var(x, axis=1)", ((270, 32_771),), "rows in blocks"),
@@ -34,8 +34,8 @@ PROGRAMS: dict[
     "rows in blocks of two axes": ("sum(x, axis=(0, 2))", ((20_011, 2, 3),), ""),
     "a sum in parts": ("sum(x)", ((333, 1027),), ""),
     "columns in parts": ("sum(x, axis=0)", ((5003, 131),), ""),
-    "a maximum and its place in parts": ("argmax(x, axis=1), max(x, axis=1)", ((3, 40_001),), ""),
-    "what follows a maximum in parts": ("logsumexp(x, axis=1)", ((3, 100_001),), ""),
+    "max and argmax in parts": ("argmax(x, axis=1), max(x, axis=1)", ((3, 40_001),), ""),
+    "logsumexp in parts": ("logsumexp(x, axis=1)", ((3, 100_001),), ""),
     "a scan": ("cumulative_sum(x, axis=1)", ((67, 3001),), "rows held whole"),
     "a scan in blocks": ("cumulative_sum(x, axis=1)", ((70, 40_001),), "rows in blocks"),
     "a scan of columns": ("cumulative_sum(x, axis=0)", ((1037, 67),), ""),
@@ -45,7 +45,7 @@ PROGRAMS: dict[
     "a product": ("relu(x @ y)", ((137, 70), (70, 91)), "a product"),
     "a deep product": ("x @ y", ((20, 5000), (5000, 33)), ""),
     "a product in a loop": ("softmax(x @ x.T) @ y", ((137, 32), (137, 32)), "rows of a product stay"),
-    "picked rows": ("take(x, arange(50) * 2, axis=0)", ((131, 257),), ""),
+    "gathered rows": ("take(x, arange(50) * 2, axis=0)", ((131, 257),), ""),
 }
 
 

@@ -14,19 +14,23 @@ from minitri.hardware.vector_width import widths
 from minitri.kernels.ir import Load, Store
 
 ARRAYS = {  # type of x, sizes, and what is said of it
-    "rows that 16 divides": ("f32[M, N]", {"M": 4096, "N": 1024}, "x, out: 16 bytes at a time"),
-    "rows of odd steps": ("f16[M, N]", {"M": 4096, "N": 777}, "x, out: 2 bytes at a time, rows lie 1554 bytes apart"),
-    "rows that 4 divides": (
+    "rows of 16 bytes": ("f32[M, N]", {"M": 4096, "N": 1024}, "x, out: 16 bytes at a time"),
+    "rows with an odd stride": (
+        "f16[M, N]",
+        {"M": 4096, "N": 777},
+        "x, out: 2 bytes at a time, rows lie 1554 bytes apart",
+    ),
+    "rows of 4 bytes": (
         "bf16[M, N]",
         {"M": 4096, "N": 4090},
         "x, out: 4 bytes at a time, rows lie 8180 bytes apart",
     ),
-    "rows that 8 divides": (
+    "rows of 8 bytes": (
         "bf16[M, N]",
         {"M": 4096, "N": 4100},
         "x, out: 8 bytes at a time, rows lie 8200 bytes apart",
     ),
-    "sizes that are arguments": ("f32[M, N]", {}, "x, out: 16 bytes at a time in calls where 16 divides N"),
+    "symbolic sizes": ("f32[M, N]", {}, "x, out: 16 bytes at a time in calls where 16 divides N"),
     "a size of 1": ("f32[M, N]", {"M": 1, "N": 777}, "x, out: 4 bytes at a time, i < 777 is tested"),
     "no rows": ("f32[M, N]", {"M": 0, "N": 777}, "none is read or written, no program runs"),
 }
@@ -55,23 +59,23 @@ def test_arrays_that_begin_at_odd_elements() -> None:
 
 
 WIDTHS = {  # text, types, and a part of the line about the first kernel
-    "from the second on": ("x[1:] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, it begins 4 bytes past a multiple of 16"),
-    "from the end": ("x[::-1] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, elements lie -4 bytes apart; out: 16"),
-    "each second": ("x[::2] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, elements lie 8 bytes apart; out: 16"),
-    "in a circle": ("roll(x, 1)", {"x": "f32[4096]"}, "x: 4 bytes at a time, neighbours need not lie side by side in ["),
-    "a margin": ("pad(x, 1)", {"x": "f32[4096]"}, "out: 8 bytes at a time, i < 4098 is tested"),
-    "a wide margin": ("pad(x, 4)", {"x": "f32[4096]"}, "x, out: 16 bytes at a time"),
-    "one after the other": ("concat([x, y])", {"x": "f32[4099]", "y": "f32[4096]"}, "y: 4 bytes at a time, it begins"),
-    "picked elements": ("x[i] * 2", {"x": "f32[4096]", "i": "i64[4096]"}, "x: 4 bytes at a time, elements are picked one"),
-    "picked rows": ("x[i] * 2", {"x": "f32[4096, 1024]", "i": "i64[4096]"}, "i: one element at a time; x, out: 16 bytes"),
-    "picked odd rows": ("x[i] * 2", {"x": "f32[4096, 777]", "i": "i64[4096]"}, "x, out: 4 bytes at a time, rows lie 3108"),
+    "from the second element on": ("x[1:] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, it begins 4 bytes past a multiple of 16"),
+    "reversed": ("x[::-1] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, elements lie -4 bytes apart; out: 16"),
+    "every second element": ("x[::2] * 2", {"x": "f32[4096]"}, "x: 4 bytes at a time, elements lie 8 bytes apart; out: 16"),
+    "a roll": ("roll(x, 1)", {"x": "f32[4096]"}, "x: 4 bytes at a time, neighbours need not lie side by side in ["),
+    "padding by 1": ("pad(x, 1)", {"x": "f32[4096]"}, "out: 8 bytes at a time, i < 4098 is tested"),
+    "padding by 4": ("pad(x, 4)", {"x": "f32[4096]"}, "x, out: 16 bytes at a time"),
+    "a concat": ("concat([x, y])", {"x": "f32[4099]", "y": "f32[4096]"}, "y: 4 bytes at a time, it begins"),
+    "gathered elements": ("x[i] * 2", {"x": "f32[4096]", "i": "i64[4096]"}, "x: 4 bytes at a time, elements are picked one"),
+    "gathered rows": ("x[i] * 2", {"x": "f32[4096, 1024]", "i": "i64[4096]"}, "i: one element at a time; x, out: 16 bytes"),
+    "gathered odd rows": ("x[i] * 2", {"x": "f32[4096, 777]", "i": "i64[4096]"}, "x, out: 4 bytes at a time, rows lie 3108"),
     "parts of odd length": ("cumulative_sum(x)", {"x": "f32[20001]"}, "x, t1: 4 bytes at a time, rows lie 5004 bytes"),
     "a sum in parts": ("sum(x)", {"x": "f32[1000003]"}, "x: 4 bytes at a time"),
     "a sum of odd rows": ("sum(x)", {"x": "bf16[172738, 777]"}, "x: 4 bytes at a time, "),
-    "a sum of some in parts": ("sum(x)", {"x": "f32[1000016]"}, "x: 16 bytes at a time"),
+    "a sum of an aligned length in parts": ("sum(x)", {"x": "f32[1000016]"}, "x: 16 bytes at a time"),
     "an odd length": ("x * 2", {"x": "bf16[30001]"}, "x, out: 2 bytes at a time, i < 30001 is tested"),
     "a long odd length": ("x * 2", {"x": "bf16[1000001]"}, "x, out: 16 bytes at a time"),  # except in the last tile
-    "a short one": ("x * 2", {"x": "f32[64]"}, "x, out: 8 bytes at a time, 32 threads share 64 elements"),
+    "a short array": ("x * 2", {"x": "f32[64]"}, "x, out: 8 bytes at a time, 32 threads share 64 elements"),
     "odd rows": ("sum(x, axis=1)", {"x": "f32[4096, 777]"}, "x: 4 bytes at a time, rows lie 3108 bytes apart"),
     "plain": ("x * 2", {"x": "bf16[4096]"}, "x, out: 16 bytes at a time"),
     "a transpose": ("x.T + 1", {"x": "f32[128, 256]"}, "x, out: 16 bytes at a time"),

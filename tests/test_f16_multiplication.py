@@ -13,19 +13,19 @@ W = {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"}
 SIZES = {"M": 16, "K": 128, "N": 256}
 CASES: dict[str, tuple[str, dict[str, str], bool]] = {  # whether only sums are computed in f32
     "bytes and a scale": ("x @ (w.astype(f16) * s)", W, True),
-    "unsigned ones": ("x @ (w.astype(f16) * s)", W | {"w": "u8[K, N]"}, True),
+    "unsigned bytes": ("x @ (w.astype(f16) * s)", W | {"w": "u8[K, N]"}, True),
     "halves": ("x @ (w * s)", W | {"w": "f16[K, N]"}, True),
-    "in f32, rounded": ("x @ (w.astype(f32) * s.astype(f32)).astype(f16)", W, True),
+    "a product in f32, rounded": ("x @ (w.astype(f32) * s.astype(f32)).astype(f16)", W, True),
     "a scale of rows": ("x @ (w.astype(f16) * s[:, None])", W | {"s": "f16[K]"}, True),
-    "the first factor": ("(w.astype(f16) * s) @ x", W | {"w": "i8[M, K]", "s": "f16[K]", "x": "f16[K, N]"}, True),
+    "weights as the first factor": ("(w.astype(f16) * s) @ x", W | {"w": "i8[M, K]", "s": "f16[K]", "x": "f16[K, N]"}, True),
     "a scale in f32": ("x @ (w.astype(f32) * s).astype(f16)", W | {"s": "f32[N]"}, False),
     "integers of 16 bits": ("x @ (w.astype(f16) * s)", W | {"w": "i16[K, N]"}, False),
     "a sum": ("x @ (w.astype(f16) + s)", W, False),
-    "a product that is summed up": ("x @ (w.astype(f16) * s + s)", W, False),
+    "a product that is added to": ("x @ (w.astype(f16) * s + s)", W, False),
     "a square": ("x @ (w.astype(f16) * w.astype(f16))", {"x": "f16[M, K]", "w": "i8[K, N]"}, True),
     "a factor with another use": ("x @ (w.astype(f16) * s + exp(s))", W, False),
     "bf16": ("x @ (w.astype(bf16) * s)", {"x": "bf16[M, K]", "w": "i8[K, N]", "s": "bf16[N]"}, False),
-    "no product of matrices": ("w.astype(f16) * s", {"w": "i8[K, N]", "s": "f16[N]"}, False),
+    "no matrix product": ("w.astype(f16) * s", {"w": "i8[K, N]", "s": "f16[N]"}, False),
 }  # fmt: skip
 
 

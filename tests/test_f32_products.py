@@ -49,17 +49,17 @@ SPECIAL = {  # the first two products of a sum; all others are 0 * 0
     "largest and small": ((LARGEST, 0), (2.0**-100, 0)),
     "largest times nothing": ((LARGEST, 2), (0, 3)),
     "subnormal and large": ((LEAST, 0), (2.0**120, 0)),
-    "several bits of a subnormal": ((0x7FFFFF * LEAST, 0), (2.0**20, 0)),
+    "a subnormal with several bits": ((0x7FFFFF * LEAST, 0), (2.0**20, 0)),
     "low part would be subnormal": ((F32(2.0**-120 * (1 + 2.0**-23)), 0), (2.0**30, 0)),
     "a subnormal result": ((2.0**-70, 2.0**-71), (2.0**-70, 2.0**-75)),
     "an overflow": ((2.0**100, 0), (2.0**100, 0)),
     "an overflow of the scaled sum alone": ((2.0**60, 0), (2.0**60, 0)),
     "infinite": ((np.inf, 1), (-2, 3)),
-    "infinite times 0": ((np.inf, 1), (0, 3)),
+    "infinity times 0": ((np.inf, 1), (0, 3)),
     "infinities of both signs": ((np.inf, np.inf), (1, -1)),
     "NaN": ((np.nan, 1), (0, 3)),
     "negative zeros": ((-0.0, 0), (1, 0)),
-    "what cancels": ((2.0**20, -(2.0**20)), (2.0**20, 2.0**20)),
+    "terms that cancel": ((2.0**20, -(2.0**20)), (2.0**20, 2.0**20)),
 }
 
 
@@ -121,7 +121,7 @@ NT, NN = {"x": "f32[M, K]", "w": "f32[N, K]"}, {"x": "f32[M, K]", "w": "f32[K, N
 LARGE = {"M": 1024, "K": 1024, "N": 512}
 CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] = {  # the last list: what the products become
     "contiguous along the depth": ("x @ w.mT", NT, LARGE, "cuda:90", ["tf32x3"]),
-    "with what follows": ("relu(x @ w.mT + 1)", NT, LARGE, "cuda:90", ["tf32x3"]),
+    "with an epilogue": ("relu(x @ w.mT + 1)", NT, LARGE, "cuda:90", ["tf32x3"]),
     "packed": ("x @ w", NN, LARGE, "cuda:90", ["tf32x3"]),
     "both packed": ("x.mT @ w", {**NN, "x": "f32[K, M]"}, LARGE, "cuda:90", ["tf32x3"]),
     "too small to be packed": ("x @ w", NN, {"M": 512, "K": 1024, "N": 512}, "cuda:90", ["ieee"]),
@@ -130,7 +130,7 @@ CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] =
     "little depth": ("x @ w.mT", NT, {"M": 8192, "K": LEAST_DEPTH - 4, "N": 8192}, "cuda:90", ["ieee"]),
     "few rows": ("x @ w.mT", NT, {"M": 16, "K": 8192, "N": 8192}, "cuda:90", ["ieee"]),
     "small": ("x @ w.mT", NT, {"M": 128, "K": 128, "N": 128}, "cuda:90", ["ieee"]),
-    "unknown rows": ("x @ w.mT", NT, {"K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
+    "symbolic rows": ("x @ w.mT", NT, {"K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
     "odd rows": ("x @ w.mT", NT, {"M": 130, "K": 2049, "N": 1024}, "cuda:90", ["ieee"]),
     "attention": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["ieee"] * 2),
     "f64": ("x @ w.mT", {"x": "f64[M, K]", "w": "f64[N, K]"}, LARGE, "cuda:90", ["ieee"]),

@@ -123,7 +123,7 @@ def _parts(target: str, text: str = "sum(x, axis=1)", x: str = "f32[4, 4194304]"
 
 
 SPLITTING = (split_reductions, split_loops, split_products, split_scans)
-CUT = [  # text, types; the program is computed in parts
+SPLIT_PROGRAMS = [  # text, types; the program is computed in parts
     ("sum(x, axis=1)", {"x": "f32[4, 4194304]"}),
     ("sum(x, axis=0)", {"x": "f32[4194304, 64]"}),
     ("cumulative_sum(x, axis=1)", {"x": "f32[4, 4194304]"}),
@@ -133,7 +133,7 @@ CUT = [  # text, types; the program is computed in parts
 ]
 
 
-@pytest.mark.parametrize(("text", "types"), CUT)
+@pytest.mark.parametrize(("text", "types"), SPLIT_PROGRAMS)
 def test_half_a_chip_needs_fewer_parts(text: str, types: dict[str, str]) -> None:
     graph = mt.compile(text, **types).lower(target="cuda:90").compilation.value("graph.packed")
     whole, half = (reduce(lambda g, split: split(g, chip), SPLITTING, graph).splits for chip in (H200, HALF))

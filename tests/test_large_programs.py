@@ -104,11 +104,11 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "running sums": lambda n: steps("x = cumulative_sum(x, axis={odd})")(n // 2),
     "gather after gather": lambda n: steps("x = x[i]", ", i: i64[M]")(n // 2),
     "views of views": steps("x = x.T[::-1]"),
-    "a roll after another": lambda n: steps("x = roll(x, 1, axis=0) + x")(n // 5),
-    "a concat of slices after another": steps("x = concat((x[1:], x[:1]))"),
+    "rolls of rolls": lambda n: steps("x = roll(x, 1, axis=0) + x")(n // 5),
+    "concats of slices of concats": steps("x = concat((x[1:], x[:1]))"),
     "methods": steps("x = x.tanh().abs()"),
     "outputs": outputs("x + {k}.0"),
-    "outputs of unlike shapes": outputs("x[{k}:] + {k}.0"),
+    "outputs of different shapes": outputs("x[{k}:] + {k}.0"),
     "reductions": outputs("sum(x * {k}.0)"),
     "reductions along both axes": outputs("max(y * {k}.0, axis={odd})", first="y = exp(x) @ x"),
     "a sum of reductions": outputs("sum(x * {k}.0, axis=1)", " + "),
@@ -123,7 +123,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 
 LONG = (
-    "a concat of slices after another",
+    "concats of slices of concats",
     "stencil steps",
     "stencil steps with a type",
 )  # for these, 1,000 take minutes
@@ -196,7 +196,7 @@ def test_calls_with_other_arguments_are_not_shared() -> None:
 
 
 NESTS = {
-    "a tuple of itself": "s = (s, s)",
+    "a tuple of the tuple twice": "s = (s, s)",
     "a tuple and itself": "s = s + s",
     "a tuple of three": "s = (s, 1, s)",
 }

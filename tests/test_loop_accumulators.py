@@ -15,7 +15,7 @@ TYPES = {"w": "f32[66, 33]", "z": "f16[33]"}
 CASES = {  # the number of accumulators
     "read by three loops": (f"max(where({DIAGONAL}, -inf, maximum(z, log_softmax(w, axis=0)).mT), axis=-1)", TYPES, 1),
     "read by one loop": ("max(log_softmax(w, axis=0).mT, axis=-1)", {"w": "f32[66, 33]"}, 0),
-    "of converted values": (f"max(where({DIAGONAL}, -inf, log_softmax(w.astype(f32), axis=0).mT), axis=-1)", {"w": "f16[66, 33]"}, 0),
+    "read by three loops, converted": (f"max(where({DIAGONAL}, -inf, log_softmax(w.astype(f32), axis=0).mT), axis=-1)", {"w": "f16[66, 33]"}, 0),
 }  # fmt: skip
 
 

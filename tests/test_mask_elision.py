@@ -29,36 +29,36 @@ def masked(axes: str, body: str, x: str = "8", out: str = "7", lanes: str = "i")
     return mask(parse_programs(text, masked=False).programs[0])
 
 
-def of_load(program: Program) -> Mask:
+def load_mask(program: Program) -> Mask:
     (load,) = [op for op in program.ops() if isinstance(op, Load)]
     assert load.mask is not None
     return load.mask
 
 
-def left(program: Program) -> list[str]:
-    return [comparison(c) for c in of_load(program).conditions]
+def remaining_checks(program: Program) -> list[str]:
+    return [comparison(c) for c in load_mask(program).conditions]
 
 
 # ---- arrays that are larger than the axis --------------------------------------------------
 
-REACHES = {  # axes, index, size of x, whether the last block stays inside x
+ARRAYS = {  # axes, index, size of x, whether the last block stays inside x
     "to the end": ("grid i: 7 by 8", "i", "8", True),
-    "one further": ("grid i: 7 by 8", "i", "7", False),
+    "one element past the end": ("grid i: 7 by 8", "i", "7", False),
     "two blocks": ("grid i: 7 by 4", "i", "8", True),
-    "two blocks, one further": ("grid i: 7 by 4", "i + 1", "8", False),
-    "lanes past the block": ("grid i: 7 by 3", "i", "10", True),
-    "lanes past the block, one further": ("grid i: 7 by 3", "i", "9", False),
-    "from its beginning": ("grid i: 7 by 4", "7 - i", "9", True),
-    "from before it": ("grid i: 7 by 4", "6 - i", "9", False),
+    "two blocks, one element past the end": ("grid i: 7 by 4", "i + 1", "8", False),
+    "tiles larger than blocks": ("grid i: 7 by 3", "i", "10", True),
+    "tiles larger than blocks, one element past the end": ("grid i: 7 by 3", "i", "9", False),
+    "reversed, to the start": ("grid i: 7 by 4", "7 - i", "9", True),
+    "reversed, one element before the start": ("grid i: 7 by 4", "6 - i", "9", False),
 }
 
 
-@pytest.mark.parametrize("name", list(REACHES))
+@pytest.mark.parametrize("name", list(ARRAYS))
 def test_a_check_is_dropped_if_the_last_block_stays_inside_the_array(name: str) -> None:
-    axes, index, x, inside = REACHES[name]
+    axes, index, x, inside = ARRAYS[name]
     program = masked(axes, index, x=x)
-    assert ("i < 7" not in left(program)) == inside, program
-    assert ("i: no test, x reaches further" in of_load(program).reasons) == inside
+    assert ("i < 7" not in remaining_checks(program)) == inside, program
+    assert ("i: no test, x reaches further" in load_mask(program).reasons) == inside
     (store,) = [op for op in program.ops() if isinstance(op, Store)]
     assert store.mask is not None and "i < 7" in [comparison(c) for c in store.mask.conditions]
 
@@ -67,14 +67,14 @@ def test_a_check_is_dropped_if_the_last_block_stays_inside_the_array(name: str) 
 def test_an_axis_that_fits_ends_at_its_extent(x: str, inside: bool) -> None:
     """The largest value of 4*i + j is 4*7 + 3."""
     program = masked("grid i: 7 by 4\nwhole j: 4 by 4", "4*i + j", x=x, out="7, 4", lanes="i, j")
-    assert (left(program) == []) == inside
+    assert (remaining_checks(program) == []) == inside
 
 
 @pytest.mark.parametrize("x, inside", [("32", True), ("31", False)])
 def test_an_access_with_two_incomplete_axes_keeps_one_check(x: str, inside: bool) -> None:
     """Only the grid's axis needs no check: elements past the end of the other axis would be used."""
     program = masked("grid i: 7 by 4\nwhole j: 3 by 4", "4*i + j", x=x, out="7, 3", lanes="i, j")
-    assert left(program) == (["j < 3"] if inside or x == "31" else [])
+    assert remaining_checks(program) == (["j < 3"] if inside or x == "31" else [])
 
 
 def test_a_loop_keeps_its_check() -> None:
@@ -88,7 +88,7 @@ for r {
   next %1 = %4
 }
 store out[i] %1"""
-    assert left(masked("grid i: 8 by 8\nloop r: 7 by 4", body, x="8, 8", out="8")) == ["r < 7"]
+    assert remaining_checks(masked("grid i: 8 by 8\nloop r: 7 by 4", body, x="8, 8", out="8")) == ["r < 7"]
 
 
 GUARDED = {  # index, guards, size of x: the checks that are left
@@ -97,8 +97,8 @@ GUARDED = {  # index, guards, size of x: the checks that are left
     "a guard is weaker": ("grid i: 7 by 4", "i if i < 8", "7", ["i < 7"]),
     "guards bound the index": ("grid i: 7 by 4", "i - 2 if i >= 2", "6", ["i >= 2"]),
     "guards do not bound it": ("grid i: 7 by 4", "i - 2 if i >= 2", "5", ["i < 7", "i >= 2"]),
-    "a twofold index is no bound": ("grid i: 7 by 4", "i if 2*i < 12", "6", ["i < 7", "11 - 2*i >= 0"]),
-    "a sum of axes is no bound": (
+    "twice an index gives no bound": ("grid i: 7 by 4", "i if 2*i < 12", "6", ["i < 7", "11 - 2*i >= 0"]),
+    "a sum of axes gives no bound": (
         "grid i: 7 by 4\nwhole j: 4 by 4",
         "i + j if i + j < 8",
         "8",
@@ -111,7 +111,7 @@ GUARDED = {  # index, guards, size of x: the checks that are left
 def test_a_guard_replaces_a_weaker_check(name: str) -> None:
     axes, body, x, kept = GUARDED[name]
     lanes, out = ("i, j", "7, 4") if "j" in axes else ("i", "7")
-    assert left(masked(axes, body, x=x, out=out, lanes=lanes)) == kept
+    assert remaining_checks(masked(axes, body, x=x, out=out, lanes=lanes)) == kept
 
 
 I, J, N = (Dim({(symbol,): 1}) for symbol in (Symbol("i", "axis"), Symbol("j", "axis"), Symbol("N", "size")))
@@ -133,12 +133,12 @@ def test_a_check_implies_weaker_ones(stronger: Dim, c: Dim, follows: bool) -> No
 
 def test_an_empty_grid_needs_no_checks() -> None:
     program = masked("grid i: 0 by 4\nwhole j: 3 by 4", "i, j", x="0, 3", out="0, 3", lanes="i, j")
-    assert left(program) == [] and "j: no test, nothing runs, i is empty" in of_load(program).reasons
+    assert remaining_checks(program) == [] and "j: no test, nothing runs, i is empty" in load_mask(program).reasons
 
 
 def test_an_axis_of_one_element_keeps_its_check() -> None:
     program = masked("grid i: 1 by 4\nwhole j: 3 by 4", "i, j", x="1, 3", out="1, 3", lanes="i, j")
-    assert left(program) == ["i < 1", "j < 3"]
+    assert remaining_checks(program) == ["i < 1", "j < 3"]
 
 
 # ---- values of elements past the end -------------------------------------------------------
@@ -151,7 +151,7 @@ store out[i] %9"""
 NEUTRAL = {
     "spread": ("%2: f32[i, j] = spread %0", True),
     "doubled": ("%1: f32[j] = add %0, %0\n%2: f32[i, j] = spread %1", True),
-    "and one": ("%3: f32[] = const 1.0\n%1: f32[j] = add %0, %3\n%2: f32[i, j] = spread %1", False),
+    "plus one": ("%3: f32[] = const 1.0\n%1: f32[j] = add %0, %3\n%2: f32[i, j] = spread %1", False),
 }
 
 

@@ -68,21 +68,21 @@ def plan(text: str, without: tuple[str, ...] = ()) -> Plan:
     return f.lower(M=4096, N=100_000, without=(*SPLITS, *without)).compilation.value("kernels")
 
 
-def rescaled(p: Plan) -> int:
+def rescaled_sums(p: Plan) -> int:
     ops = [op for k in p.kernels for op in k.body if isinstance(op, Reduce)]
     return sum(op.rescale is not None or op.shift is not None for op in ops)
 
 
 @pytest.mark.parametrize("text", list(ONLINE))
 def test_reductions_that_share_the_loop(text: str) -> None:
-    assert rescaled(plan(text)) == ONLINE[text]
-    assert rescaled(plan(text, without=("online-reductions",))) == 0
+    assert rescaled_sums(plan(text)) == ONLINE[text]
+    assert rescaled_sums(plan(text, without=("online-reductions",))) == 0
 
 
 @pytest.mark.parametrize("text", list(REFUSED))
 def test_reductions_that_need_their_own_loop_and_why(text: str) -> None:
     p = plan(text)
-    assert rescaled(p) == 0 and any(REFUSED[text] in d.rule and d.again for d in p.ledger), p.ledger
+    assert rescaled_sums(p) == 0 and any(REFUSED[text] in d.rule and d.again for d in p.ledger), p.ledger
 
 
 @pytest.mark.parametrize("text", list(ONLINE))
@@ -145,7 +145,7 @@ ledger {
 def test_a_reduction_may_depend_on_a_dependent_one() -> None:
     text = "sum((x - var(x, axis=1, keepdims=True)) ** 2, axis=1)"
     p = plan(text)
-    assert rescaled(p) == 1 and any(d.again and "follows another reduction" in d.rule for d in p.ledger)
+    assert rescaled_sums(p) == 1 and any(d.again and "follows another reduction" in d.rule for d in p.ledger)
 
 
 # ---- moments ---------------------------------------------------------------------------

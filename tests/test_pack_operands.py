@@ -24,15 +24,15 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the las
     "fits": ("x @ w", BF16, LARGE, ""),
     "both transposed": ("x.T @ w.T", {"x": "bf16[K, M]", "w": "bf16[N, K]"}, LARGE, ""),
     "odd depth": ("x @ w", BF16, LARGE | {"K": 4090}, "x"),
-    "depth of whole words": ("x @ w", BF16, LARGE | {"M": 4096, "K": 4090, "N": 1024}, ""),
+    "an even depth": ("x @ w", BF16, LARGE | {"M": 4096, "K": 4090, "N": 1024}, ""),
     "odd depth, used less often": ("x @ w", BF16, LARGE | {"M": 4096, "K": 4091, "N": 1024}, "x"),
     "a computed factor, used less often": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE | {"N": 1024}, "x"),
-    "columns of whole words, used less often": ("x @ w", BF16, {"M": 1024, "K": 8192, "N": 2046}, "w"),
+    "even columns, used less often": ("x @ w", BF16, {"M": 1024, "K": 8192, "N": 2046}, "w"),
     "odd columns": ("x @ w", BF16, LARGE | {"N": 1777}, "w"),
     "both odd": ("x @ w", BF16, RAGGED, "xw"),
     "odd rows of a transposed factor": ("x.T @ w", {"x": "bf16[K, M]", "w": "bf16[K, N]"}, LARGE | {"M": 2047}, "x"),
     "tf32": (TF32, F32, LARGE, "xw"),
-    "tf32 of columns": (TF32.replace("w,", "w.T,"), {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, "xw"),
+    "tf32, transposed": (TF32.replace("w,", "w.T,"), {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, "xw"),
     "f32": ("x @ w", F32, RAGGED, "xw"),
     "f32, contiguous along the depth": ("x @ w.T", {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, ""),
     "f32, small": ("x @ w", F32, {"M": 512, "K": 1024, "N": 512}, ""),
@@ -40,24 +40,24 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the las
     "IEEE, transposed": ('matmul(x.T, w.T, precision="ieee")', {"x": "f32[K, M]", "w": "f32[N, K]"}, LARGE, "w"),
     "dequantised": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE, "w"),
     "dequantised for many rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 1280}, "w"),
-    "dequantised for fewer": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 1279}, ""),
-    "dequantised and more": ("x @ (tanh(w.astype(bf16)) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 129}, "w"),
-    "of more bits, for two tiles of rows": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 129}, "w"),
-    "of more bits, for one": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 128}, ""),
-    "columns of 8 bits": ("x @ (w.astype(bf16) * s)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "s": "i8[N]"}, LARGE | {"M": 129}, "w"),
-    "both computed, the first used seldom": ("x.astype(bf16) @ w.astype(bf16)", {"x": "f32[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 256}, "w"),
+    "dequantised for fewer rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 1279}, ""),
+    "dequantised with more operations": ("x @ (tanh(w.astype(bf16)) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 129}, "w"),
+    "a cast of f32 weights, two tiles of rows": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 129}, "w"),
+    "a cast of f32 weights, one tile of rows": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 128}, ""),
+    "a scale of 8 bits": ("x @ (w.astype(bf16) * s)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "s": "i8[N]"}, LARGE | {"M": 129}, "w"),
+    "both computed, the first one rarely used": ("x.astype(bf16) @ w.astype(bf16)", {"x": "f32[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 256}, "w"),
     "dequantised, small": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, {"M": 256, "K": 1024, "N": 1024}, ""),
     "a cast": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE, "x"),
     "few rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 16}, ""),
     "little depth": ("x @ w", BF16, {"M": 20480, "K": 250, "N": 777}, ""),
     "small": ("x @ w", BF16, {"M": 1000, "K": 2050, "N": 3000}, ""),
     "a batch": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[4, K, N]"}, RAGGED, "xw"),
-    "a batch by one matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, LARGE, ""),
-    "a batch by one odd matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, RAGGED, "xw"),
-    "a batch by one transposed odd matrix": ("x @ w.T", {"x": "bf16[4, M, K]", "w": "bf16[N, K]"}, LARGE | {"K": 4089}, "xw"),
-    "one matrix by a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, LARGE | {"N": 300}, "w"),
-    "one odd matrix by a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, RAGGED | {"N": 1776}, "x"),
-    "made by a product": ("x @ (v @ w)", BF16 | {"x": "bf16[M, L]", "v": "bf16[L, K]"}, RAGGED | {"L": 4090}, "xw"),
+    "a batch times one matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, LARGE, ""),
+    "a batch times one odd matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, RAGGED, "xw"),
+    "a batch times one transposed odd matrix": ("x @ w.T", {"x": "bf16[4, M, K]", "w": "bf16[N, K]"}, LARGE | {"K": 4089}, "xw"),
+    "one matrix times a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, LARGE | {"N": 300}, "w"),
+    "one odd matrix times a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, RAGGED | {"N": 1776}, "x"),
+    "a factor that is a product": ("x @ (v @ w)", BF16 | {"x": "bf16[M, L]", "v": "bf16[L, K]"}, RAGGED | {"L": 4090}, "xw"),
 }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def copied(node: Node) -> bool:
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n != "made by a product"])
+@pytest.mark.parametrize("name", [n for n in CASES if n != "a factor that is a product"])
 def test_factors_that_are_copied(name: str) -> None:
     (node,) = [n for n in packed(name).compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert "".join(letter for letter, factor in (("x", node.a), ("w", node.b)) if copied(factor)) == CASES[name][3]
@@ -81,14 +81,14 @@ def test_factors_that_are_copied(name: str) -> None:
 
 def test_a_factor_computed_by_a_product_is_not_copied() -> None:
     """The first product's own kernel stores the factor. The factors of the other product are packed."""
-    products = [n for n in packed("made by a product").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]  # fmt: skip
+    products = [n for n in packed("a factor that is a product").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]  # fmt: skip
     assert [(copied(n.a), copied(n.b)) for n in products] == [(True, True), (False, False)]
 
 
-@pytest.mark.parametrize("name", ["a batch by one odd matrix", "one odd matrix by a batch"])
+@pytest.mark.parametrize("name", ["a batch times one odd matrix", "one odd matrix times a batch"])
 def test_a_factor_shared_by_a_batch_is_copied_once(name: str) -> None:
     shapes = [len(t.shape) for t in packed(name).compilation.plan.temporaries]
-    assert shapes == {"a batch by one odd matrix": [3, 2], "one odd matrix by a batch": [2]}[name]
+    assert shapes == {"a batch times one odd matrix": [3, 2], "one odd matrix times a batch": [2]}[name]
 
 
 @pytest.mark.parametrize("name", ["odd depth", "both odd", "odd rows of a transposed factor", "a batch"])

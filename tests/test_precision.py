@@ -14,7 +14,7 @@ from minitri.cli.inputs import make_inputs
 STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 INTEGERS = np.array([-7, -1, 0, 3, 10, 100], np.int32)
 
-FULL: dict[str, Any] = {  # integers with literals alone, and numpy's results, computed in f64
+F64_VALUES: dict[str, Any] = {  # integers with literals alone, and numpy's results, computed in f64
     "i * 0.1": INTEGERS * 0.1,
     "i / 3": INTEGERS / 3,
     "0.1 - i": 0.1 - INTEGERS,
@@ -29,7 +29,7 @@ FULL: dict[str, Any] = {  # integers with literals alone, and numpy's results, c
     "(i > 0) * 0.1": (INTEGERS > 0) * 0.1,
     "mean(i) * 0.1": INTEGERS.mean() * 0.1,
 }
-SETTLED = (  # after any operation except elementwise ones and views, values are f32
+F32_RESULTS = (  # after any operation except elementwise ones and views, values are f32
     "sum(i * 0.1)", "cumulative_sum(i * 0.1)", "softmax(i * 0.1)", "concat((i * 0.1, i))[:6]", "(i * 0.1)[i % 6]",
     "max(i * 0.1)", "full((6,), 0.1)", "astype(i * 0.1, f32)", "i * 0.1 + h",
 )  # fmt: skip
@@ -39,26 +39,29 @@ def at_every_stage(f: mt.Program, *arrays: Any) -> list[Any]:
     return [f.run(stage, *arrays) for stage in STAGES]
 
 
-@pytest.mark.parametrize("text", FULL)
+@pytest.mark.parametrize("text", F64_VALUES)
 def test_integers_with_literals_have_all_digits_if_combined_with_f64(text: str) -> None:
     x = np.linspace(1, 2, 6)
-    for program, wanted in ((f"x * ({text})", x * FULL[text]), (f"astype({text}, f64) + 0 * x", FULL[text] + 0 * x)):
+    for program, wanted in (
+        (f"x * ({text})", x * F64_VALUES[text]),
+        (f"astype({text}, f64) + 0 * x", F64_VALUES[text] + 0 * x),
+    ):
         f = mt.compile(program, i="i32[6]", x="f64[6]")
         for got in at_every_stage(f, INTEGERS, x):
             np.testing.assert_allclose(got, wanted, rtol=1e-14, atol=1e-300)
         assert f.check(INTEGERS, x).ok
 
 
-@pytest.mark.parametrize("text", FULL)
+@pytest.mark.parametrize("text", F64_VALUES)
 def test_integers_with_literals_are_f32_without_f64_arrays(text: str) -> None:
     f = mt.compile(text, i="i32[6]")
     for got in at_every_stage(f, INTEGERS):
         assert got.dtype == np.float32
-        np.testing.assert_allclose(got, FULL[text], rtol=1e-6)
+        np.testing.assert_allclose(got, F64_VALUES[text], rtol=1e-6)
     assert "f64" not in f.lower()["kernels"], "what is not needed is not computed"
 
 
-@pytest.mark.parametrize("text", SETTLED)
+@pytest.mark.parametrize("text", F32_RESULTS)
 def test_results_of_functions_of_integers_with_literals_are_f32(text: str) -> None:
     h = np.ones(6, np.float32)
     types = {"i": "i32[6]", "x": "f64[]"} | ({"h": "f32[6]"} if "h" in text.split() else {})

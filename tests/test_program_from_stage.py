@@ -246,7 +246,7 @@ def test_a_condition_can_be_added() -> None:
 
 REFUSED: dict[str, tuple[str, str, str, str, str]] = {
     # name: (stage, old, new, part of the message, the text above the caret)
-    "a word too many": ("tile", "grid i", "grid grid i", "`i` cannot stand here", "i"),
+    "an extra token": ("tile", "grid i", "grid grid i", "`i` cannot stand here", "i"),
     "no bracket": ("graph", "f32[N]) {", "f32[N] {", "cannot stand here", ""),
     "an operator": ("graph", "= exp ", "= exq ", "no operator `exq`", "exq"),
     "a dtype": ("graph", "%0: f32[", "%0: f23[", "there is no dtype `f23`", "f23"),
@@ -267,7 +267,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
     "a hint": ("tile", "warps ", "warp ", "`warp` cannot stand here", "warp"),
     "warps": ("tile", "warps 8", "warps 3", "power of two", "warps"),
     "an error code": ("graph", "else MT0209", "else MT9999", "no error code MT9999", "MT9999"),
-    "a precise text": ("graph", 'else MT0209 "', "else MT0209 ", "cannot stand here", ""),
+    "an unknown precision": ("graph", 'else MT0209 "', "else MT0209 ", "cannot stand here", ""),
     "division by zero": ("tile", "load x[i, j]", "load x[i//0, j]", "divides by zero", "0"),
     "the loop's index": ("tile", "whole j", "loop j", "outside of its loop", ""),
     "nothing stored": ("kernels", "store out[i, j]", "# store out[i, j]", "nothing writes out", ""),

@@ -18,10 +18,10 @@ BACK = "arange(T)[:, None] - arange(T)"
 TYPES = {x: "bf16[B, H, T, 64]" for x in "qkv"}
 MASKS = {  # the order of the grid
     "causal": (f"{BACK} >= 0", ["group 8", "descending"]),
-    "causal, the other way round": ("arange(T) <= arange(T)[:, None]", ["group 8", "descending"]),
-    "what comes after": (f"{BACK} <= 0", []),
-    "ever fewer": ("arange(T)[:, None] + arange(T) <= T", []),
-    "ever more": ("arange(T)[:, None] + arange(T) >= T", ["group 8", "descending"]),
+    "causal, with swapped operands": ("arange(T) <= arange(T)[:, None]", ["group 8", "descending"]),
+    "keys after the row": (f"{BACK} <= 0", []),
+    "fewer keys for later rows": ("arange(T)[:, None] + arange(T) <= T", []),
+    "more keys for later rows": ("arange(T)[:, None] + arange(T) >= T", ["group 8", "descending"]),
     "window": (f"({BACK} >= 0) & ({BACK} < 512)", []),
     "none": ("isfinite(q @ k.mT)", []),
 }
@@ -36,10 +36,10 @@ def head(f: mt.Program, **sizes: int) -> str:
 @pytest.mark.parametrize("name", list(MASKS))
 def test_grids_with_uneven_work_run_longest_first(name: str) -> None:
     mask, hints = MASKS[name]
-    assert walk(head(mt.compile(ATTENTION.format(mask), **TYPES), B=4, H=16, T=4096)) == hints
+    assert order_hints(head(mt.compile(ATTENTION.format(mask), **TYPES), B=4, H=16, T=4096)) == hints
 
 
-def walk(hints: str) -> list[str]:
+def order_hints(hints: str) -> list[str]:
     return re.findall(r"group \d+|descending|returning", hints)
 
 
@@ -52,7 +52,7 @@ def test_a_group_has_the_tiles_that_run_at_once() -> None:
     assert "group 8" in head(f) and "group 3" in head(f.configured(options=mt.Options(group=3)), B=2, H=80, T=128)
     alone = mt.compile(ATTENTION.format(MASKS["causal"][0]), **{x: "bf16[T, 64]" for x in "qkv"})
     for T in (1024, 65536):
-        assert walk(head(alone, T=T)) == ["descending"]
+        assert order_hints(head(alone, T=T)) == ["descending"]
 
 
 def test_the_emitted_order_of_tiles() -> None:
@@ -90,20 +90,20 @@ def test_explain_gives_the_reason() -> None:
 
 # ---- second loops over the same blocks ---------------------------------------------------
 
-RETURNING = {  # programs with a second loop over the same axis that has no accumulator
+REVERSED = {  # programs with a second loop over the same axis that has no accumulator
     "softmax(x)": True, "x - mean(x, axis=1, keepdims=True)": True, "softmax(x, axis=0)": True,
     "sum(x, axis=1)": False, "var(x, axis=1)": False, "cumulative_sum(x, axis=1)": False,
     "cumulative_sum(x, axis=1) / sum(x, axis=1, keepdims=True)": False, "x * 2": False,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", list(RETURNING))
+@pytest.mark.parametrize("text", list(REVERSED))
 def test_a_second_loop_reads_blocks_in_reverse_order(text: str) -> None:
     f = mt.compile(text, x="f32[M, N]")
     low = f.lower(target="cuda:90")
-    assert (" returning {" in low["tile"]) is RETURNING[text] is bool(re.search(r"range\(s\d, -BLOCK_", low["triton"]))
-    assert ("what is read a second time from its end on" in explain(low.compilation)) is RETURNING[text]
-    assert parse_programs(low["tile"], masked=False).programs[0].returning is RETURNING[text]
+    assert (" returning {" in low["tile"]) is REVERSED[text] is bool(re.search(r"range\(s\d, -BLOCK_", low["triton"]))
+    assert ("what is read a second time from its end on" in explain(low.compilation)) is REVERSED[text]
+    assert parse_programs(low["tile"], masked=False).programs[0].returning is REVERSED[text]
 
 
 def test_the_reversed_loop_starts_at_the_last_block() -> None:

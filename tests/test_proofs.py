@@ -31,7 +31,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 VIEWS = {
     "transpose": ("x.mT + y", {"x": "f32[M, N]", "y": "f32[N, M]"}),
     "slice": ("x[1:, :3] * 2", {"x": "f32[M, N]"}),
-    "every other": ("x[::2] + 1", {"x": "f32[M, N]"}),
+    "every second element": ("x[::2] + 1", {"x": "f32[M, N]"}),
     "from the end": ("x[-3:] + 1", {"x": "f32[M, N]"}),
     "flip": ("flip(x, axis=1) + x", {"x": "f32[M, N]"}),
     "roll": ("roll(x, 2, axis=1) + x", {"x": "f32[M, N]"}),
@@ -201,7 +201,7 @@ def test_mutants_of_masks_are_refuted(name: str, short: bool) -> None:
 
 TEMPLATES = {
     "elementwise": ("exp(x)", {"x": "f32[N]"}),
-    "one kept": ("x[1:] * 2", {"x": "f32[N]"}),
+    "one reduced axis": ("x[1:] * 2", {"x": "f32[N]"}),
     "joined": ("concat([x, y]) * 2", {"x": "f32[N]", "y": "f32[M]"}),
     "turned": ("x.mT + 1", {"x": "f32[M, N]"}),
     "rows": ("x - max(x, axis=1, keepdims=True)", {"x": "f32[M, N]"}),
@@ -228,7 +228,7 @@ def at_sizes(p: Program, sizes: Mapping[str, int]) -> Program:
     return replace(p, axes=axes, buffers=tuple(buffers.values()))
 
 
-def sane(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
+def sanitizer_accepts(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
     shapes = {b.name: [e.evaluate(sizes) for e in b.shape] for b in plan.inputs}
     inputs = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     try:
@@ -238,7 +238,7 @@ def sane(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
     return True
 
 
-def agree(name: str, step: int) -> int:
+def count_agreements(name: str, step: int) -> int:
     """Asserts that prover and sanitizer agree on a template and its mutants, at sizes 0 … 2*block + 1. Returns the
     count.
     """
@@ -256,7 +256,7 @@ def agree(name: str, step: int) -> int:
             verdicts = prove(known, (), needed=False)
             left = [str(v) for v in verdicts if v.status == "not proven"]
             assert not left, (what, sizes, left)
-            expected = sane(plan, mutant, sizes)
+            expected = sanitizer_accepts(plan, mutant, sizes)
             proven = all(v.ok for v in verdicts)
             assert proven == expected, (what, sizes, expected, [str(v) for v in verdicts if not v.ok])
             count += 1
@@ -270,13 +270,13 @@ def _runs(c: Any, sizes: Mapping[str, int]) -> bool:
 
 @pytest.mark.parametrize("name", list(TEMPLATES))
 def test_the_prover_and_the_sanitizer_agree(name: str) -> None:
-    assert agree(name, 4)
+    assert count_agreements(name, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(TEMPLATES))
 def test_prover_and_sanitizer_agree_at_every_small_size(name: str) -> None:
-    count = agree(name, 1)
+    count = count_agreements(name, 1)
     print(f"{name}: {count} configurations")
 
 
@@ -323,7 +323,7 @@ def atom_term(atom: Any, env: dict[Any, Any], z3: Any) -> Any:
             return a % b
 
 
-def everywhere(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
+def facts_and_goals(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
     """(facts about every element of a tile, goals). The facts follow from the definition of blocks, not from the
     prover.
     """
@@ -352,7 +352,7 @@ def test_z3_confirms_proofs_and_refutations(name: str) -> None:
             for v in prove(mutant, plan.conditions, needed=False):
                 if v.claim != BOUNDS:
                     continue
-                held, goals = everywhere(mutant, v.op, z3)
+                held, goals = facts_and_goals(mutant, v.op, z3)
                 solver = z3.Solver()
                 solver.set("rlimit", 10_000_000)  # a number of steps, not of seconds: about 2,000 are used
                 solver.add(*held, z3.Or([g < 0 for g in goals]) if goals else z3.BoolVal(False))
@@ -388,20 +388,20 @@ def test_offsets_below_the_limit_do_not_wrap() -> None:
 
 M = 65536
 WIDE = {  # programs with more than 2**31 elements: whether their kernels compute in 64 bits
-    "scores that have no place": ("softmax(q @ k.mT) @ v", {n: "f16[B, T, D]" for n in "qkv"}, {"B": 64, "T": 8192, "D": 64}, [False]),
+    "scores that are not stored": ("softmax(q @ k.mT) @ v", {n: "f16[B, T, D]" for n in "qkv"}, {"B": 64, "T": 8192, "D": 64}, [False]),
     "scores that are stored": ("q @ k.mT", {n: "f16[B, T, D]" for n in "qk"}, {"B": 64, "T": 8192, "D": 64}, [True]),
     "an array that is read": ("sum(x, axis=1)", {"x": "u8[M, N]"}, {"M": M, "N": M}, [True]),
-    "what is computed in 64 bits anyway": (
+    "an index that is compared in 64 bits": (
         "sum(where(arange(M)[:, None] * M + arange(M) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [False],
     ),
-    "a position": ("sum(where(reshape(arange(M * M), (M, M)) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [True]),
-    "what is picked": ("x[t]", {"x": "f32[M, N]", "t": "i64[T]"}, {"M": M, "N": M, "T": 8}, [True]),
-    "one that picks": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
-    "an axis that nothing indexes": ("argmax(broadcast_to(x[:, None], (M, 4294967301)), axis=1)", {"x": "f32[M]"}, {"M": 8}, [True, True]),
-    "what is divided": ("sum(reshape(x[:, None] * y, (49000, 100000)), axis=-1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": 70000}, [True]),
+    "a reshaped index": ("sum(where(reshape(arange(M * M), (M, M)) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [True]),
+    "a gathered array": ("x[t]", {"x": "f32[M, N]", "t": "i64[T]"}, {"M": M, "N": M, "T": 8}, [True]),
+    "a gather of rows": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
+    "a long broadcast axis": ("argmax(broadcast_to(x[:, None], (M, 4294967301)), axis=1)", {"x": "f32[M]"}, {"M": 8}, [True, True]),
+    "a large dividend": ("sum(reshape(x[:, None] * y, (49000, 100000)), axis=-1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": 70000}, [True]),
     "a large divisor": ("argmax(reshape(z[:, None, None] * x[:, None] * y, (N, 4 * M)), axis=-1)", {"x": "f32[M]", "y": "f32[N]", "z": "f32[4]"}, {"M": 65537, "N": 65539}, [True]),
-    "what is counted": ("var(z[:, None, None] * x[:, None] * y, axis=(1, 2))", {"x": "f32[M]", "y": "f32[M]", "z": "f32[K]"}, {"M": M, "K": 4096}, [True]),
-    "a sum of a product of two": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
+    "a large count": ("var(z[:, None, None] * x[:, None] * y, axis=(1, 2))", {"x": "f32[M]", "y": "f32[M]", "z": "f32[K]"}, {"M": M, "K": 4096}, [True]),
+    "a sum of products": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
 }  # fmt: skip
 
 

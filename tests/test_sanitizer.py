@@ -158,9 +158,9 @@ BUGS: dict[str, tuple[Case, Edit, str, str, str]] = {
         FLIP, edited(Load, "x", masked(4 - i, 6 - j)), "out of bounds", "x", "reads x[5, 0], out of bounds"),
     "a mask off by one": (
         ROWS, edited(Load, "x", masked(5 - i, 5 - j, 2 - lane)), "out of bounds", "x", "reads x[5, 0], out of bounds"),
-    "a mask that stops too much": (
+    "a mask that excludes too much": (
         ROWS, edited(Store, "out", masked(3 - i, 5 - j, 2 - lane)), "never written", "out", "k0: out[4, 0] is never written"),
-    "lanes beyond the block stored": (
+    "elements past the block stored": (
         ROWS, edited(Store, "out", masked(4 - i, 5 - j)), "written twice", "out",
         "k0, program (1): writes out[3, 4] twice: k0, program (0), has written it"),
     "an extent off by one": (JOINED, extended("i", -1), "never written", "out", "out[8] is never written"),
@@ -179,15 +179,15 @@ BUGS: dict[str, tuple[Case, Edit, str, str, str]] = {
         edited(Store, "out", index_of(i, i)), "written twice", "out", "writes out[0, 0] twice"),
     "every row stored to the first": (
         ROWS, edited(Store, "out", index_of(Dim.of(0), j)), "written twice", "out", "writes out[0, 4] twice"),
-    "a piece of a concat missing": (
+    "a part of a concat missing": (
         JOINED, edited(Store, "out", masked(4 - i)), "never written", "out", "out[5] is never written"),
-    "a piece of a concat read too far": (
+    "a part of a concat read too far": (
         JOINED, edited(Load, "y", masked(8 - i)), "out of bounds", "y", "program (0): reads y[-5], out of bounds: its shape is [4]"),
     "a kernel missing": (CHAIN, lambda ps: ps[1:], "not written", "t0", "reads t0[0], which nothing has written yet"),
     "the last kernel missing": (CHAIN, lambda ps: ps[:-1], "never written", "out", "out[0] is never written: nothing stores it"),
     "two kernels in the wrong order": (CHAIN, lambda ps: ps[::-1], "not written", "t0", "k1, program (0): reads t0[0]"),
     "a kernel run twice": (CHAIN, lambda ps: [ps[0], *ps], "written twice", "t0", "writes t0[0] twice: k0"),
-    "a read of what is written next door": (CHAIN, in_place, "not written", "out", "reads out[0], which nothing has written yet"),
+    "a read of a neighbour's output": (CHAIN, in_place, "not written", "out", "reads out[0], which nothing has written yet"),
     "the wrong neutral element": (
         ROWS, edited(Load, "x", filled_with(1.0)), "not neutral", "", "a lane past the end of j is 1.640"),
     "the depth of a product not masked": (

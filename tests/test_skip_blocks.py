@@ -169,11 +169,11 @@ TILES = {  # mask, heads, length, width, and the rows of a tile
     "causal, far": ("i >= j", 64, 4096, 128, 128), "causal, near": ("i >= j", 64, 2048, 128, 128),
     "causal, narrow": ("i >= j", 64, 4096, 64, 128), "causal, near and narrow": ("i >= j", 64, 1024, 64, 64),
     "a window": ("(i >= j) & (i - j < 512)", 64, 4096, 128, 128), "a narrow window": ("(i >= j) & (i - j < 512)", 64, 4096, 64, 64),
-    "half a round": ("j >= 0", 6, 4096, 128, 64), "most of a round": ("j >= 0", 8, 4096, 128, 128),
-    "one round of different rows": ("i >= j", 8, 4096, 128, 64), "two rounds": ("i >= j", 16, 4096, 128, 128),
-    "two programs a multiprocessor": ("i >= j", 16, 4096, 64, 128), "fewer than two": ("i >= j", 8, 4096, 64, 64),
-    "places count otherwise": ("(i >= j) & (i * j % 3 > 0)", 64, 4096, 128, 64), "all": ("j >= 0", 64, 1024, 128, 128),
-    "keys that end within a block": ("j >= 0", 64, 4090, 128, 256), "near, and such keys": ("i >= j", 64, 2042, 128, 64),
+    "half a wave": ("j >= 0", 6, 4096, 128, 64), "most of a wave": ("j >= 0", 8, 4096, 128, 128),
+    "one wave of uneven rows": ("i >= j", 8, 4096, 128, 64), "two waves": ("i >= j", 16, 4096, 128, 128),
+    "two programs for each multiprocessor": ("i >= j", 16, 4096, 64, 128), "fewer than two programs for each multiprocessor": ("i >= j", 8, 4096, 64, 64),
+    "scores that also depend on indices": ("(i >= j) & (i * j % 3 > 0)", 64, 4096, 128, 64), "all": ("j >= 0", 64, 1024, 128, 128),
+    "keys that blocks do not divide": ("j >= 0", 64, 4090, 128, 256), "near, with keys that blocks do not divide": ("i >= j", 64, 2042, 128, 64),
 }  # fmt: skip
 
 
@@ -187,10 +187,10 @@ def test_tiles_are_small_if_few_blocks_remain(name: str) -> None:
 
 
 SCORES_BY_PLACE = {  # for a triangle: scores, and the rows of a tile
-    "choices of other scores": ("where({0} >= 0, s, s * 2)", 64), "a distance": ("where({0} >= 0, s - {0}.astype(bf16), -inf)", 64),
+    "a where of other scores": ("where({0} >= 0, s, s * 2)", 64), "a distance": ("where({0} >= 0, s - {0}.astype(bf16), -inf)", 64),
     "a distance in f32": ("where({0} >= 0, s.astype(f32) - {0}.astype(f32), -inf)", 64), "a mask as well": ("where(({0} >= 0) & m, s, -inf)", 64),
     "lengths": ("where(arange(T) < n[:, None, None], s, -inf)", 64), "a triangle": ("where({0} >= 0, s, -inf)", 128),
-    "scores that are read": ("where(m, s, -inf)", 128),
+    "scores from memory": ("where(m, s, -inf)", 128),
 }  # fmt: skip
 
 

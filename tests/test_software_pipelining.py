@@ -37,7 +37,7 @@ def lowered(f: mt.Program, **sizes: int) -> Any:
     return f.lower(target="cuda:90", **sizes_of(f, SIZES | sizes))
 
 
-def begins_ahead(low: Any) -> list[bool]:
+def computes_ahead(low: Any) -> list[bool]:
     """For each loop: whether an iteration starts with a product that the iteration before computed."""
     (p,) = low.compilation.value("tile").programs
     loops = [s for s in p.body if isinstance(s, Loop)]
@@ -69,7 +69,7 @@ def steps(tile: str) -> list[str]:
 @pytest.mark.parametrize("name", ROTATED)
 def test_rotated_loops_are_right_at_every_stage(name: str) -> None:
     f = rotated(name)
-    assert any(begins_ahead(lowered(f))), lowered(f)["tile"]
+    assert any(computes_ahead(lowered(f))), lowered(f)["tile"]
     checked(f, arrays(name, SIZES, "bf16"))
 
 
@@ -80,7 +80,7 @@ def test_rotated_loops_are_right_for_special_arrays(kind: str) -> None:
     f = program("full", "f16").configured(options=f.options)
     if kind == "infinities":
         given[1][0, 0, 3], given[2][0, 1, 5] = -np.inf, np.nan
-    assert begins_ahead(lowered(f, **sizes)) == ([True, False] if kind == "ragged keys" else [True])
+    assert computes_ahead(lowered(f, **sizes)) == ([True, False] if kind == "ragged keys" else [True])
     checked(f, given)
 
 
@@ -135,7 +135,7 @@ def test_unaligned_arrays_are_read_by_pointers() -> None:
 def test_loops_that_are_not_rotated(name: str, sizes: dict[str, int], options: dict[str, Any]) -> None:
     """Loops with few iterations, without descriptors, in persistent kernels, or that do not start at 0."""
     f = rotated(name, **options)
-    assert not any(begins_ahead(lowered(f, **sizes)))
+    assert not any(computes_ahead(lowered(f, **sizes)))
 
 
 def test_a_value_shared_with_the_first_product_is_rotated_too() -> None:

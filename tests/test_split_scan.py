@@ -16,13 +16,13 @@ WHOLE = {  # sizes for which scans are not split, along the last axis
 }  # fmt: skip
 CASES: dict[str, tuple[str, tuple[int, ...], str, int]] = {  # program, shape, dtype, kernels
     "a row": ("cumulative_sum(x)", (32768,), "f32", 3),
-    "parts that do not come out even": ("cumulative_sum(x)", (40_009,), "f32", 3),
+    "parts of different length": ("cumulative_sum(x)", (40_009,), "f32", 3),
     "rows": ("cumulative_sum(x, axis=1)", (3, 20_000), "f32", 3),
     "columns": ("cumulative_sum(x, axis=0)", (16_411, 5), "f32", 3),
     "an axis between others": ("cumulative_sum(x, axis=1)", (2, 16_400, 3), "f32", 3),
     "products": ("cumulative_prod(1 + x / 10000)", (20_011,), "f32", 3),
-    "of 16 bits": ("cumulative_sum(x)", (17_003,), "f16", 3),
-    "with arithmetic around": ("2 * cumulative_sum(where(x > 0, x, 0)) - x", (16_640,), "f32", 4),
+    "sums in f16": ("cumulative_sum(x)", (17_003,), "f16", 3),
+    "with other operations": ("2 * cumulative_sum(where(x > 0, x, 0)) - x", (16_640,), "f32", 4),
     "whole numbers that wrap": ("cumulative_sum(x * 1000000007)", (33_000,), "i32", 3),
     "products of whole numbers": ("cumulative_prod(x * 2 + 1)", (17_003,), "i64", 3),
     "maxima": ("cumulative_max(x)", (20_011,), "f32", 3),
@@ -83,5 +83,5 @@ def _programs(program: Any) -> int:
 
 
 def test_the_sizes_alone_decide_the_order_of_additions() -> None:
-    f, x = given("parts that do not come out even")
+    f, x = given("parts of different length")
     assert f(x).tobytes() == f(x.copy()).tobytes()

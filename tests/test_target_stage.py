@@ -22,12 +22,12 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 FEW = 30  # random programs; the slow test has more
 PRODUCT = {"x": "f16[1024, 512]", "w": "f16[512, 1024]"}
 BLOCKS = mt.Options({"i": 64, "j": 64, "r": 64}, warps=4, stages=3, descriptors=True, persistent=16, registers=128)
-TOLD: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # a piece of the stage's text
+DECISIONS: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # a piece of the stage's text
     "descriptors": ("x @ w", PRODUCT, BLOCKS, "descriptor = [64, 64]"),
     "registers": ("x @ w", PRODUCT, BLOCKS, "registers 128"),
-    "one loop": ("x @ w", PRODUCT, BLOCKS, " flattened"),
+    "merged loops": ("x @ w", PRODUCT, BLOCKS, " flattened"),
     "a wait": ("relu(x) @ w", PRODUCT, mt.Options(), "{wait = true}"),
-    "half products": ("x @ (w.astype(f16) * s)", {**PRODUCT, "w": "i8[512, 1024]", "s": "f16[1024]"}, mt.Options(), ": f16[j, r] = multiply"),
+    "f16 products": ("x @ (w.astype(f16) * s)", {**PRODUCT, "w": "i8[512, 1024]", "s": "f16[1024]"}, mt.Options(), ": f16[j, r] = multiply"),
     "small integers": ("where(arange(64)[:, None] >= arange(64), x, 0)", {"x": "f32[64, 64]"}, mt.Options(), ": i32[i] = position"),
     "fast operators": ("softmax(x)", {"x": "bf16[100, 1000]"}, mt.Options(), "{fast = true}"),
     "an early start": ("sum(x)", {"x": "f32[1001, 999]"}, mt.Options(), " early_start"),
@@ -70,9 +70,9 @@ def test_more_random_programs() -> None:
         assert_complete(random_program(seed).compile())
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", DECISIONS)
 def test_the_stage_text_has_every_decision(name: str) -> None:
-    text, types, options, wanted = TOLD[name]
+    text, types, options, wanted = DECISIONS[name]
     f = mt.compile(text, options=options, **types)
     assert wanted in f.lower(target="cuda:90")["tile.target"]
     assert wanted not in f.lower(target="cuda:90")["tile.masked"] or name == "registers"
@@ -102,9 +102,9 @@ def test_arrays_that_are_not_aligned_have_no_descriptors() -> None:
 WRONG: dict[str, tuple[str, str, str]] = {  # old text, new text, and a part of the error
     "a hint of another op": ("load x[i] {", "load x[i] {fast = true, ", "`fast` is no hint for a Load"),
     "a block of another size": ("load x[i] {", "load x[i] {descriptor = [4], ", "a tensor descriptor of [4]"),
-    "a test that no descriptor makes": ("mask = [i < 1001]", "descriptor = [2048], mask = [i < 7]", "a tensor descriptor of [2048]"),
+    "a check that no descriptor makes": ("mask = [i < 1001]", "descriptor = [2048], mask = [i < 7]", "a tensor descriptor of [2048]"),
     "a hint with a number": ("load x[i] {", "load x[i] {fast = 1, ", "one of true is wanted here"),
-    "a hint that is none": ("load x[i] {", "load x[i] {evict_last = true, ", "`evict_last` is no attribute"),
+    "an unknown hint": ("load x[i] {", "load x[i] {evict_last = true, ", "`evict_last` is no attribute"),
 }  # fmt: skip
 
 

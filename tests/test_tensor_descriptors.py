@@ -36,29 +36,29 @@ from minitri.trust import run_stage
 BLOCKS = {"i": 32, "j": 32, "k": 32, "r": 32}
 CASES: dict[str, tuple[str, dict[str, str], dict[str, Any], set[str]]] = {
     "a product": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
-    "of columns": ("x.T @ w", {"x": "f16[72, 40]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
-    "of rows": ("x @ w.T", {"x": "f16[40, 72]", "w": "f16[48, 72]"}, {}, {"x", "w"}),
+    "a transposed first factor": ("x.T @ w", {"x": "f16[72, 40]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
+    "a transposed second factor": ("x @ w.T", {"x": "f16[40, 72]", "w": "f16[48, 72]"}, {}, {"x", "w"}),
     "a batch": ("relu(x @ w.mT)", {"x": "f16[3, 40, 72]", "w": "f16[3, 48, 72]"}, {"persistent": 2}, {"x", "w"}),
     "with a bias": ("x @ w + b", {"x": "f16[40, 72]", "w": "f16[72, 48]", "b": "f16[48]"}, {"persistent": 3}, {"x", "w"}),
-    "of 8 bits": ("x @ w.astype(f16)", {"x": "f16[40, 64]", "w": "i8[64, 48]"}, {}, {"x", "w"}),
-    "a part": ("x[8:, 4:] @ w", {"x": "f16[48, 76]", "w": "f16[72, 48]"}, {}, {"w"}),
-    "a part that begins at an odd place": ("x[:, 3:67] @ w", {"x": "f16[40, 80]", "w": "f16[64, 48]"}, {}, {"w"}),
-    "one that begins at an even one": ("x[:, 8:72] @ w", {"x": "f16[40, 80]", "w": "f16[64, 48]"}, {}, {"x", "w"}),
+    "weights of 8 bits": ("x @ w.astype(f16)", {"x": "f16[40, 64]", "w": "i8[64, 48]"}, {}, {"x", "w"}),
+    "a slice": ("x[8:, 4:] @ w", {"x": "f16[48, 76]", "w": "f16[72, 48]"}, {}, {"w"}),
+    "a slice that starts at an odd index": ("x[:, 3:67] @ w", {"x": "f16[40, 80]", "w": "f16[64, 48]"}, {}, {"w"}),
+    "a slice that starts at an aligned index": ("x[:, 8:72] @ w", {"x": "f16[40, 80]", "w": "f16[64, 48]"}, {}, {"x", "w"}),
     "parts of the depth": ("einsum('ibk,bkj->bij', reshape(x, (40, 2, 64)), w)",
                            {"x": "f16[40, 128]", "w": "f16[2, 64, 48]"}, {}, {"x", "w"}),
-    "parts that end within a block": ("einsum('ibk,bkj->bij', reshape(x, (40, 2, 72)), w)",
+    "parts that blocks do not divide": ("einsum('ibk,bkj->bij', reshape(x, (40, 2, 72)), w)",
                                       {"x": "f16[40, 144]", "w": "f16[2, 72, 48]"}, {}, {"w"}),
-    "rows of odd steps": ("x @ w", {"x": "f16[40, 33]", "w": "f16[33, 48]"}, {}, {"w"}),
+    "rows with an odd stride": ("x @ w", {"x": "f16[40, 33]", "w": "f16[33, 48]"}, {}, {"w"}),
     "zeros past the end": ("pad(x, ((0, 0), (0, 23))) @ pad(w, ((0, 23), (0, 0)))",
                            {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
     "ones past the end": ("pad(x, ((0, 0), (0, 23)), constant_values=1) @ pad(w, ((0, 23), (0, 0)))",
                           {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
-    "zeros before": ("pad(x, ((0, 0), (8, 0))) @ pad(w, ((0, 8), (0, 0)))",
+    "zeros before the start": ("pad(x, ((0, 0), (8, 0))) @ pad(w, ((0, 8), (0, 0)))",
                      {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, {"w"}),
-    "sizes that nobody knows": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, set()),
+    "symbolic sizes": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, set()),
     "rows shorter than a block": ("x @ w", {"x": "f16[40, 24]", "w": "f16[24, 48]"}, {}, {"w"}),
     "fewer rows than a block": ("x @ w", {"x": "f16[24, 72]", "w": "f16[72, 48]"}, {}, {"x", "w"}),
-    "a picked row": ("x[i] @ w", {"x": "f16[9, 72]", "i": "i64[40]", "w": "f16[72, 48]"}, {}, {"w"}),
+    "gathered rows": ("x[i] @ w", {"x": "f16[9, 72]", "i": "i64[40]", "w": "f16[72, 48]"}, {}, {"w"}),
     "no product": ("x + 1", {"x": "f16[40, 64]"}, {"persistent": 2}, set()),
     "a sum": ("sum(x, axis=1)", {"x": "f32[40, 64]"}, {"persistent": 2}, {"x"}),
     "attention": ("softmax(q @ k.mT, axis=-1) @ v", {"q": "f16[2, 40, 16]", "k": "f16[2, 48, 16]", "v": "f16[2, 48, 16]"},
@@ -125,20 +125,20 @@ STORES: dict[str, tuple[str, dict[str, str], dict[str, Any], int]] = {  # the la
     "whole": ("x @ w", {"x": "f16[64, 64]", "w": "f16[64, 64]"}, {}, 1),
     "bf16": ("relu(x @ w)", {"x": "bf16[40, 72]", "w": "bf16[72, 48]"}, {}, 1),
     "wider": ("(x @ w).astype(f32) / 3", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 1),
-    "columns first": ("(x @ w).T * 2", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 1),
+    "a transposed result": ("(x @ w).T * 2", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 1),
     "a batch": ("x @ w", {"x": "f16[3, 40, 72]", "w": "f16[3, 72, 48]"}, {}, 1),
-    "a batch between": ("einsum('bik,bkj->ibj', x, w)", {"x": "f16[3, 40, 72]", "w": "f16[3, 72, 48]"}, {}, 1),
-    "more is read": ("x @ w + y", {"x": "f16[40, 72]", "w": "f16[72, 48]", "y": "f16[40, 48]"}, {}, 1),
+    "a batch as the middle axis": ("einsum('bik,bkj->ibj', x, w)", {"x": "f16[3, 40, 72]", "w": "f16[3, 72, 48]"}, {}, 1),
+    "a result with another load": ("x @ w + y", {"x": "f16[40, 72]", "w": "f16[72, 48]", "y": "f16[40, 48]"}, {}, 1),
     "two results": ("(x @ w, exp(x @ w))", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 2),
-    "one of them of columns": ("(x @ w, exp(x @ w).T)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 2),
+    "two results, one transposed": ("(x @ w, exp(x @ w).T)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 2),
     "computed weights": ("x @ (w.astype(f16) * s)", {"x": "f16[40, 64]", "w": "i8[64, 48]", "s": "f16[48]"}, {}, 1),
-    "rows of odd steps": ("x @ w[:, :33]", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 0),
+    "rows with an odd stride": ("x @ w[:, :33]", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 0),
     "rows shorter than a block": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 24]"}, {}, 0),
-    "numbers of bits": ("(x @ w).astype(i32)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 0),
-    "one tile a program": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {"persistent": None}, 0),
+    "an integer result": ("(x @ w).astype(i32)", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {}, 0),
+    "one tile for each program": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {"persistent": None}, 0),
     "no descriptors": ("x @ w", {"x": "f16[40, 72]", "w": "f16[72, 48]"}, {"descriptors": False}, 0),
-    "sizes that nobody knows": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, 0),
-    "one of them a row": ("(x @ w, y + zeros((40, 48), f16))", {"x": "f16[40, 72]", "w": "f16[72, 48]", "y": "f16[48]"}, {}, 1),
+    "symbolic sizes": ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {}, 0),
+    "two results, one elementwise": ("(x @ w, y + zeros((40, 48), f16))", {"x": "f16[40, 72]", "w": "f16[72, 48]", "y": "f16[48]"}, {}, 1),
     "attention": (*CASES["attention"][:2], {}, 0),
 }  # fmt: skip
 
@@ -290,47 +290,52 @@ def test_the_first_launch_of_a_process(tmp_path: Path) -> None:
 
 # ---- the choice ------------------------------------------------------------------------
 
-TURNS: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # whether descriptors are used, and how many persistent programs
+PERSISTENT: dict[str, tuple[str, dict[str, str], tuple[bool, int]]] = {  # whether descriptors are used, and how many persistent programs
     "long loops": ("x @ w", {"x": "bf16[8192, 4096]", "w": "bf16[4096, 8192]"}, (True, 128)),
     "short loops": ("x @ w", {"x": "bf16[8192, 512]", "w": "bf16[512, 8192]"}, (True, 128)),
-    "depth by depth": ("x @ w.T", {"x": "bf16[8192, 4096]", "w": "bf16[8192, 4096]"}, (True, 128)),
-    "one tile a program": ("x @ w.T", {"x": "bf16[2048, 4096]", "w": "bf16[2048, 4096]"}, (True, 0)),
-    "little to do": ("x @ w", {"x": "bf16[256, 512]", "w": "bf16[512, 512]"}, (False, 0)),
+    "a transposed factor": ("x @ w.T", {"x": "bf16[8192, 4096]", "w": "bf16[8192, 4096]"}, (True, 128)),
+    "one tile for each program": ("x @ w.T", {"x": "bf16[2048, 4096]", "w": "bf16[2048, 4096]"}, (True, 0)),
+    "a small product": ("x @ w", {"x": "bf16[256, 512]", "w": "bf16[512, 512]"}, (False, 0)),
     "small tiles": ("x @ w", {"x": "bf16[1000, 1000]", "w": "bf16[1000, 1000]"}, (True, 0)),
-    "small tiles of wide results": ("(x @ w).astype(f32)", {"x": "bf16[1000, 1000]", "w": "bf16[1000, 1000]"}, (False, 0)),
-    "depth by depth, wide results": ('matmul(x, w.T, precision="tf32")', {"x": "f32[8192, 4096]", "w": "f32[8192, 4096]"}, (True, 0)),
+    "small tiles, f32 results": ("(x @ w).astype(f32)", {"x": "bf16[1000, 1000]", "w": "bf16[1000, 1000]"}, (False, 0)),
+    "a transposed factor, f32 results": ('matmul(x, w.T, precision="tf32")', {"x": "f32[8192, 4096]", "w": "f32[8192, 4096]"}, (True, 0)),
     "no tensor cores": ('matmul(x, w, precision="ieee")', {"x": "f32[8192, 512]", "w": "f32[512, 8192]"}, (False, 0)),
-    "products of parts": ("x @ w", {"x": "f32[8192, 512]", "w": "f32[512, 8192]"}, (True, 0)),
-    "wide results": ("(x @ w).astype(f32)", {"x": "bf16[8192, 4096]", "w": "bf16[4096, 8192]"}, (True, 0)),
-    "rows of odd steps": ("x @ w", {"x": "bf16[8192, 4095]", "w": "bf16[4095, 8192]"}, (True, 128)),
-    "one factor of odd steps": ("x @ w", {"x": "bf16[1000, 2050]", "w": "bf16[2050, 3000]"}, (True, 0)),
-    "one factor that is computed": ("x @ w.astype(bf16)", {"x": "bf16[128, 4096]", "w": "i8[4096, 4096]"}, (True, 0)),
-    "one that is computed, of few rows": ("x @ w.astype(bf16)", {"x": "bf16[32, 4096]", "w": "i8[4096, 4096]"}, (True, 0)),
-    "in parts": ("x @ w", {"x": "bf16[128, 16384]", "w": "bf16[16384, 512]"}, (True, 0)),
-    "one factor that is computed once": ("x @ w.astype(bf16)", {"x": "bf16[1024, 1024]", "w": "i8[1024, 4096]"}, (True, 0)),
+    "products of TF32 parts": ("x @ w", {"x": "f32[8192, 512]", "w": "f32[512, 8192]"}, (True, 0)),
+    "f32 results": ("(x @ w).astype(f32)", {"x": "bf16[8192, 4096]", "w": "bf16[4096, 8192]"}, (True, 0)),
+    "rows with an odd stride": ("x @ w", {"x": "bf16[8192, 4095]", "w": "bf16[4095, 8192]"}, (True, 128)),
+    "one factor with an odd stride": ("x @ w", {"x": "bf16[1000, 2050]", "w": "bf16[2050, 3000]"}, (True, 0)),
+    "one computed factor": ("x @ w.astype(bf16)", {"x": "bf16[128, 4096]", "w": "i8[4096, 4096]"}, (True, 0)),
+    "one computed factor, few rows": ("x @ w.astype(bf16)", {"x": "bf16[32, 4096]", "w": "i8[4096, 4096]"}, (True, 0)),
+    "a split product": ("x @ w", {"x": "bf16[128, 16384]", "w": "bf16[16384, 512]"}, (True, 0)),
+    "one computed factor, many rows": ("x @ w.astype(bf16)", {"x": "bf16[1024, 1024]", "w": "i8[1024, 4096]"}, (True, 0)),
     "few rows": ("x @ w", {"x": "bf16[16, 4096]", "w": "bf16[4096, 8192]"}, (False, 0)),
-    "a part": ("x[:, 8:] @ w", {"x": "bf16[8192, 520]", "w": "bf16[512, 8192]"}, (False, 0)),
-    "sizes that nobody knows": ("x @ w", {"x": "bf16[M, 512]", "w": "bf16[512, N]"}, (False, 0)),
+    "a slice": ("x[:, 8:] @ w", {"x": "bf16[8192, 520]", "w": "bf16[512, 8192]"}, (False, 0)),
+    "symbolic sizes": ("x @ w", {"x": "bf16[M, 512]", "w": "bf16[512, N]"}, (False, 0)),
 }  # fmt: skip
 
 
-def how(f: mt.Program, target: str = "cuda:90") -> tuple[bool, int]:
+def descriptors_and_programs(f: mt.Program, target: str = "cuda:90") -> tuple[bool, int]:
     return max((p.descriptors, p.persistent) for p in f.lower(target=target).compilation.value("tile"))
 
 
-@pytest.mark.parametrize("name", list(TURNS))
+@pytest.mark.parametrize("name", list(PERSISTENT))
 def test_persistent_kernels_are_chosen_where_they_are_faster(name: str) -> None:
-    text, types, wanted = TURNS[name]
-    assert how(mt.compile(text, **types)) == wanted
+    text, types, wanted = PERSISTENT[name]
+    assert descriptors_and_programs(mt.compile(text, **types)) == wanted
 
 
 def test_descriptors_need_the_default_tile_and_a_gpu_with_a_copy_engine() -> None:
-    text, types, wanted = TURNS["long loops"]
+    text, types, wanted = PERSISTENT["long loops"]
     f = mt.compile(text, **types)
-    assert how(f, "cuda:80") == how(f, "hip:gfx942") == how(f, "interpreter") == (False, 0)
-    assert how(f, "cuda:100") == wanted
-    assert how(f.configured(options=mt.Options(warps=4))) == (False, 0)
-    assert how(f.configured(options=mt.Options(descriptors=False))) == (False, 0)
+    assert (
+        descriptors_and_programs(f, "cuda:80")
+        == descriptors_and_programs(f, "hip:gfx942")
+        == descriptors_and_programs(f, "interpreter")
+        == (False, 0)
+    )
+    assert descriptors_and_programs(f, "cuda:100") == wanted
+    assert descriptors_and_programs(f.configured(options=mt.Options(warps=4))) == (False, 0)
+    assert descriptors_and_programs(f.configured(options=mt.Options(descriptors=False))) == (False, 0)
 
 
 def test_unaligned_arrays_have_no_descriptors() -> None:
@@ -418,14 +423,14 @@ def test_an_axis_of_one_element_may_have_any_stride() -> None:
 
 
 def test_explain_names_the_rule_of_the_target() -> None:
-    text, types, _ = TURNS["long loops"]
+    text, types, _ = PERSISTENT["long loops"]
     f = mt.compile(text, **types)
     said = {target: explain(f.lower(target=target).compilation) for target in ("cuda:90", "cuda:80")}
     assert "one after the other" in said["cuda:90"] and "one after the other" not in said["cuda:80"]
 
 
 ATTENTION = "softmax(q @ k.mT * 0.125) @ v"
-TOGETHER = {  # program, and whether Triton may merge the loop over tiles with the inner loop
+MERGED = {  # program, and whether Triton may merge the loop over tiles with the inner loop
     "a product": ("x @ w", {"x": "f16[512, 256]", "w": "f16[256, 512]"}, True),
     "attention": (ATTENTION, {n: "f16[2, 4, 512, 64]" for n in "qkv"}, False),
     "two products": ("(x @ w) * (x @ u)", {"x": "f16[512, 256]", "w": "f16[256, 512]", "u": "f16[256, 512]"}, False),
@@ -433,25 +438,25 @@ TOGETHER = {  # program, and whether Triton may merge the loop over tiles with t
 }
 
 
-def in_turns(text: str, types: dict[str, str]) -> mt.Program:
+def persistent_program(text: str, types: dict[str, str]) -> mt.Program:
     blocks = {"k": 64, "r": 128} if text == ATTENTION else {}
     return mt.compile(text, **types).configured(options=mt.Options(blocks, warps=4, stages=2, persistent=3))
 
 
-@pytest.mark.parametrize("name", list(TOGETHER))
+@pytest.mark.parametrize("name", list(MERGED))
 def test_loops_that_triton_merges(name: str) -> None:
-    text, types, one = TOGETHER[name]
-    source = in_turns(text, types).lower(target="cuda:90")["triton"]
+    text, types, one = MERGED[name]
+    source = persistent_program(text, types).lower(target="cuda:90")["triton"]
     assert "for turn in tl.range" in source and ("flatten=True" in source) == one
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-@pytest.mark.parametrize("name", list(TOGETHER))
+@pytest.mark.parametrize("name", list(MERGED))
 def test_persistent_kernels_on_a_gpu(name: str) -> None:
-    text, types, _ = TOGETHER[name]
+    text, types, _ = MERGED[name]
     shapes = {n: [int(s) for s in t.split("[")[1][:-1].split(",")] for n, t in types.items()}
     tensors = [torch.randn(s, device="cuda").to(getattr(torch, f"float{types[n][1:3]}")) for n, s in shapes.items()]
-    f = in_turns(text, types)
+    f = persistent_program(text, types)
     wanted = f.configured(options=mt.Options(warps=4))(*tensors)
     torch.testing.assert_close(f(*tensors), wanted, rtol=1e-3, atol=1e-3)

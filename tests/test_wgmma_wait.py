@@ -20,11 +20,11 @@ TWO = XW | {"y": "f16[M, L]", "v": "f16[L, N]"}
 SIZES = {"M": 128, "K": 3584, "N": 1024, "L": 3584}  # loops that are neither unrolled nor split
 NARROW = mt.Options({"i": 128, "j": 64, "r": 64}, warps=4, stages=4, descriptors=True)
 CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # the last number: how many loops wait
-    "as they are": ("x @ w", XW, {}, 0),
+    "factors from memory": ("x @ w", XW, {}, 0),
     "a computed first factor": ("relu(x) @ w", XW, {}, 1),
-    "of other bits": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, {}, 1),
-    "for TF32": ('matmul(x + 1, w, precision="tf32")', {"x": "f32[M, K]", "w": "f32[K, N]"}, {"M": 1024}, 1),
-    "repeated": ("broadcast_to(x, (128, K)) @ w", {"x": "f16[K]", "w": "f16[K, N]"}, {}, 1),
+    "a converted first factor": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, {}, 1),
+    "a computed first factor in TF32": ('matmul(x + 1, w, precision="tf32")', {"x": "f32[M, K]", "w": "f32[K, N]"}, {"M": 1024}, 1),
+    "a repeated first factor": ("broadcast_to(x, (128, K)) @ w", {"x": "f16[K]", "w": "f16[K, N]"}, {}, 1),
     "few rows": ("relu(x) @ w", XW, {"M": 16}, 0),
     "no tensor cores": ("relu(x) @ w", {"x": "f32[M, K]", "w": "f32[K, N]"}, {}, 0),
     "a second factor without depth": ("relu(x) @ broadcast_to(w, (3584, N))", {"x": "f16[M, 3584]", "w": "f16[N]"}, {}, 1),
@@ -32,9 +32,9 @@ CASES: dict[str, tuple[str, dict[str, str], dict[str, int], int]] = {  # the las
     "weights of 8 bits": ("x @ w.astype(f16)", {"x": "f16[M, K]", "w": "i8[K, N]"}, {}, 1),
     "weights of 8 bits, few rows": ("x @ w.astype(f16)", {"x": "f16[M, K]", "w": "i8[K, N]"}, {"M": 32}, 1),
     "a batch": ("relu(x) @ w", {"x": "f16[B, M, K]", "w": "f16[B, K, N]"}, {"B": 3}, 1),
-    "a gate": ("silu(relu(x) @ w) * (relu(x) @ v)", XW | {"v": "f16[K, N]"}, {"M": 512}, 2),
-    "one that waits after it": ("relu(x) @ w + y @ relu(v)", TWO, {}, 0),
-    "one that waits before it": ("y @ relu(v) + relu(x) @ w", TWO, {}, 1),
+    "two products in one loop": ("silu(relu(x) @ w) * (relu(x) @ v)", XW | {"v": "f16[K, N]"}, {"M": 512}, 2),
+    "a loop before one that waits": ("relu(x) @ w + y @ relu(v)", TWO, {}, 0),
+    "a loop after one that waits": ("y @ relu(v) + relu(x) @ w", TWO, {}, 1),
     "two loops": ("relu(x) @ w + y @ relu(v)", TWO, {"L": 3072}, 1),
     "attention": ("softmax(x @ w.T) @ w", {"x": "f16[M, 64]", "w": "f16[K, 64]"}, {"M": 4096, "K": 4096}, 0),
 }  # fmt: skip
