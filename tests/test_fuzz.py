@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from test_check import Planted, least, nodes, only, ops, planted
+from test_check import Planted, min_for_max, nodes, only, ops, planted
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
@@ -67,7 +67,7 @@ def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_bug_of_the_gpus_schedules_is_found_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, Planted("lower", only("cuda", ops(least))))
+    planted(monkeypatch, Planted("lower", only("cuda", ops(min_for_max))))
     case = first_failure(range(1, 100))
     assert case.guilty == "lower" and "cuda" in case.said
 
