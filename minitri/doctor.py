@@ -17,7 +17,6 @@ import platform
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ from typing import Any
 import click
 
 from minitri.base.disk_cache import configured_folder
+from minitri.base.toml_tables import table_beside
 from minitri.cli.output import show_json
 from minitri.cli.terminal import echo, progress
 
@@ -58,7 +58,7 @@ class Package:
     also_called: Sequence[str] = ()  # other distributions that hold the same module
 
 
-LOOKED_FOR = tomllib.loads(Path(__file__).with_name("doctor.toml").read_text(encoding="utf-8"))
+LOOKED_FOR = table_beside(__file__, "doctor.toml")
 PACKAGES = tuple(Package(name, **row) for name, row in LOOKED_FOR["packages"].items())
 
 
@@ -87,9 +87,8 @@ def examine() -> list[Row]:
     seen = gpu(found["torch build"])
     torch, *others = (trial(name, found[name]) for name in trials)
     # This module needs the oldest Python that minitri supports, so the Python that runs it is new enough.
-    python = Row(
-        "python", "ok", f"{platform.python_version()} ({platform.system()} {platform.machine()})", essential=True
-    )
+    here = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    python = Row("python", "ok", here, essential=True)
     own = Row("minitri", "ok", version("minitri") or "not installed, runs from its source folder", essential=True)
     return [python, own, *map(package, PACKAGES), torch, seen, *others, cache()]
 

@@ -98,7 +98,7 @@ REWRITES: dict[str, Rewrite] = {
     }, exact=False),
     "split-k": Rewrite("graph.products", PRODUCTS, {
         "optimize.split_k.SHORTEST": 8, "optimize.split_k.SHORTEST_STREAM": 8, "optimize.split_k.PART": 4,
-        "optimize.mixed_input_products.PART": 4, "optimize.mixed_input_products.UNIT": 2,
+        "optimize.dequantised_product_cost.PART": 4, "optimize.dequantised_product_cost.UNIT": 2,
     }, exact=False),
     "split-kv": Rewrite("graph.loops", ("heads", "heads", "unary"), {
         "optimize.split_kv.SHORTEST": 8, "optimize.split_kv.PART": 4, "optimize.split_kv.STEP": 2,

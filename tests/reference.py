@@ -9,7 +9,7 @@ Markdown. The one idea: the reference is made from the tables that the compiler 
 a new line of the reference. The prose of the three pages is in operators.md.jinja, names.md.jinja and errors.md.jinja.
 
 Structured functions have no definition in the reference, only their line in minitri/explore/completions.toml. Their
-exact definitions are in numpy: minitri/language/reference_functions.py and reference_views.py.
+exact definitions are in numpy: minitri/language/reference_functions.py.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Grid:
     def number(self, d: Dim) -> Any:
         for symbol in d.symbols() - self.env.keys():  # indices from index arrays
             self.env[symbol] = self.value(*self.found.picked[symbol])
-        return np.broadcast_to(d.compute(self.env, np.maximum, np.minimum), self.shape)
+        return np.broadcast_to(d.compute(self.env), self.shape)
 
     def inside(self, demand: Demand) -> Any:
         return np.all([np.ones(self.shape, bool), *(self.number(g) >= 0 for g in demand.guards)], axis=0)

@@ -19,7 +19,7 @@ from minitri.hardware import chips
 from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, multiprocessor, peak, shared_bytes
 from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
 from minitri.kernels.ir import Kernel
-from minitri.optimize import mixed_input_products, program_order
+from minitri.optimize import dequantised_product_cost, program_order
 from minitri.optimize.schedules import products
 from minitri.optimize.split_k import split_products
 from minitri.optimize.split_kv import split_loops
@@ -198,5 +198,5 @@ def test_a_group_has_as_many_tiles_as_run_at_once() -> None:
 
 
 def test_a_larger_chip_gets_more_parts_of_a_mixed_product() -> None:
-    found = [mixed_input_products.choose(chip, 1, 64, 4096, 4096).parts for chip in (HALF, H200)]
+    found = [dequantised_product_cost.choose(chip, 1, 64, 4096, 4096).parts for chip in (HALF, H200)]
     assert found[0] < found[1]

@@ -93,8 +93,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.affine_gathers",
         "optimize.batch_into_rows",
         "optimize.collapse_reduced_axes",
-        "optimize.factor_out_scales",
-        "optimize.mixed_input_products",
+        "optimize.weight_scales",
+        "optimize.dequantised_product_cost",
         "optimize.pack_operands",
         "optimize.simplify",
         "optimize.split_k",
@@ -112,11 +112,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "language.reference_arrays",
         "language.reference_evaluator",
         "language.reference_functions",
-        "language.reference_views",
     ),
     ("language",),
     (
-        "base.dtype_facts",
+        "base.dtype_limits",
         "base.numpy_semantics",
         "base.operators",
         "hardware.chips",
@@ -133,7 +132,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.dims",),
     ("base.resource_limits",),
     ("base", "notebook.html"),
-    ("base.spans", "base.spelling"),
+    ("base.spans", "base.spelling", "base.toml_tables"),
 )
 # These modules import parts of minitri on first use, so that unused parts cost no start-up time and need no triton.
 # In any other module, an import inside a function could hide a cycle.

@@ -16,18 +16,16 @@ applies it.
 
 from __future__ import annotations
 
-import tomllib
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, Self
 
 from minitri.base.spans import Span
 from minitri.base.spelling import nearest
+from minitri.base.toml_tables import table_beside
 
-_TABLE = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__, "error_codes.toml")
 CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 
@@ -242,10 +240,9 @@ def printable(text: str) -> str:
 
 def _columns(text: str) -> int:
     """The width of a text on a terminal. East Asian characters take two columns, combining characters none."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -18,20 +18,19 @@ Left out: small programs of all kinds with awkward values, which `minitri fuzz` 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, permutations
-from pathlib import Path
 from random import Random
 from typing import Any
 
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.torch_twin import torch_twin
 from minitri.testing.statement_writer import DoesNotFit, Filled, Statement, StatementWriter, names_read
 
-TABLE = tomllib.loads(Path(__file__).with_name("random_programs.toml").read_text(encoding="utf-8"))
+TABLE = table_beside(__file__, "random_programs.toml")
 LARGEST, FLOPS, EVERYDAY = (TABLE[name] for name in ("largest", "flops", "everyday"))
 Sizes = Mapping[str, Any]
 Shape = tuple[int, ...]

@@ -38,13 +38,9 @@ Keep = Callable[[Mapping[str, Any]], None]
 
 
 def main(
-    names: Sequence[str] = (),
-    json_path: str | None = None,
-    plot_path: str | None = None,
-    tune: bool = False,
-    calls: bool = False,
-    ablate: bool = False,
-) -> int:
+    names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None, tune: bool = False,
+    calls: bool = False, ablate: bool = False,
+) -> int:  # fmt: skip
     """Runs the benchmark and prints its tables. The result is the exit status.
 
     tune    every program also runs with measured schedules

@@ -12,17 +12,17 @@ import os
 import shutil
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from pkgutil import resolve_name
 from threading import Timer
 from typing import Any
 
 import click
 
-STAGES = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
+from minitri.base.toml_tables import table_beside
+
+STAGES = table_beside(__file__, "stages.toml")
 HIGHLIGHTED = "minitri.cli.lexers:highlighted"  # imported when a text gets colour
 WIDTH = 100  # columns of text that goes to no terminal
 PATIENCE = 2.0  # seconds before a bar is shown

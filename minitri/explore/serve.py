@@ -26,20 +26,19 @@ import re
 import secrets
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from minitri import __version__
 from minitri.base import disk_cache
+from minitri.base.toml_tables import table_beside
 from minitri.explore.completions import completions
 from minitri.explore.page import page
 from minitri.explore.request_queue import Busy, Desk
 from minitri.hardware.targets import TARGETS
 
-EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))["examples"]
+EXAMPLES = table_beside(__file__, "examples.toml")["examples"]
 ADDRESS, PORT = "127.0.0.1", 8748
 QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
 LARGEST = 64 << 10  # bytes of a request

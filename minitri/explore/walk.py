@@ -13,20 +13,20 @@ texts are in walk.toml.
 Left out: how a drawing looks (page/sketch.js).
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
-from minitri.explore.explanations import ABOUT, FOLDER
+from minitri.base.toml_tables import table_beside
+from minitri.explore.explanations import ABOUT
 from minitri.explore.plans import operations, operator
 from minitri.explore.provenance import Trace
 from minitri.kernels.ir import Access, Kernel, Load, Op, Store
 from minitri.kernels.text import comparison
 from minitri.tiles.ir import TileAxis
 
-STEPS = tomllib.loads((FOLDER / "walk.toml").read_text(encoding="utf-8"))["steps"]
+STEPS = table_beside(__file__, "walk.toml")["steps"]
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
 CASTS = "Such casts come from 16-bit values: each operation widens them to f32 and rounds its result."
 MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these

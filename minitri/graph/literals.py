@@ -44,12 +44,12 @@ def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
         t.require(large, ">=", small, "MT0208", message, label=names_in(value))
 
 
-def require_power_fits(t: Typer, power: Power, dtype: DType) -> None:
+def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> None:
     """Requires that the exponent of `2**N` is so small that the power fits an integer dtype (MT0208)."""
     low, high = dtype.limits
     most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
     message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
-    t.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent))
+    t.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent), help=help)
 
 
 def constants_in(node: Node) -> list[int | float | bool]:

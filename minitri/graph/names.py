@@ -47,7 +47,7 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
         return path.explained(error, known) if path.member else error.correct(help=NO_PREFIX)
     if answer := foreign.value(name):
         written = "" if answer.row.arguments else answer.row.instead
-        return _advised(error, node.span, written, _beside(name, own) + answer.sentence(called=False))
+        return _advised(error, node.span, written, f"{suggest(name, own)} {answer.sentence(called=False)}".lstrip())
     if isinstance(root, ast.Subscript) and isinstance(root.value, ast.Name) and root.value.id in DTYPES:
         source, start = root.span.source, root.span.start  # `def f(x=f32[N])`
         return error.write(Span(source, source.text.rindex("=", 0, start), start), ": ", "a type follows `:`, not `=`")
@@ -88,7 +88,7 @@ def unknown_function(
         return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
     if answer := foreign.called(name, args, list(keywords), method=method):
         written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
-        return _advised(error, call.span, written, _beside(name, own) + answer.sentence(True, written))
+        return _advised(error, call.span, written, f"{suggest(name, own)} {answer.sentence(True, written)}".lstrip())
     if guess := suggest(name, [*own, *known]):
         return error.guess(called_name(call), guess)
     return _undefined(error, call)
@@ -137,12 +137,6 @@ def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
     """The error with a help, and with the correction to write `written`, unless that is ""."""
     return error.correct(Edit(span, written) if written else None, help=help)
-
-
-def _beside(name: str, own: Iterable[str]) -> str:
-    """A name of the program that is much like the unknown one."""
-    near = suggest(name, own)
-    return f"{near} " if near else ""
 
 
 def is_method(call: ast.Call) -> bool:

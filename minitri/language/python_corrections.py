@@ -14,18 +14,17 @@ several lines.
 
 import ast as python
 import re
-import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache, reduce
 from itertools import pairwise
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from minitri.base.diagnostics import Edit
 from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
 
 LONGEST = 400  # characters that are handed to Python's parser
 DEEPEST = 60  # levels of a tree that is rewritten: this recurses
@@ -43,8 +42,8 @@ _WITHOUT_EFFECT = {"Import", "ImportFrom", "Global", "Nonlocal", "Assert", "Dele
 @cache
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
     """The rows of a table of python_corrections.toml: the tree to look for, and the text to write."""
-    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return [(_plain(python.parse(there)).body, here) for there, here in tables[table].items()]
+    tables = table_beside(__file__, "python_corrections.toml")
+    return [(_plain(python.parse(there)).body, here) for there, here in tables.get(table, {}).items()]
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
@@ -285,6 +284,12 @@ def expression(place: Span) -> Edit | None:
             made, same = _written(_plain(deepcopy(value))), python.unparse(value)
             return Edit(here, made) if made != same else None
     return None
+
+
+def refused(code: str, text: str) -> str | None:
+    """What to write for an expression that has an error of this code, if a row of its table fits."""
+    made, found = _match(code, _parsed(text))
+    return python.unparse(_filled(made, found)) if made else None
 
 
 def comprehension(place: Span) -> Edit | None:

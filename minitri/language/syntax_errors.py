@@ -7,17 +7,16 @@ Out: a ParseError that names the mistake and says what to write instead. The one
 the language has. The first token that does not fit tells which construct was meant. syntax_errors.toml has the messages.
 """
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import Edit, ParseError
 from minitri.base.resource_limits import exceeded
 from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
+from minitri.base.toml_tables import table_beside
 from minitri.language import ast, python_corrections
 from minitri.language.ast import Word
 
@@ -25,22 +24,22 @@ CLOSES = {"(": ")", "[": "]"}
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
+def tables() -> dict[str, Any]:
     """The tables of syntax_errors.toml."""
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return table_beside(__file__, "syntax_errors.toml")
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
     """The error of this name, with parts of the program in its message and its help."""
-    code, message, help = _tables()["mistakes"][name]
+    code, message, help = tables()["mistakes"][name]
     return ParseError(code, message.format(**words), span, help=help.format(**words))
 
 
 def bad_character(span: Span) -> ParseError:
     """The error for a character that begins no word."""
-    character, tables = span.text, _tables()
-    if character in tables["characters"]:
-        code, message, help = tables["characters"][character]
+    character, rows = span.text, tables()["characters"]
+    if character in rows:
+        code, message, help = rows[character]
         return ParseError(code, message, span, help=help)
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return mistake("character", span, shown=shown)
@@ -51,7 +50,7 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     there = _situation(word, before, expected)
     row = next(
         row
-        for row in _tables()["words"]
+        for row in tables()["words"]
         if all(there & {*either.split("|")} for either in row["when"]) and not there & {*row.get("unless", ())}
     )
     places = {
@@ -60,7 +59,7 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
         "line": replace(word.span, end=word.span.start + len(word.span.first_line.strip())),
     }  # fmt: skip
     at = places[row.get("at", "word")]
-    what, help = _tables()["keywords"].get(word.text, ("", ""))
+    what, help = tables()["keywords"].get(word.text, ("", ""))
     error = mistake(
         row["mistake"], at, word=_shown(word), before=_shown(before), text=word.text, text_before=before.text,
         what=what, help=help,
@@ -77,10 +76,10 @@ def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
     """What the table `words` may ask of a word that does not fit."""
 
     def kinds(of: Word) -> set[str]:
-        return {of.type, of.text, *(kind for kind, types in _tables()["kinds"].items() if of.type in types)}
+        return {of.type, of.text, *(kind for kind, types in tables()["kinds"].items() if of.type in types)}
 
     facts = {
-        "keyword": word.text in _tables()["keywords"],
+        "keyword": word.text in tables()["keywords"],
         "touching": before.span.end == word.span.start,
         "before =": word.span.source.text.startswith("=", word.span.end),
         "in a type": word.span.source.name.startswith("<type of "),
@@ -91,7 +90,7 @@ def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
 
 
 def _shown(word: Word) -> str:
-    return _tables()["shown"].get(word.type) or f"`{word.text[:40]}`"
+    return tables()["shown"].get(word.type) or f"`{word.text[:40]}`"
 
 
 def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Iterator[Word]) -> ParseError:

@@ -101,8 +101,10 @@ class Builder:
         span = name.span.to(body[-1].span)
         return ast.Function(span, name.text, checked_params(params or []), kinds, checked_body(name, body))
 
-    def params(self, *parts: ast.Param) -> Sequence[ast.Param]:
+    def params(self, *parts: Any) -> Sequence[Any]:
         return parts
+
+    arguments = params
 
     def param(self, name: Word, annotation: ast.Expr | None, default: ast.Expr | None) -> ast.Param:
         kind = read_type(annotation, self.parse) if annotation is not None else None
@@ -127,9 +129,6 @@ class Builder:
         keywords = tuple((part.name, part.value) for part in arguments or [] if isinstance(part, Keyword))
         name, receiver = callee(function)
         return ast.Call(function.span.to(close.span), name, (*receiver, *args), keywords)
-
-    def arguments(self, *parts: Any) -> Sequence[Any]:
-        return parts
 
     def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))

@@ -4,7 +4,7 @@
 
 minitri/pipeline.py has the core: the passes that every program needs. This table adds the optimisations, called
 *rooms*. Most rooms are rows between the rows of the core. Two rooms replace a row of the core: `simplify` replaces
-`legalise`, and `fusion` replaces `partition`. `--without NAME` leaves out a room. The rooms in `PARTS` have no row
+`legalise`, and `fusion` replaces `one-kernel-each`. `--without NAME` leaves out a room. The rooms in `PARTS` have no row
 of their own, because they are part of the pass `lower` or `mask`.
 """
 
@@ -21,7 +21,7 @@ from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
-from minitri.kernels.lower_graph import partition
+from minitri.kernels.lower_graph import one_kernel_each
 from minitri.optimize import (
     batch_into_rows,
     boundary_peeling,
@@ -194,7 +194,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-kv", "graph.loops", split_kv.split_loops, chip, gpu=True),
     room(graph_pass, "split-k", "graph.products", split_k.split_products, chip, gpu=True),
     room(graph_pass, "split-scan", "graph.simplified", split_scan.split_scans, chip, gpu=True),
-    room(plan_pass, "fusion", "kernels.fused", fuse.fuse, lambda c: c.layouts, without=lambda g, c: partition(g, c.layouts)),
+    room(plan_pass, "fusion", "kernels.fused", fuse.fuse, lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "collapse-axes", "kernels.flat", collapse_axes.flatten),
     room(plan_pass, "online-reductions", "kernels.online", online_reductions.online, lambda c: partial(looped, context=c)),
     room(plan_pass, "f32-products", "kernels.products", f32_products.on_tensor_cores, lambda c: has_fast_tf32(c.target)),

@@ -8,7 +8,7 @@ becomes
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
-Left out: weights of 8 bits, whose parts mixed_input_products.py chooses; depths that no power of two divides into long
+Left out: weights of 8 bits, whose parts dequantised_product_cost.py chooses; depths that no power of two divides into long
 parts; and factors that come from other reductions or products. Such factors may share a loop with this product
 (minitri/optimize/online_reductions/kernels.py).
 """
@@ -18,8 +18,8 @@ import math
 from minitri.base.dims import Dim
 from minitri.graph.ir import Concat, Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
-from minitri.optimize import mixed_input_products
-from minitri.optimize.mixed_input_products import MOST, PART, viewed
+from minitri.optimize import dequantised_product_cost
+from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, split
 
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
@@ -37,8 +37,8 @@ def _halves(i: Interner, node: Contract, chip: Chip) -> Halves | None:
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or not (is_read(node.a) and is_read(node.b)):
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
-    if mixed_input_products.is_converted(node):
-        parts = mixed_input_products.choose(chip, math.prod(batch), m, n, depth).parts
+    if dequantised_product_cost.is_converted(node):
+        parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     else:
         parts = _parts(node, chip.multiprocessors, math.prod(batch), m, n, depth)
     if parts == 1:

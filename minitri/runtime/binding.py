@@ -13,6 +13,7 @@ A caller may give sizes instead of arrays: `given_sizes` reads the keywords of `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
 from operator import index, mul
@@ -29,6 +30,8 @@ from minitri.graph.ir import Condition
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY, CONSTANTS
 from minitri.runtime.arguments import ArrayView, view
+
+KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}  # what a scalar parameter takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Call:
     @property
     def device(self) -> str:
         """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if there is none."""
-        return "cpu" if self.model is None else self.model.device
+        return getattr(self.model, "device", "cpu")
 
 
 def _strides(name: str, array: ArrayView, known: bool) -> Iterator[Dim]:
@@ -164,13 +167,15 @@ def scalar(param: ast.Param, value: Any) -> Any:
     """The value of a parameter that takes no array, checked against its annotation."""
     if not isinstance(param.annotation, ast.ScalarType):
         return _compile_time(param, value)
-    kind, value = param.annotation.kind, _item(value)
+    kind = param.annotation.kind
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a 0-d array holds one number
+        value = value.item()
     if kind != "float":
         value = _compile_time(param, value)
-    if not isinstance(value, {"float": (int, float), "int": int, "bool": bool}[kind]):
+    if not isinstance(value, KINDS[kind]):
         raise _wrong_type(kind, param, value)
     try:
-        return value if kind == "bool" else float(value) if kind == "float" else int(value)
+        return KINDS[kind][0](value)
     except OverflowError:
         raise _wrong_integer(param, "is past all floats") from None
 
@@ -189,11 +194,6 @@ def _compile_time(param: ast.Param, value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
-
-
-def _item(value: Any) -> Any:
-    """The Python number in a 0-d array. Any other value is returned unchanged."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 
 def _promoted(param: ast.Param, value: Any) -> Any:
@@ -347,12 +347,12 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
     """
     dimensions = sizes_of(function, {})
     scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
-    sizes, ranks, values = dict[str, int](), dict[str, int](), dict[str, Any]()
+    sizes, packs, values = dict[str, int](), dict[str, int](), dict[str, Any]()
     for name, value in given.items():
         if isinstance(dimensions.get(name), tuple):
             axes = value if isinstance(value, (tuple, list)) else (value,)
-            ranks[name] = len(axes)
-            sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
+            packs[name] = len(axes)
+            sizes |= {f"{name}{k}": _size(name, n) for k, n in enumerate(axes)}
         elif name in dimensions:
             sizes[name] = _size(name, value)
         elif name in scalars:
@@ -360,14 +360,11 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
         else:
             help = suggest(name, dimensions) or f"its dimensions: {', '.join(dimensions) or 'none'}"
             raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
-    return Call(Instance(ranks, {}, values), sizes, {}, {})
+    return Call(Instance(packs, {}, values), sizes, {}, {})
 
 
 def _size(name: str, value: Any) -> int:
-    try:
-        size = -1 if isinstance(value, bool) else index(value)
-    except TypeError:
-        size = -1
-    if 0 <= size < 2**40:
-        return size
+    with suppress(TypeError):
+        if not isinstance(value, bool) and 0 <= index(value) < 2**40:
+            return index(value)
     raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 to 2**40 - 1, not {repr(value)[:40]}")

@@ -40,10 +40,8 @@ class InterpretedKernel:
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         pointers = [HostPointer(a) for a in arrays]
-        described = [
-            TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block))
-            for d in self.kernel.descriptors
-        ]
+        found = [(pointers[d.pointer], d.shape, d.strides, d.block) for d in self.kernel.descriptors]
+        described = [TensorDescriptor(p, list(shape), list(strides), list(block)) for p, shape, strides, block in found]
         with np.errstate(all="ignore"), LANGUAGE.interpreted():
             self.function[(programs,)](*pointers, *numbers, *floats, *described)
 
@@ -104,13 +102,10 @@ class HostPointer:
     def data_ptr(self) -> int:
         return self.array.address
 
-    def _itself(self, *_: Any) -> HostPointer:
+    def _itself(self, *_: Any, **_device: Any) -> HostPointer:
         return self
 
-    untyped_storage = cpu = set_ = copy_ = _itself
-
-    def new_empty(self, *size: int, device: str = "cpu") -> HostPointer:
-        return HostPointer(self.array)
+    untyped_storage = cpu = set_ = copy_ = new_empty = _itself
 
     def storage_offset(self) -> int:
         return 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -78,8 +78,7 @@ class Executable:
         memory = self.memory(call, allocate)
         with on_device(call.model):
             launches = self.launches(call, memory)
-            for launch in launches:
-                launch()
+            launch_all(launches)
         return Started(self.plan, call, launches, self.outputs(memory))
 
     def outputs(self, memory: Memory) -> list[ArrayView]:
@@ -111,6 +110,11 @@ class Started:
     call: Call
     launches: list[Launch]
     outputs: list[ArrayView]
+
+
+def launch_all(launches: Iterable[Launch]) -> None:
+    for launch in launches:
+        launch()
 
 
 def _launch(step: Step, call: Call, memory: Memory) -> Launch:

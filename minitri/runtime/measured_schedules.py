@@ -95,11 +95,11 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
     """
     key, built = _key(program, call, context), None
     options = _options(disk_cache.get("autotune", key))
-    with suppress(CompileError):  # the cached options were chosen for other kernels
-        built = build(options) if options is not None else None
-    if options is not None and built is not None:
-        logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {disk_cache.folder()}: {options}")
-    else:
+    if options is not None:
+        with suppress(CompileError):  # the cached options were chosen for other kernels
+            built = build(options)
+            logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {disk_cache.folder()}: {options}")
+    if options is None or built is None:
         best = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call)).best
         options = best.options
         if best.timing is not None:

@@ -23,7 +23,7 @@ from minitri.base.types import DType
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.gpu_launcher import Described, current_device, current_stream
-from minitri.runtime.launch import Executable, Launch, Started, on_device
+from minitri.runtime.launch import Executable, Launch, Started, launch_all, on_device
 
 Key = tuple[Any, ...]
 EXACT = 2**53  # f64 represents every integer below it
@@ -40,9 +40,7 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    key: list[Any] = []
-    pointers: list[int] = []
-    kinds = (torch.Tensor, torch.nn.Parameter)
+    key, pointers, kinds = list[Any](), list[int](), (torch.Tensor, torch.nn.Parameter)
     try:
         for place, a in enumerate(args):
             if type(a) in kinds:
@@ -179,9 +177,7 @@ class _Step:
         self.start, self.programs, self.numbers = launch.start(), launch.programs, launch.numbers
         kernel = launch.step.kernel
         taken = [slots[b.name] for b in kernel.pointers]
-        self.pick: Callable[[list[int]], tuple[Any, ...]] = (
-            itemgetter(*taken) if len(taken) > 1 else lambda pointers: (pointers[taken[0]],)
-        )
+        self.pick: Callable[..., Any] = itemgetter(*taken) if len(taken) > 1 else lambda pointers: (pointers[taken[0]],)
         self.floats = tuple(floats[b.name] for b in kernel.scalars)
         self.descriptors = kernel.descriptors
         self.more = bool(self.floats or self.descriptors)
@@ -202,21 +198,13 @@ class Bound:
         memory = executable.memory(call)
         with on_device(call.model):
             launches = executable.launches(call, memory)
-            self._start = _interpreted(launches) if call.device == "cpu" else _native(launches, call)
+            self._start = partial(launch_all, launches) if call.device == "cpu" else _native(launches, call)
         self.keep = (call, memory)  # keeps the arrays alive: launches only hold addresses
         self.results = returned(executable.outputs(memory))
 
     def __call__(self) -> Any:
         self._start()
         return self.results
-
-
-def _interpreted(launches: Sequence[Launch]) -> Callable[[], None]:
-    def run() -> None:
-        for launch in launches:
-            launch()
-
-    return run
 
 
 def _native(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
@@ -297,11 +285,9 @@ class ReplayCache:
         next call.
         """
         replay = self.kept.get(key)
-        if replay is None:
-            return None
-        if replay is self._recent and (replay is not self._repeated or self.again is not None):
+        if replay is not None and replay is self._recent and (replay is not self._repeated or self.again is not None):
             self._repeated, self.again = replay, again_like(args, pointers, replay)
-        self._recent = replay
+        self._recent = replay or self._recent
         return replay
 
     def keep(self, key: Key, pointers: Sequence[int], started: Started, call: Call, args: Sequence[Any]) -> None:

@@ -18,17 +18,16 @@ statement reads such an axis, and the compiler says that shapes do not fit, then
 
 import math
 import re
-import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES, from_numpy
 from minitri.language import ast
 from minitri.language.parser import parse_module
@@ -39,7 +38,7 @@ from minitri.testing.random_arrays import random_array
 from minitri.testing.small_parameters import DTYPE_CHOICES, MAX_ELEMENTS, Parameter, Value
 from minitri.testing.statement_writer import DoesNotFit, words
 
-TABLE = tomllib.loads(Path(__file__).with_name("statement_forms.toml").read_text(encoding="utf-8"))
+TABLE = table_beside(__file__, "statement_forms.toml")
 TRIES = 3  # forms that are tried of one kind
 SHAPE_ERRORS = ("MT0201", "MT0203", "MT0204", "MT0205", "MT0206", "MT0304")
 HELPERS = {

@@ -82,6 +82,10 @@ class _Check:
     def __init__(self, program: BaseProgram, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
         self.begin = program.start.stage if program.start is not None else "graph"
+        if self.begin != "graph" and program.against is None:
+            message = f"a program that begins at `{self.begin}` has nothing to be checked against"
+            help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
+            raise CompileError("MT0402", message, help=help)
 
     @cached_property
     def wanted(self) -> tuple[Enclosure, ...]:

@@ -45,9 +45,9 @@ class AccessError(Exception):
 
     def __str__(self) -> str:
         at = f", program {_tuple(self.place)}" if self.place is not None else ""
-        lines = [f"{self.program}{at}: {self.problem}" if self.program else self.problem]
-        lines += [f"  {self.statement}"] if self.statement else []
-        return "\n".join(lines + (excerpt(self.span) if self.span else []))
+        first = f"{self.program}{at}: {self.problem}" if self.program else self.problem
+        statement = [f"  {self.statement}"] if self.statement else []
+        return "\n".join([first, *statement, *(excerpt(self.span) if self.span else [])])
 
 
 def _tuple(numbers: Sequence[int]) -> str:
@@ -219,10 +219,8 @@ class Watch:
 
     def _error(self, kind: str, problem: str, op: Op, index: tuple[int, ...]) -> AccessError:
         assert self.program is not None
-        buffer = op.buffer.name if isinstance(op, (Load, Store)) else ""
-        return AccessError(
-            kind, problem, *self.runs[-1], statements(self.program)[op], _span(self.program, op), buffer, index
-        )
+        buffer, statement = op.buffer.name if isinstance(op, (Load, Store)) else "", statements(self.program)[op]
+        return AccessError(kind, problem, *self.runs[-1], statement, _span(self.program, op), buffer, index)
 
 
 def _span(program: Program, op: Op) -> Span | None:

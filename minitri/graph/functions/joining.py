@@ -1,6 +1,7 @@
 """Functions that join arrays: concat, stack, pad, and numpy's hstack, vstack, dstack and column_stack."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from minitri.base import dims
@@ -12,7 +13,7 @@ from minitri.graph.functions.making import full
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.literals import names_in
-from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, require, view
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, require, view
 
 
 def concat(t: Typer, arrays: Value, axis: Value) -> Array:
@@ -101,26 +102,16 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 # ---- stacks along a fixed axis -----------------------------------------------------------------
 
 
-def hstack(t: Typer, arrays: Value) -> Array:
-    parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "hstack")]
-    return concat(t, tuple(parts), 0 if len(parts[0].shape) == 1 else 1)
+def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
+    """Joins arrays along an axis, each with the axes of size 1 that `new` has for its rank."""
+    parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
+    return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
 
 
-def vstack(t: Typer, arrays: Value) -> Array:
-    return concat(t, tuple(_of_rank(t, a, 2) for a in _arrays(t, arrays, "vstack")), 0)
-
-
-def dstack(t: Typer, arrays: Value) -> Array:
-    return concat(t, tuple(_of_rank(t, a, 3) for a in _arrays(t, arrays, "dstack")), 2)
-
-
-def column_stack(t: Typer, arrays: Value) -> Array:
-    parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "column_stack")]
-    return concat(t, tuple(expand_dims(t, p, 1) if p.rank == 1 else p for p in parts), 1)
-
-
-def _of_rank(t: Typer, x: Array, least: int) -> Array:
-    """numpy's `atleast_1d`, `atleast_2d` or `atleast_3d`: adds axes of size 1. (3,) becomes (1, 3) or (1, 3, 1)."""
-    rank = x.rank
-    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(rank, ()) if least == 3 else tuple(range(max(least - rank, 0)))
-    return expand_dims(t, x, new) if new else x
+_STACKS: dict[str, tuple[int, Mapping[int, Sequence[int]]]] = {
+    "hstack": (1, {0: [0]}),
+    "vstack": (0, {0: [0, 1], 1: [0]}),
+    "dstack": (2, {0: [0, 1, 2], 1: [0, 2], 2: [2]}),
+    "column_stack": (1, {0: [0, 1], 1: [1]}),
+}
+BY_OPERATOR = {name: partial(_stacked, name=name, axis=axis, new=new) for name, (axis, new) in _STACKS.items()}

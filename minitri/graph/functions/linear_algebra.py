@@ -16,7 +16,8 @@ from minitri.graph.argument_binding import as_axes, as_axis, as_bool, as_int, it
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.joining import stack
 from minitri.graph.functions.making import eye
-from minitri.graph.functions.reductions import accumulate, extreme, matmul
+from minitri.graph.functions.matrix_products import matmul
+from minitri.graph.functions.reductions import accumulate, extreme
 from minitri.graph.functions.views import permute_dims, reshape
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, view
 

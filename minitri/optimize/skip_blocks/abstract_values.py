@@ -14,17 +14,16 @@ between the results for the extreme members of the kinds, which numpy computes. 
 of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
 """
 
-import tomllib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain, product
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from minitri.base.numpy_semantics import elementwise
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType
 from minitri.kernels.ir import Compute, Op
 
@@ -36,7 +35,7 @@ SINGLE: dict[str, Any] = {
     BOTTOM: float("-inf"), ZERO: 0.0, TOP: float("inf"), NAN: float("nan"), "false": False, "true": True,
 }  # fmt: skip
 ORDER = (BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP)
-KNOWN = tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8"))
+KNOWN = table_beside(__file__, "operators.toml")
 MONOTONE = {name for name, row in KNOWN.items() if "monotone" in row}
 NO_CHANGE: dict[str, tuple[Any, bool]] = {n: (r["neutral"], r["commutes"]) for n, r in KNOWN.items() if "neutral" in r}
 
@@ -87,14 +86,7 @@ def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
 
 
-class Terms:
-    """Assigns names to values. Equal operators of equal operands get the same name, which is a number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Hashable, int] = {}
-
-    def of(self, *parts: Hashable) -> Hashable:
-        return "term", self.numbers.setdefault(parts, len(self.numbers))
+Terms = dict[Hashable, int]  # the number of each term. Equal operators of equal operands have the same term
 
 
 # ---- elementwise operators -----------------------------------------------------------------------
@@ -103,12 +95,11 @@ class Terms:
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
     """The result of an elementwise op."""
     if all(a.number for a in args) and not _depends_on_sign_of_zero(op, args):
-        return constant(
-            _apply(op.op, op.dtype, [a.dtype for a in op.args], [*chain(*(a.number for a in args))]), op.dtype
-        )
+        numbers = [x for a in args for x in a.number]
+        return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], numbers), op.dtype)
     if (kept := _unchanged_operand(op, args)) is not None:
         return kept
-    term = terms.of(op.op, op.dtype.name, *(a.term for a in args))
+    term = "term", terms.setdefault((op.op, op.dtype.name, *(a.term for a in args)), len(terms))
     if op.op == "where":
         condition, a, b = args
         return joined([x for truth, x in (("true", a), ("false", b)) if truth in condition.kinds], op.dtype, term)

@@ -67,8 +67,8 @@ def folded(
     f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
     """Evaluates a formula from its leaves to its root, with one function or value for each kind of formula."""
-    if f is UNKNOWN or isinstance(f, Test):
-        return unknown if f is UNKNOWN else test(f.expr)
+    if f is None or isinstance(f, Test):
+        return unknown if f is None else test(f.expr)
     a, b = (folded(x, test, unknown, both, either) for x in (f.a, f.b))
     return both(a, b) if isinstance(f, Both) else either(a, b)
 
@@ -133,8 +133,7 @@ def _comparison(condition: Op) -> Formula:
             return Both(_at_most(b, a), _at_most(a, b))
         case Compute(op="not_equal", args=(a, b)):
             return Either(_at_most(b, a, 1), _at_most(a, b, 1))
-        case _:
-            return UNKNOWN
+    return UNKNOWN
 
 
 def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
@@ -146,8 +145,7 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
         case _, Compute(op="abs", args=(x,)):
             limit, distance = affine(a), affine(x)
             return Either(Test(distance - limit - strict), Test(-distance - limit - strict))
-        case _:
-            return Test(affine(b) - affine(a) - strict)
+    return Test(affine(b) - affine(a) - strict)
 
 
 def _is_near(test: Dim) -> bool:

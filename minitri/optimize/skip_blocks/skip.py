@@ -103,8 +103,7 @@ class _Skipping:
                 return True
             case Reduce():
                 return op.index is not None
-            case _:
-                return isinstance(op, Scan)
+        return isinstance(op, Scan)
 
     # ---- pieces ----------------------------------------------------------------------------------
 

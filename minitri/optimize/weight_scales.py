@@ -1,4 +1,4 @@
-"""Multiplies the sums of a product by a scale of each column, instead of multiplying each weight by it.
+"""Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight by it.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
 becomes
@@ -20,7 +20,7 @@ import numpy as np
 from minitri.base.dims import Dim
 from minitri.base.types import bool_, f16, f32
 from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_symbol, operands
-from minitri.graph.rewrite import copy
+from minitri.graph.rewrite import compute, copy, number
 from minitri.graph.scalar_form import GraphTerms, element
 
 LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest number; up to EXACT all whole numbers exist
@@ -76,8 +76,7 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
     """The sums times the scale, plus 0. The addition turns -0.0 into 0.0, as in a sum of zeros."""
-    made = i.apply("multiply", sums.dtype, sums.shape, (sums, scale))
-    return i.apply("add", sums.dtype, sums.shape, (made, i.view(i.const(0.0, sums.dtype), sums.shape, ())))
+    return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 
 
 def _largest(x: Node) -> int | None:
@@ -100,14 +99,9 @@ def _largest(x: Node) -> int | None:
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
     """The inner and the outer scale. Their product is `by`."""
-
-    def number(value: float) -> Node:
-        return i.view(i.const(value, by.dtype), by.shape, ())
-
-    size = i.apply("abs", by.dtype, by.shape, (by,))
-    safe = i.apply("less_equal", bool_, by.shape, (size, number(LARGEST / most)))
-    inside = i.apply("where", by.dtype, by.shape, (safe, number(1.0), by))
-    return inside, i.apply("where", by.dtype, by.shape, (safe, by, number(1.0)))
+    one = number(i, by, 1.0)
+    safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
+    return compute(i, "where", safe, one, by), compute(i, "where", safe, by, one)
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:

@@ -1,4 +1,4 @@
-"""Chooses the parts and tile rows of products whose second factor is converted from 8 bits while it is loaded.
+"""A cost model of products whose second factor is converted from 8 bits while it is loaded (dequantised).
 
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
@@ -12,8 +12,10 @@ estimates the time of a choice as
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
-In: a chip, and a product or its sizes. Out: the number of parts and of rows. The times were measured on an H200.
-tests/sweep_mixed_input_products.py compares each choice with all others on the chip that it runs on. The same times are used for
+In: a chip, and a product or its sizes. Out: the number of parts of the depth (split_k.py) and of the rows of a tile
+(schedules/products.py) that take the least time. The times were measured on an H200.
+tests/sweep_dequantised_product_cost.py compares each choice with all others on the chip that it runs on. The same times
+are used for
 second factors that are computed from more than 8 bits, although these were not measured. Left out: products with many
 rows, whose second factor is converted and stored once (pack_operands.py).
 """

@@ -12,7 +12,7 @@ from strategies import by_types
 import minitri as mt
 from minitri.graph.evaluate import evaluate
 from minitri.graph.ir import Const, Contract
-from minitri.optimize import factor_out_scales, pack_operands
+from minitri.optimize import pack_operands, weight_scales
 from minitri.runtime.binding import bind
 from minitri.trust.check import compare, enclosures
 
@@ -62,7 +62,7 @@ def test_scales_that_can_be_factored_out_are_found(name: str, stage: str) -> Non
     text, types, wanted = CASES[name]
     graph = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES)).compilation.value(stage)
     (product,) = [n for n in graph.nodes() if isinstance(n, Contract)]
-    found = factor_out_scales.find(product)
+    found = weight_scales.find(product)
     assert (0 if found is None else found.most) == wanted
 
 
@@ -73,7 +73,7 @@ def test_shared_values_are_visited_once(step: str) -> None:
     text = f"def f(x: f16[2048, 4096], w: i8[4096, 4096], s: f16[4096]):\n    y = w.astype(f16)\n{steps}\n    return x @ (y * s)\n"
     f = mt.compile(text)
     graph = f.lower(target="cuda:90").compilation.value("graph.folded")
-    assert factor_out_scales.find(next(n for n in graph.nodes() if isinstance(n, Contract))) is None
+    assert weight_scales.find(next(n for n in graph.nodes() if isinstance(n, Contract))) is None
 
 
 def test_scales_are_factored_out_only_if_weights_are_packed() -> None:

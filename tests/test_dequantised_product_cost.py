@@ -12,7 +12,7 @@ import minitri as mt
 from minitri.graph.ir import Contract
 from minitri.hardware.chips import H200
 from minitri.kernels.ir import Dot
-from minitri.optimize import mixed_input_products
+from minitri.optimize import dequantised_product_cost
 from minitri.optimize.schedules.products import TRANSPOSED, choose_tile, is_transposed
 from minitri.runtime.schedule_search import propose
 
@@ -37,14 +37,14 @@ MEASURED = {  # (depth, columns): rows, and the parts and tile rows that were fa
 @pytest.mark.parametrize(("depth", "columns"), list(MEASURED))
 def test_the_model_chooses_the_fastest_measured_schedule(depth: int, columns: int) -> None:
     wanted = MEASURED[depth, columns]
-    assert {m: tuple(mixed_input_products.choose(H200, 1, m, columns, depth)) for m in wanted} == wanted
+    assert {m: tuple(dequantised_product_cost.choose(H200, 1, m, columns, depth)) for m in wanted} == wanted
 
 
 @given(
     st.integers(0, 9), st.integers(0, 3000), st.integers(0, 20000), st.integers(0, 20000), st.sampled_from([1, 4, 16])
 )
 def test_parts_have_equal_depth_and_tiles_are_mostly_full(batch: int, m: int, n: int, depth: int, most: int) -> None:
-    parts, rows = mixed_input_products.choose(H200, batch, m, n, depth, most)
+    parts, rows = dequantised_product_cost.choose(H200, batch, m, n, depth, most)
     assert 1 <= parts <= most and (parts == 1 or depth % (64 * parts) == 0 and depth // parts >= 512)
     assert rows == 16 or m > rows // 2
 
@@ -53,7 +53,7 @@ def test_parts_have_equal_depth_and_tiles_are_mostly_full(batch: int, m: int, n:
 @pytest.mark.parametrize(("depth", "columns"), [(4096, 4096), (11008, 4096), (4096, 1000)])
 def test_a_part_has_the_tiles_that_the_split_was_chosen_for(m: int, depth: int, columns: int) -> None:
     """Later, the tile of a part is chosen from the sizes of the part alone."""
-    parts, rows = mixed_input_products.choose(H200, 1, m, columns, depth)
+    parts, rows = dequantised_product_cost.choose(H200, 1, m, columns, depth)
     low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=depth, N=columns)
     (product,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert int(product.a.shape[-1]) == depth // parts
@@ -63,8 +63,8 @@ def test_a_part_has_the_tiles_that_the_split_was_chosen_for(m: int, depth: int, 
 
 
 def test_there_is_a_tile_for_each_choice() -> None:
-    assert set(TRANSPOSED) == {p.rows for p in mixed_input_products.PACES}
-    assert {t.columns for t in TRANSPOSED.values()} == {mixed_input_products.COLUMNS}
+    assert set(TRANSPOSED) == {p.rows for p in dequantised_product_cost.PACES}
+    assert {t.columns for t in TRANSPOSED.values()} == {dequantised_product_cost.COLUMNS}
 
 
 # ---- the products ----------------------------------------------------------------------
@@ -99,10 +99,10 @@ def test_products_with_converted_weights_are_transposed_and_split(name: str) -> 
     low = mt.compile(text, **types).lower(target="cuda:90", **sizes(types, SIZES))
     (before,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
     kernel = low.compilation.value("kernels").kernels[0]
-    assert mixed_input_products.is_converted(before) == is_transposed(kernel) == wanted
+    assert dequantised_product_cost.is_converted(before) == is_transposed(kernel) == wanted
     if wanted:
         (after,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
-        parts = mixed_input_products.choose(
+        parts = dequantised_product_cost.choose(
             H200, 2 if "B" in types["x"] else 1, 24, 640, depth := int(before.a.shape[-1])
         ).parts
         assert parts > 1 and int(after.a.shape[-1]) == depth // parts
@@ -113,7 +113,9 @@ def test_products_with_more_arithmetic_are_transposed_but_not_split() -> None:
     """The cost model does not cover such products, but bytes are still converted in registers."""
     low = mt.compile("x @ relu(w.astype(f16) * s)", **TYPES).lower(target="cuda:90", **sizes(TYPES, SIZES))
     (product,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
-    assert not mixed_input_products.is_converted(product) and is_transposed(low.compilation.value("kernels").kernels[0])
+    assert not dequantised_product_cost.is_converted(product) and is_transposed(
+        low.compilation.value("kernels").kernels[0]
+    )
 
 
 def test_few_rows_of_bytes_and_of_other_weights_are_not_transposed() -> None:
@@ -147,7 +149,7 @@ def test_products_with_stored_weights_are_split_as_other_products() -> None:
         types = TYPES | {"s": "f16[N]" if s == "s" else "f16[K]"}
         low = mt.compile(DEQUANTISED.replace("s)", f"{s})"), **types).lower(target="cuda:90", M=1280, K=16384, N=512)
         (product,) = [n for n in low.compilation.value("graph.packed").nodes() if isinstance(n, Contract)]
-        assert not mixed_input_products.is_converted(product)
+        assert not dequantised_product_cost.is_converted(product)
         assert len(low.kernels) == 3 and low["graph.simplified"].count("contract") == 1
 
 

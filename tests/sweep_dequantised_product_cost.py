@@ -1,9 +1,9 @@
 """Measures products with 8-bit weights on a GPU: the compiler's choice of a schedule against all possible ones.
 
-    python tests/sweep_mixed_input_products.py [ROWS …]          without any: 8 to 1024
+    python tests/sweep_dequantised_product_cost.py [ROWS …]          without any: 8 to 1024
 
 In: nothing. Out: a line for each product with microseconds of torch.compile, of the compiler's choice
-(minitri/optimize/mixed_input_products.py), and of the five fastest choices (parts, rows of a tile). `!!` marks a
+(minitri/optimize/dequantised_product_cost.py), and of the five fastest choices (parts, rows of a tile). `!!` marks a
 product whose time is at least a tenth above the fastest. It needs a GPU and stores nothing.
 """
 
@@ -19,25 +19,27 @@ from minitri.bench.clock import Cuda, Pace, alternating_times
 from minitri.bench.comparison import forget, rotated, tensor
 from minitri.bench.torch_twin import torch_twin
 from minitri.hardware.chips import H200
-from minitri.optimize import mixed_input_products
+from minitri.optimize import dequantised_product_cost
 
 ROWS = (8, 32, 64, 128, 256, 512, 1024)
 WEIGHTS = ((4096, 4096), (4096, 1024), (1024, 4096), (4096, 11008), (11008, 4096), (8192, 8192))
 WORSE = 1.1
 
 
-def choices(m: int, depth: int, columns: int) -> list[mixed_input_products.Choice]:
+def choices(m: int, depth: int, columns: int) -> list[dequantised_product_cost.Choice]:
     """The choices with 32 to 800 programs."""
-    found = [mixed_input_products.Choice(p, pace.rows) for p in (1, 2, 4, 8, 16) for pace in mixed_input_products.PACES
-             if depth % (p * mixed_input_products.UNIT) == 0 and depth // p >= mixed_input_products.PART and pace.rows <= max(16, 2 * m - 1)]  # fmt: skip
-    return [c for c in found if 32 <= c.parts * -(-m // c.rows) * -(-columns // mixed_input_products.COLUMNS) <= 800]
+    found = [dequantised_product_cost.Choice(p, pace.rows) for p in (1, 2, 4, 8, 16) for pace in dequantised_product_cost.PACES
+             if depth % (p * dequantised_product_cost.UNIT) == 0 and depth // p >= dequantised_product_cost.PART and pace.rows <= max(16, 2 * m - 1)]  # fmt: skip
+    return [
+        c for c in found if 32 <= c.parts * -(-m // c.rows) * -(-columns // dequantised_product_cost.COLUMNS) <= 800
+    ]
 
 
-def chosen(choice: mixed_input_products.Choice, sets: list[tuple[object, ...]]) -> list[object]:
+def chosen(choice: dequantised_product_cost.Choice, sets: list[tuple[object, ...]]) -> list[object]:
     with mock.patch.object(
-        mixed_input_products,
+        dequantised_product_cost,
         "choose",
-        lambda *_, most=mixed_input_products.MOST: choice._replace(parts=min(choice.parts, most)),
+        lambda *_, most=dequantised_product_cost.MOST: choice._replace(parts=min(choice.parts, most)),
     ):
         ours = mt.compile(program("dequantised"))
         return [ours.bind(*given) for given in sets]
@@ -51,7 +53,7 @@ def main() -> None:
             sets = rotated([tensor(i, "cuda") for i in given])[:6]
             compiled = torch.compile(torch_twin(program("dequantised")), dynamic=False)
             peers = {"compile": [partial(compiled, *s) for s in sets]}
-            own = mixed_input_products.choose(H200, 1, m, columns, depth)
+            own = dequantised_product_cost.choose(H200, 1, m, columns, depth)
             for choice in {own, *choices(m, depth, columns)}:
                 peers[choice] = chosen(choice, sets)
             times = alternating_times(peers, Pace(0.03, 0.03), Cuda())
