@@ -24,7 +24,7 @@ import numpy as np
 from common import agree, flags, gpu, normal, program, rate, stages
 
 import minitri as mt
-from minitri.base.numpy_semantics import index
+from minitri.base.numpy_array_operations import index
 from minitri.kernels.ir import Mask, Store
 from minitri.profile import time_call
 from minitri.tiles.ir import Program as TileProgram

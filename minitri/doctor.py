@@ -26,7 +26,7 @@ from typing import Any
 
 import click
 
-from minitri.base.disk_cache import configured_folder
+from minitri.base.json_disk_cache import configured_folder
 from minitri.base.toml_tables import table_beside
 from minitri.cli.output import show_json
 from minitri.cli.terminal import echo, progress

@@ -23,10 +23,10 @@ from functools import cached_property, partial
 from importlib import import_module
 from typing import Any
 
-from minitri.base import logs
+from minitri.base import pass_logs
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
-from minitri.base.resource_limits import Limits, check_time, current, exceeded, timed, using
+from minitri.base.program_limits import Limits, check_time, current, exceeded, timed, using
 from minitri.graph import lower_ast, rewrite
 from minitri.graph.argument_binding import Instance
 from minitri.graph.text import format_graph
@@ -240,9 +240,9 @@ class Compilation:
         if context.start is not None:
             place = [p.stage for p in self.table].index(context.start.stage)
             self.values, self.steps = {context.start.stage: context.start.value}, self.steps[place:]
-        if logs.SETTING in os.environ:
+        if pass_logs.SETTING in os.environ:
             names = dict.fromkeys(name for p in self.table for name in (p.name, p.stage))
-            logs.check_topics(os.environ[logs.SETTING], tuple(names))
+            pass_logs.check_topics(os.environ[pass_logs.SETTING], tuple(names))
 
     def value(self, stage: str) -> Any:
         """The IR of a stage such as "graph" or "tile".
@@ -290,7 +290,7 @@ class Compilation:
             texts = f"before:\n{self.steps[k - 1].text(before) if k else ''}\nafter:\n{_text_of_broken(p, after)}"
             message = f"the pass `{p.name}` broke a rule of its IR: {error}\n{texts}"
             raise CompileError("MT0403", message, help="this is a bug in minitri: please report the program") from None
-        if logs.SETTING in os.environ:
+        if pass_logs.SETTING in os.environ:
             _log_stage(p, after)
         return after
 
@@ -356,10 +356,10 @@ class Compilation:
 def _log_stage(p: Pass, after: Any) -> None:
     """Logs the text of a stage, and the fusion decisions, if MINITRI_LOGS enables these topics."""
     for topic in {p.name, p.stage}:
-        if logs.enabled(topic):
-            logs.log(topic, p.text(after))
+        if pass_logs.enabled(topic):
+            pass_logs.log(topic, p.text(after))
     if p.stage == "kernels":
-        logs.log("fusion", "\n".join(map(format_decision, after.ledger)))
+        pass_logs.log("fusion", "\n".join(map(format_decision, after.ledger)))
 
 
 def _text_of_broken(p: Pass, value: Any) -> str:

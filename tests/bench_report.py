@@ -15,9 +15,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from minitri.bench.distribution import distribution
-from minitri.bench.host import Table
-from minitri.bench.report import Peer, Row, report
+from minitri.bench.call_overhead import Table
+from minitri.bench.result_tables import Peer, Row, report
+from minitri.bench.speedup_distribution import distribution
 
 
 def from_dict(found: Mapping[str, Any]) -> Row:

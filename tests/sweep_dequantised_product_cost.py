@@ -16,7 +16,7 @@ from unittest import mock
 import minitri as mt
 from minitri.bench.case import Input, program, torch
 from minitri.bench.clock import Cuda, Pace, alternating_times
-from minitri.bench.comparison import forget, rotated, tensor
+from minitri.bench.measure_case import forget, rotated, tensor
 from minitri.bench.torch_twin import torch_twin
 from minitri.hardware.chips import H200
 from minitri.optimize import dequantised_product_cost

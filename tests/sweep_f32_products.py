@@ -2,7 +2,7 @@
 
     python tests/sweep_f32_products.py [probe] [special] [products] [candidates]        none: all parts
 
-    probe       how tensor cores round TF32 sums: the error bound of minitri/base/tf32_products.py is based on it
+    probe       how tensor cores round TF32 sums: the error bound of minitri/base/tf32_splitting.py is based on it
     special     infinities, NaN, subnormal and very large numbers; the time if every tile has one
     products    12 shapes, the layouts NN NT TN TT and a computed second factor: IEEE, and the compiler's choice
     candidates  other tiles for a few shapes, fastest first
@@ -240,7 +240,7 @@ def tiny(a, b, c, out):
 
 
 def probe() -> None:
-    """Prints elements of products, each next to the value that minitri/base/tf32_products.py expects."""
+    """Prints elements of products, each next to the value that minitri/base/tf32_splitting.py expects."""
     u = 2.0**-23
     cases: dict[str, tuple[list[float], list[float], float, float]] = {
         "a factor is truncated": ([1 + 1.5 * 2.0**-10], [1.0], 0.0, 1 + 2.0**-10),

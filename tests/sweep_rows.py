@@ -14,7 +14,7 @@ from functools import partial
 
 from minitri.bench import cases as table
 from minitri.bench.case import Case
-from minitri.bench.report import PEERS
+from minitri.bench.result_tables import PEERS
 
 BELOW = 0.95
 NAMES = (
@@ -35,7 +35,7 @@ def cases() -> Iterator[Case]:
 
 def main() -> None:
     from minitri.bench.clock import Cuda, alternating_times
-    from minitri.bench.comparison import compare, forget
+    from minitri.bench.measure_case import compare, forget
     from minitri.bench.run import copy_of_memory
 
     clock, copy = partial(alternating_times, device=Cuda()), copy_of_memory()

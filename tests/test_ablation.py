@@ -13,12 +13,12 @@ import torch
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.bench import ablation, comparison, run
+from minitri.bench import ablation, measure_case, run
 from minitri.bench.ablation import Ablation, Cell, measure, versions_of
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import INTERPRETED, TABLE, ablated, cases
 from minitri.bench.clock import Calls, Pace
-from minitri.bench.comparison import error_of, tensor, within
+from minitri.bench.measure_case import error_of, tensor, within
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
@@ -36,7 +36,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablation.host, "peak", lambda call: call() is not None and 100)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(ablation, "forget", lambda: None)
-    monkeypatch.setattr(comparison, "SETS", 2)
+    monkeypatch.setattr(measure_case, "SETS", 2)
 
 
 def clock(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float | Exception]:

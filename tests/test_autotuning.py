@@ -15,7 +15,7 @@ import torch
 from scheduled import scheduled
 
 import minitri as mt
-from minitri.base import disk_cache
+from minitri.base import json_disk_cache
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import Target
 from minitri.runtime import measured_schedules as tuning
@@ -99,9 +99,9 @@ def test_a_choice_is_measured_once_and_kept(tuned: Callable[..., Any]) -> None:
 
 def test_a_kept_choice_that_does_not_fit_is_measured_again(tuned: Callable[..., Any]) -> None:
     for unfit in ({"blocks": {"zz": 64}}, {"blocks": {"j": 1 << 30}}, {"warps": 3}, {"nothing": 1}, [], "x"):
-        disk_cache.put("autotune", {"program": "main"}, unfit)
+        json_disk_cache.put("autotune", {"program": "main"}, unfit)
         _, before = tuned()
-        disk_cache.put("autotune", {"program": "main"}, unfit)
+        json_disk_cache.put("autotune", {"program": "main"}, unfit)
         assert tuned(mt.Options(warps=4)) == (mt.Options(warps=4), before + 1), unfit
 
 
@@ -133,7 +133,7 @@ def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "; 1 warps" in f.explain(M=3, N=5) and "schedules:" not in f.configured(effort="none").explain(x)
     monkeypatch.setattr("minitri.program.own_target", lambda call: Target.parse("cuda:100"))
     assert 'none is measured yet, effort "quick" does it at the first call\n' in f.explain(x)
-    disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"warps": 8})
+    json_disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"warps": 8})
     page = f.explain(x)
     assert page.startswith("main for cuda:100") and "; 8 warps" in page
     assert f"schedules: measured, kept in {tmp_path}: {mt.Options(warps=8)}\n" in page
@@ -141,7 +141,7 @@ def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     f.choices[tuning._key_text({"program": "main", "for": "cuda:100"})] = mt.Options(warps=2)
     assert "kept in this process" in f.explain(x) and "; 2 warps" in f.explain(x)
     f.choices.clear()
-    disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"blocks": {"zz": 64}})
+    json_disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"blocks": {"zz": 64}})
     assert "none is measured yet" in f.explain(x)  # the kept choice does not fit this program and is measured again
 
 

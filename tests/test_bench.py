@@ -21,13 +21,13 @@ import torch
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.bench import cases as table
-from minitri.bench import comparison, run, torch_twin
+from minitri.bench import measure_case, run, torch_twin
+from minitri.bench.call_overhead import Table
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
 from minitri.bench.clock import Calls, Cuda, Pace, Run
-from minitri.bench.comparison import COMPUTING, COPY_BYTES, MOVING, array, as_tuple, compare, relative, small, within
-from minitri.bench.host import Table
-from minitri.bench.report import Peer, Row, as_dict, report
+from minitri.bench.measure_case import COMPUTING, COPY_BYTES, MOVING, array, as_tuple, compare, relative, small, within
+from minitri.bench.result_tables import Peer, Row, as_dict, report
 from minitri.cli import terminal
 from minitri.hardware.targets import StageUnavailable
 
@@ -85,7 +85,7 @@ def test_cases_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weights_are_of_either_sign() -> None:
     given = next(i for case in cases() if case.name.startswith("dequantised") for i in case.inputs if i.dtype == "i8")
     for made in (
-        comparison.tensor(dataclasses.replace(given, shape=(64, 64)), "cpu").numpy(),
+        measure_case.tensor(dataclasses.replace(given, shape=(64, 64)), "cpu").numpy(),
         array(given, np.random.default_rng(0)),
     ):
         assert made.min() < -100 and made.max() > 100
@@ -124,7 +124,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda f, **_: f)
-    monkeypatch.setattr(comparison, "SETS", 2)
+    monkeypatch.setattr(measure_case, "SETS", 2)
     torch.manual_seed(0)  # for two elements that nearly cancel the relative error has no limit
 
 
@@ -211,17 +211,17 @@ def test_a_failing_program_for_comparison_is_a_line_of_the_report() -> None:
 def test_sets_of_inputs_exceed_the_cache_together(
     sizes: Sequence[int], sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "SETS", 64)
+    monkeypatch.setattr(measure_case, "SETS", 64)
     arrays = [torch.empty(n, dtype=torch.int8, device="meta") for n in sizes]
-    found = comparison.rotated(arrays)
+    found = measure_case.rotated(arrays)
     assert len(found) == sets and found[0] is arrays
     assert len({id(a) for given in found for a in given}) == sets * len(arrays)
-    assert sets in (1, 64) or (sets - 1) * sum(sizes) < comparison.ROTATED <= sets * sum(sizes)
+    assert sets in (1, 64) or (sets - 1) * sum(sizes) < measure_case.ROTATED <= sets * sum(sizes)
 
 
 def test_copies_of_inputs_are_equal_and_have_their_own_memory() -> None:
     arrays = [torch.randn(3, 4), torch.arange(5)]
-    first, second = comparison.rotated(arrays)
+    first, second = measure_case.rotated(arrays)
     for a, b in zip(first, second, strict=True):
         assert torch.equal(a, b) and a.data_ptr() != b.data_ptr()
 
@@ -230,9 +230,9 @@ def test_each_set_of_inputs_has_its_own_call() -> None:
     case = dataclasses.replace(
         case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
     )
-    sets = [[comparison.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
-    beside = {name: partial(comparison._bound, text, sets) for name, text in case.beside.items()}
-    ways = comparison._implementations(case, sets, Row("", 0.0), False) | beside
+    sets = [[measure_case.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
+    beside = {name: partial(measure_case._bound, text, sets) for name, text in case.beside.items()}
+    ways = measure_case._implementations(case, sets, Row("", 0.0), False) | beside
     assert {"minitri", "minitri tuned", "eager", "compile", "max-autotune", "again"} <= set(ways)
     for name, make in ways.items():
         for call, (x, w) in zip(make(), sets, strict=True):

@@ -11,7 +11,7 @@ import pytest
 
 import minitri as mt
 from minitri.base.dims import axis
-from minitri.base.logs import recorded
+from minitri.base.pass_logs import recorded
 from minitri.kernels.ir import Load, Plan
 from minitri.kernels.parse import parse_plan
 from minitri.optimize.collapse_axes import flatten

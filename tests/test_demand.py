@@ -16,7 +16,7 @@ import pytest
 from stages import SPLITS
 
 import minitri as mt
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.base.operators import OPERATORS
 from minitri.graph.evaluate import value as evaluated
@@ -101,7 +101,7 @@ class Grid:
             return operands[0]
         assert isinstance(node, Apply)
         if node.op == "cast":
-            return numpy_semantics.cast(operands[0], node.dtype)
+            return numpy_array_operations.cast(operands[0], node.dtype)
         return OPERATORS[node.op].numpy(*operands)
 
 

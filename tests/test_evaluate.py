@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.numpy_operators import round_to_tf32
+from minitri.base.numpy_elementwise import round_to_tf32
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.types import DTYPES, ArrayType, DType
 from minitri.graph.argument_binding import Instance
@@ -872,10 +872,10 @@ def test_tf32_rounds_operands_to_11_bits() -> None:
 def test_products_have_the_digits_of_their_precision(precision: str, digits: int) -> None:
     x, y = np.random.default_rng(5).uniform(1, 2, (2, 9, 9)).astype(F32)
     exact = x.astype(np.float64) @ y
-    error = np.abs(numpy_semantics.contract(x, y, DTYPES["f32"], precision) / exact - 1).max()
+    error = np.abs(numpy_array_operations.contract(x, y, DTYPES["f32"], precision) / exact - 1).max()
     most = 9 if precision == "ieee" else 1  # one rounding for each of 9 sums, in any order; or one for each operand
     assert 2.0**-digits / 64 < error < 2.0**-digits * most
-    assert (numpy_semantics.contract(x, y, DTYPES["f64"], precision) == exact).all()
+    assert (numpy_array_operations.contract(x, y, DTYPES["f64"], precision) == exact).all()
 
 
 def test_plus_keeps_the_sign_of_zero() -> None:

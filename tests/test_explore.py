@@ -28,7 +28,7 @@ from opening import REQUIRED, opened, slowest_hover
 import minitri as mt
 from minitri.cli.main import main
 from minitri.explore.document import document
-from minitri.explore.drawing import layout
+from minitri.explore.graph_drawing import layout
 from minitri.explore.page import FOLDER, Page, page
 from minitri.explore.passes import our_passes
 from minitri.explore.plans import plans

@@ -12,9 +12,9 @@ import pytest
 from stages import SPLITS
 
 import minitri as mt
-from minitri.base.logs import fired, recorded
-from minitri.explore.machine_code import MachineCode
+from minitri.base.pass_logs import fired, recorded
 from minitri.explore.passes import Step, our_steps, plain, triton_steps
+from minitri.explore.triton_stages import MachineCode
 from minitri.hardware.targets import StageUnavailable
 from minitri.optimize import simplify, strength_reduction
 from minitri.optimize.pass_table import PASSES

@@ -17,8 +17,8 @@ from test_explore_layout import faults
 import minitri as mt
 from minitri.explore.document import document, program
 from minitri.explore.explanations import ABOUT, LANGUAGE, WORDS, _prefixes, words_of
-from minitri.explore.machine_code import MachineCode
 from minitri.explore.provenance import Trace
+from minitri.explore.triton_stages import MachineCode
 from minitri.testing import random_program
 
 RIGHT, LEFT, ESCAPE, DOWN = "\ue014", "\ue012", "\ue00c", "\ue015"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.base.numpy_operators import round_to_tf32
-from minitri.base.numpy_semantics import contract
-from minitri.base.tf32_products import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
+from minitri.base.numpy_array_operations import contract
+from minitri.base.numpy_elementwise import round_to_tf32
+from minitri.base.tf32_splitting import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target

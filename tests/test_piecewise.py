@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitri.base.dims import Dim, Symbol, size, value
-from minitri.base.piecewise import tidy, where_present
+from minitri.base.minmax_canonical_form import tidy, where_present
 from minitri.base.symbolic_minmax import largest, smallest
 
 N, M = size("N"), size("M")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import minitri as mt
-from minitri.base import disk_cache
+from minitri.base import json_disk_cache
 from minitri.language import ast, parser_tables
 from minitri.language import parser as parse
 from minitri.language.ast_dump import format_module
@@ -57,12 +57,12 @@ def test_parser_tables_for_stage_texts_are_read_from_the_cache(monkeypatch: pyte
     "entry", [{}, {"data": {}, "memo": {}}, [1], "text", {"data": {"parser": None}, "memo": {"1": 2}}]
 )
 def test_damaged_parser_tables_are_computed_again(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_tables.disk_cache, "get", lambda kind, key: entry)
+    monkeypatch.setattr(parser_tables.json_disk_cache, "get", lambda kind, key: entry)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 
 def test_without_a_cache_folder_parsing_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_cache, "folder", lambda: None)
+    monkeypatch.setattr(json_disk_cache, "folder", lambda: None)
     assert parsed(monkeypatch).functions[0].name == "f"
 
 

@@ -18,7 +18,7 @@ from minitri.explore.debug_locations import (
     sass_rows,
     with_tensor_memory,
 )
-from minitri.explore.def_use import effects
+from minitri.explore.instruction_registers import effects
 from minitri.explore.provenance import Trace
 from minitri.kernels.ir import Compute, Store
 

@@ -17,12 +17,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import minitri as mt
-from minitri.bench import comparison, random_programs, random_run
+from minitri.bench import measure_case, random_programs, random_run
 from minitri.bench.clock import Calls, Pace
-from minitri.bench.comparison import as_tuple, tensor
+from minitri.bench.measure_case import as_tuple, tensor
 from minitri.bench.random_programs import EVERYDAY, TABLE, RandomProgram, draw
 from minitri.bench.random_run import Measure, Session
-from minitri.bench.report import Peer, Row
+from minitri.bench.result_tables import Peer, Row
 
 TINY = {"least": 24, "most": 600, "last": (3, 4, 5, 8, 12, 16), "inner": (2, 3, 4, 8), "widths": (1, 3, 8)}
 FACTS = {"device": "a GPU", "torch": "1", "triton": "2"}
@@ -84,7 +84,7 @@ def test_no_array_is_too_large() -> None:
 def test_arrays_have_their_layouts() -> None:
     inputs = {i.layout: i for p in PROGRAMS for i in p.arrays.values() if i.dtype == "f32"}
     for layout, given in inputs.items():
-        first, second = comparison.rotated([tensor(given, "cpu")])[0][0], comparison._copied(tensor(given, "cpu"))
+        first, second = measure_case.rotated([tensor(given, "cpu")])[0][0], measure_case._copied(tensor(given, "cpu"))
         assert tuple(first.shape) == given.shape and first.stride() == second.stride()
         assert first.is_contiguous() != bool(layout) or 1 in given.shape
     assert set(inputs) == {"", "transposed", "wide rows", "every other"}
@@ -145,7 +145,7 @@ def test_a_program_of_fast_parts_stays_whole() -> None:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_run, "draw", lambda seed, dtype: draw(seed, dtype, TINY))
     monkeypatch.setattr(torch, "compile", lambda f, **_: f)
-    monkeypatch.setattr(comparison, "SETS", 2)
+    monkeypatch.setattr(measure_case, "SETS", 2)
 
 
 def test_the_report_has_a_line_for_each_class(

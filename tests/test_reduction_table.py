@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("triton")
 
 import minitri as mt
-from minitri.base.numpy_semantics import reduce, scan
+from minitri.base.numpy_array_operations import reduce, scan
 from minitri.base.operators import OPERATORS, POSITIONS, REDUCTIONS, SCANS, neutral
 from minitri.base.types import DTYPES, DType, bool_, f32
 from minitri.graph import evaluate as graph_evaluate

@@ -94,7 +94,7 @@ def test_the_address_stays_the_same(usual: int, tmp_path: Path) -> None:
 
 def test_a_damaged_token_is_replaced(usual: int, tmp_path: Path) -> None:
     for wrong in ("", "../../x", "a" * 31, "ä" * 32, ["a" * 32], None, 3):
-        serve.disk_cache.put("explorer token", usual, wrong)
+        serve.json_disk_cache.put("explorer token", usual, wrong)
         with running(port=None) as server:
             assert re.fullmatch(r"[\w-]{32}", server.token, re.ASCII)
 

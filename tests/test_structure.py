@@ -115,8 +115,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("language",),
     (
-        "base.dtype_limits",
-        "base.numpy_semantics",
+        "base.dtype_info",
+        "base.numpy_array_operations",
         "base.operators",
         "hardware.chips",
         "hardware.targets",
@@ -127,10 +127,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.inequalities",),
     ("base.simplex",),
     ("base.intervals",),
-    ("base.piecewise",),
+    ("base.minmax_canonical_form",),
     ("base.symbolic_minmax",),
     ("base.dims",),
-    ("base.resource_limits",),
+    ("base.program_limits",),
     ("base", "notebook.html"),
     ("base.spans", "base.spelling", "base.toml_tables"),
 )
@@ -139,7 +139,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LAZY = {
     "minitri",
     "cli.main",
-    "cli.commands",
+    "cli.command_functions",
     "doctor",
     "runtime.interpreter",
     "runtime.variants",

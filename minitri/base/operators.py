@@ -43,7 +43,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from minitri.base import numpy_operators
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, bool_, f32
 
@@ -56,7 +55,7 @@ class Operator:
     arity      number of array operands
     numpy      the function that defines the operator. It takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
-               numpy's warnings. A row of the file names a function of numpy_operators.py or of
+               numpy's warnings. A row of the file names a function of numpy_elementwise.py or of
                numpy. The default is the operator's own name
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
                the operand dtype (`tl.float32`). A table has one template for each dtype or kind
@@ -141,9 +140,9 @@ def register(op: Operator) -> Operator:
 
 
 def _operator(name: str, row: dict[str, Any]) -> Operator:
-    """The operator for a row of the file. `numpy` names a function of numpy_operators.py, or else one of numpy."""
+    """The operator for a row of the file. `numpy` names a function of numpy_elementwise.py, or else one of numpy."""
     function = row.pop("numpy", name)
-    numpy = getattr(numpy_operators, function, None) or getattr(np, function)
+    numpy = getattr(numpy_elementwise, function, None) or getattr(np, function)
     fields: dict[str, Any] = {f: tuple(value) if isinstance(value, list) else value for f, value in row.items()}
     return Operator(name, numpy=numpy, **fields)
 

@@ -2,9 +2,10 @@
 
 run.py                measures the cases and prints the tables
 clock.py              times the calls of several implementations, which alternate
-comparison.py         one case: its implementations, errors and memory; the small table without a GPU
-host.py               what a call costs besides its kernels
-report.py  plot.py    the tables, and a picture
+measure_case.py       one case: its implementations, errors and memory; the small table without a GPU
+call_overhead.py      what a call costs besides its kernels
+result_tables.py      the tables
+roofline_plot.py      the picture
 case.py  cases.py     what a case is; the table of all cases, with the same computations in torch
 programs.mt           the programs in the language
 """

@@ -19,13 +19,13 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.text_tables import table
-from minitri.bench import host
+from minitri.bench import call_overhead
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import INTERPRETED
 from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
-from minitri.bench.comparison import as_tuple, forget, make_ready, rotated, tensor, time_together, within
-from minitri.bench.plot import heat_map
-from minitri.bench.report import Row, write_json
+from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
+from minitri.bench.result_tables import Row, write_json
+from minitri.bench.roofline_plot import heat_map
 from minitri.cli.terminal import progress
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
@@ -111,9 +111,9 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     row, sets = Row(case.name, within(case), flops=case.flops), rotated(arrays)
     versions = versions_of(case, optimisations, arrays)
-    with host.empty_caches():
+    with call_overhead.empty_caches():
         ready = make_ready({n: partial(starmap, v.bind, sets) for n, v in versions.items()}, row.peers, reference)
-        memory = {n: host.peak(partial(versions[n], *arrays)) for n in ready}
+        memory = {n: call_overhead.peak(partial(versions[n], *arrays)) for n in ready}
     forget()
     time_together(row, ready, clock, None)
     return [_cell(row, name, memory) for name in versions if name != WHOLE]
@@ -121,7 +121,9 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
 
 def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
     """The median time of nine calls of each version, in seconds, by the host's clock."""
-    return {n: statistics.median(host.first_result(calls[0])[1] for _ in range(9)) for n, calls in peers.items()}
+    return {
+        n: statistics.median(call_overhead.first_result(calls[0])[1] for _ in range(9)) for n, calls in peers.items()
+    }
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:

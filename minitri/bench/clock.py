@@ -9,7 +9,7 @@ raised.
     warm-up      the first calls of a measurement do not count. A kernel that computes a lot reaches the chip's
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
-Sets of inputs rotate, and each result is kept until its set is used again. There are enough sets (comparison.py) to
+Sets of inputs rotate, and each result is kept until its set is used again. There are enough sets (measure_case.py) to
 push the inputs and results of a call out of the L2 cache before their next use. The cache is not cleared by writing
 zeros over it. The zeros would still be in the cache when the call begins, and a kernel that mostly reads would pay
 for writing them back.
@@ -17,7 +17,7 @@ for writing them back.
 While the GPU spins, without touching memory, the host queues the call. So the measured time does not include the
 host's time.
 
-Left out: the host's time of a call (host.py).
+Left out: the host's time of a call (call_overhead.py).
 """
 
 import math

@@ -1,6 +1,6 @@
 """`minitri bench --random N`: measures random programs, and shrinks the slow ones.
 
-In: the number of programs, a seed and a dtype. Out: the distribution of the ratios to torch (distribution.py), the
+In: the number of programs, a seed and a dtype. Out: the distribution of the ratios to torch (speedup_distribution.py), the
 figures as JSON after each program, and 0 if every result was right.
 
 torch.compile takes seconds for a program. So worker processes, one a core, first compile a batch of programs. Then
@@ -25,13 +25,13 @@ from time import monotonic as now
 from typing import Any
 
 import minitri as mt
-from minitri.bench import host
+from minitri.bench import call_overhead
 from minitri.bench.case import Input, torch
 from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
-from minitri.bench.comparison import compare, forget, tensor
-from minitri.bench.distribution import distribution, ratio
+from minitri.bench.measure_case import compare, forget, tensor
 from minitri.bench.random_programs import RandomProgram, draw
-from minitri.bench.report import TORCH, Peer, Row, as_dict, write_json
+from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, write_json
+from minitri.bench.speedup_distribution import distribution, ratio
 from minitri.bench.torch_twin import torch_twin
 from minitri.cli.terminal import progress
 from minitri.runtime.device_transfer import require_gpu
@@ -67,7 +67,7 @@ def main(session: Session) -> int:
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
     facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     first = ("def f(x: f32[8]):\n    return x + x\n", (Input("f32", (8,)),), "cuda")
-    with host.empty_caches() as folder, warnings.catch_warnings():
+    with call_overhead.empty_caches() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of inductor, about programs that are random
         os.environ |= {"PYTHONWARNINGS": "ignore", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the workers are enough
         spawn = get_context("spawn")  # a process with a GPU must not fork
@@ -155,7 +155,7 @@ def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
     """The seconds of the first call of a program by torch.compile, in a worker."""
     torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
     arrays = [tensor(i, device) for i in inputs]
-    seconds = host.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]
+    seconds = call_overhead.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]
     arrays.clear()
     forget()
     return seconds

@@ -4,7 +4,7 @@ In: names of cases, parts of names, or kinds of cases (none: all cases), and per
 times and errors on stdout, and 0 if every program of the language ran and was right.
 
 clock.py describes how calls are timed. Every implementation of a case runs in this one process, on the same random
-inputs (comparison.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's:
+inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's:
 above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by minitri's. The
 copy's rate is measured together with the implementations. The rate in the table's head is measured before all
 cases. Products show TFLOP/s instead. torch.compile runs with dynamic=False. Square products are also measured
@@ -12,8 +12,8 @@ tuned: torch with max-autotune-no-cudagraphs, and minitri with measured schedule
 `--tune` all programs are measured with such schedules too.
 
 Without a GPU, times say nothing about speed. Then only a small table is printed, which shows errors
-(comparison.py). The host's time of a call and the time to a first result are measured with all cases, or with
-`--host` (host.py). Memory is measured with each case.
+(measure_case.py). The host's time of a call and the time to a first result are measured with all cases, or with
+`--host` (call_overhead.py). Memory is measured with each case.
 """
 
 import time
@@ -24,13 +24,13 @@ from typing import Any
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.bench import ablation, host
+from minitri.bench import ablation, call_overhead
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import ablated, cases
 from minitri.bench.clock import Cuda, Run, alternating_times
-from minitri.bench.comparison import COPY_BYTES, MOVING, compare, copy_rate, forget, small_table
-from minitri.bench.plot import HELP, plot
-from minitri.bench.report import Row, as_dict, report, write_json
+from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, small_table
+from minitri.bench.result_tables import Row, as_dict, report, write_json
+from minitri.bench.roofline_plot import HELP, plot
 from minitri.cli.terminal import progress
 from minitri.hardware.targets import StageUnavailable
 
@@ -113,7 +113,7 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tupl
     print(report(rows, facts), flush=True)
     if calls:
         with progress("host time and first results"):
-            tables = host.tables()
+            tables = call_overhead.tables()
         print("", *tables, sep="\n")
         facts["host"] = [asdict(t) for t in tables]
     facts["seconds"] = time.perf_counter() - start

@@ -20,7 +20,7 @@ from click import Argument, Choice, FloatRange, IntRange, Option
 
 from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
-from minitri.base.resource_limits import limits
+from minitri.base.program_limits import limits
 from minitri.base.toml_tables import table_beside
 from minitri.cli import terminal
 from minitri.cli.output import reported
@@ -187,14 +187,14 @@ def main() -> None:
 def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
     """Adds a command of commands.toml.
 
-    Its function is the one that `where` names, or the one of the same name in commands.py. It is imported when the
+    Its function is the one that `where` names, or the one of the same name in command_functions.py. It is imported when the
     command runs. Its arguments are the values of the options. If these name a program, a `Request` comes first.
     """
 
     def run(**given: Any) -> None:
         with reported(given.get("as_json", False)), allowed(given.pop("allowed", {})):
             request = _request(given) if "expression" in given else ()
-            resolve_name(row.get("where", f"minitri.cli.commands:{name}"))(*request, **given)
+            resolve_name(row.get("where", f"minitri.cli.command_functions:{name}"))(*request, **given)
 
     params = [parameter(p, {**shared.get(p, {}), **row.get(p, {})}) for p in row["takes"]]
     params.append(Option(["--color"], **COLOR))

@@ -29,7 +29,7 @@ from typing import Any, TextIO
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.resource_limits import limits
+from minitri.base.program_limits import limits
 from minitri.base.spans import Span
 from minitri.explore.document import document, utf16_size
 from minitri.graph.argument_binding import sizes_of

@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from minitri.explore.def_use import effects
+from minitri.explore.instruction_registers import effects
 
 OURS = "<minitri "
 

@@ -31,14 +31,14 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, printable, suggest
 from minitri.base.spans import Source, Span
-from minitri.explore.drawing import views
 from minitri.explore.explanations import ABOUT, words_of
+from minitri.explore.graph_drawing import views
 from minitri.explore.kernel_statistics import figures
-from minitri.explore.machine_code import Tell
 from minitri.explore.passes import our_passes, patch, triton_passes
 from minitri.explore.plans import plans
 from minitri.explore.player import function_of, player
 from minitri.explore.provenance import Trace
+from minitri.explore.triton_stages import Tell
 from minitri.explore.walk import walk
 from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context

@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed
-from minitri.explore.def_use import MACHINES
-from minitri.explore.machine_code import KernelCode, MachineCode
+from minitri.explore.instruction_registers import MACHINES
 from minitri.explore.provenance import Trace
+from minitri.explore.triton_stages import KernelCode, MachineCode
 from minitri.hardware.chips import Peak, blocks_at_once, compute_unit, multiprocessor
 from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline

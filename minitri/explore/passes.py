@@ -2,7 +2,7 @@
 
 In: a compilation. Out: a `Step` for each pass, in order. `our_steps` go from the syntax tree to the Triton source.
 `triton_steps` are Triton's own passes over each kernel, down to its GPU dialect. To find its rules, a pass runs once more
-on its input, and each rule that fires is recorded (minitri/base/logs.py).
+on its input, and each rule that fires is recorded (minitri/base/pass_logs.py).
 
 With MLIR_ENABLE_DUMP in the environment, Triton prints its IR to standard error before every pass. So a separate process
 does it; this file is also its program. The process gets the source and the arguments of the kernels as JSON on standard
@@ -31,11 +31,11 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
-from minitri.base.child_process import environment
 from minitri.base.dims import Dim
-from minitri.base.logs import Firing, recorded
-from minitri.base.resource_limits import using
-from minitri.explore.machine_code import MachineCode
+from minitri.base.json_child_process import environment
+from minitri.base.pass_logs import Firing, recorded
+from minitri.base.program_limits import using
+from minitri.explore.triton_stages import MachineCode
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number
 from minitri.hardware.targets import StageUnavailable, Target

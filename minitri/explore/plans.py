@@ -17,7 +17,7 @@ from typing import Any
 
 from minitri.base.spans import Span
 from minitri.base.text_tables import byte_size
-from minitri.explore.drawing import box, drawing
+from minitri.explore.graph_drawing import box, drawing
 from minitri.explore.player import buffers
 from minitri.explore.provenance import Trace
 from minitri.graph.ir import Graph

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from minitri.base.child_process import Child, environment
+from minitri.base.json_child_process import Child, environment
 from minitri.explore.compile_worker import failed
 
 COMMAND = (sys.executable, "-m", "minitri.explore.compile_worker")

@@ -31,7 +31,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from minitri import __version__
-from minitri.base import disk_cache
+from minitri.base import json_disk_cache
 from minitri.base.toml_tables import table_beside
 from minitri.explore.completions import completions
 from minitri.explore.page import page
@@ -66,11 +66,11 @@ def _require(held: bool, status: int, reason: str) -> None:
 
 def _kept_token(port: int) -> str:
     """The token of the earlier runs on this port. The cache folder belongs to this user alone."""
-    kept = disk_cache.get("explorer token", port)
+    kept = json_disk_cache.get("explorer token", port)
     if isinstance(kept, str) and re.fullmatch(r"[\w-]{32}", kept, re.ASCII):
         return kept
     token = secrets.token_urlsafe(24)
-    disk_cache.put("explorer token", port, token)
+    json_disk_cache.put("explorer token", port, token)
     return token
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
-from minitri.base.child_process import Child, environment
+from minitri.base.json_child_process import Child, environment
 
 LIMIT = 300.0  # seconds that one program may take
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker")

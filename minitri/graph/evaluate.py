@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.graph import ir
 from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
@@ -32,21 +32,21 @@ def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], siz
         case ir.Index():
             return np.broadcast_to(_index(node.expr, node.shape, sizes), _concrete(node.shape, sizes))
         case ir.Apply():
-            return numpy_semantics.apply(node.op, node.dtype, [values[a] for a in node.args])
+            return numpy_array_operations.apply(node.op, node.dtype, [values[a] for a in node.args])
         case ir.View():
             return _view(values[node.x], node, sizes)
         case ir.Gather():
             picks = {pick(k).atom: values[p] for k, p in enumerate(node.picks)}
             where = [_index(e, node.shape, sizes, picks) for e in node.index]
-            return numpy_semantics.take(values[node.x], where, _concrete(node.shape, sizes))
+            return numpy_array_operations.take(values[node.x], where, _concrete(node.shape, sizes))
         case ir.Concat():
             return np.concatenate([values[p] for p in node.parts], axis=node.axis)
         case ir.Reduce():
-            return numpy_semantics.reduce(node.op, values[node.x], node.axes)
+            return numpy_array_operations.reduce(node.op, values[node.x], node.axes)
         case ir.Scan():
-            return numpy_semantics.scan(node.op, values[node.x], node.axis)
+            return numpy_array_operations.scan(node.op, values[node.x], node.axis)
         case ir.Contract():
-            return numpy_semantics.contract(values[node.a], values[node.b], node.dtype, node.precision)
+            return numpy_array_operations.contract(values[node.a], values[node.b], node.dtype, node.precision)
 
 
 def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -65,4 +65,4 @@ def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any
     env: dict[Symbol, Any] = {Symbol(name): size for name, size in sizes.items()}
     grids = np.ogrid[tuple(map(slice, _concrete(shape, sizes)))]
     axes = {axis_symbol(k): grid for k, grid in enumerate(grids)}
-    return numpy_semantics.index(expr, {**env, **axes, **picks})
+    return numpy_array_operations.index(expr, {**env, **axes, **picks})

@@ -22,8 +22,8 @@ from dataclasses import fields
 from typing import Any
 
 from minitri.base.dims import ONE, ZERO, Dim, DimLike, Quotient, Remainder, Symbol
-from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS
+from minitri.base.pass_logs import fired
 from minitri.base.spans import Span
 from minitri.base.types import i64
 from minitri.graph import ir

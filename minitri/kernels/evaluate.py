@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Op, Plan
@@ -102,7 +102,9 @@ class Values:
         loaded.
         """
         picks = getattr(op, "picks", ())
-        return numpy_semantics.index(expr, {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env)
+        return numpy_array_operations.index(
+            expr, {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
+        )
 
     def holds(self, conditions: Sequence[Dim], op: Op) -> Any:
         inside: Any = np.ones([1] * len(self.names), bool)
@@ -121,20 +123,20 @@ class Values:
             case ir.Inside():
                 return self.holds(op.conditions, op)
             case ir.Compute():
-                return numpy_semantics.apply(op.op, op.dtype, [self.values[a] for a in op.args])
+                return numpy_array_operations.apply(op.op, op.dtype, [self.values[a] for a in op.args])
             case ir.Spread():
                 shape = [self.width(n) if n in op.axes else 1 for n in self.names]
                 return np.broadcast_to(self.values[op.x], shape)
             case ir.Old():
                 return self.values[op.x]
             case ir.Scan():
-                return numpy_semantics.scan(op.op, self.values[op.x], self.names.index(op.along))
+                return numpy_array_operations.scan(op.op, self.values[op.x], self.names.index(op.along))
             case _:  # load, store, reduce, dot, count, carry
                 return getattr(self, type(op).__name__.lower())(op)
 
     def reduce(self, op: ir.Reduce) -> Any:
         places = tuple(self.names.index(a) for a in op.over)
-        return np.expand_dims(numpy_semantics.reduce(op.op, self.values[op.x], places), places)
+        return np.expand_dims(numpy_array_operations.reduce(op.op, self.values[op.x], places), places)
 
     def dot(self, op: ir.Dot) -> Any:
         """A matrix product over the row, column and summed axis; all other axes are batch axes."""
@@ -145,7 +147,7 @@ class Values:
         a = a.transpose([*order, column, row, k])[..., 0, :, :]
         b = b.transpose([*order, row, k, column])[..., 0, :, :]
         with np.errstate(all="ignore"):
-            product = np.expand_dims(numpy_semantics.contract(a, b, op.dtype, op.precision), -1)
+            product = np.expand_dims(numpy_array_operations.contract(a, b, op.dtype, op.precision), -1)
             product = product.transpose(np.argsort([*order, row, column, k]))
             return product if op.acc is None else self.values[op.acc] + product
 

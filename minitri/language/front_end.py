@@ -15,7 +15,7 @@ An expression without any type gives a function whose parameters have none: `com
 
 A Python function gives the same `Module` as its text in a `.mt` file, with spans that point into the Python file. It
 never runs, and its annotations are never evaluated. The one grammar parses the text from its `def` to its end, in place.
-python_source.py finds that text. linking.py adds the functions and constants that the function uses.
+python_function_text.py finds that text. linking.py adds the functions and constants that the function uses.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Span
-from minitri.language import ast, parser, parser_tables, python_source
+from minitri.language import ast, parser, parser_tables, python_function_text
 from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
@@ -140,7 +140,7 @@ def from_function(function: Callable[..., object]) -> ast.Module:
     if inspect.isgeneratorfunction(plain):
         help = "`return a, b` gives several outputs"
         raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help=help)
-    return parsed(parse_module_at, python_source.place(plain))
+    return parsed(parse_module_at, python_function_text.place(plain))
 
 
 def plain_function(function: Callable[..., object]) -> FunctionType:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from minitri.base.diagnostics import ParseError
-from minitri.base.resource_limits import current
+from minitri.base.program_limits import current
 from minitri.base.spans import Source, Span
 from minitri.language import ast
 from minitri.language import syntax_errors as errors

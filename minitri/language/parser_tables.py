@@ -1,7 +1,7 @@
 """LALR tables of a grammar, kept on the disk between processes.
 
 In: the path of a grammar and lark's options. Out: a lark parser. It takes about 100 ms to make the tables and 5 ms to
-read them. They are JSON (minitri/base/disk_cache.py), in the form of `lark.tools.serialize`. lark's own cache is a
+read them. They are JSON (minitri/base/json_disk_cache.py), in the form of `lark.tools.serialize`. lark's own cache is a
 pickle, so it is not used. Tables that do not fit, from another version of lark for example, are made again.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minitri.base import disk_cache
+from minitri.base import json_disk_cache
 from minitri.language.parser import lark_parser
 
 CALLABLE = ("transformer", "postlex")  # options that are code, and given anew each time
@@ -22,14 +22,14 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
 
     grammar = path.read_text(encoding="utf-8")
     key = {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest(), "lexer": lexer}
-    kept = disk_cache.get("grammar", key)
+    kept = json_disk_cache.get("grammar", key)
     if kept is not None:
         try:
             return _load(kept, callables)
         except Exception:  # whatever another lark says to it
             pass
     made = lark_parser(path, start, lexer, **callables)
-    disk_cache.put("grammar", key, _dump(made))
+    json_disk_cache.put("grammar", key, _dump(made))
     return made
 
 

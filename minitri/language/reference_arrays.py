@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DType, bool_, f32, f64, i64, promote
@@ -82,17 +82,17 @@ def settled(*values: Value) -> DType:
 def convert(value: Value, dtype: DType) -> Any:
     """The data as an operand of arithmetic in `dtype`."""
     if isinstance(value, Array):
-        return numpy_semantics.cast(_best(value, dtype), dtype.compute)
+        return numpy_array_operations.cast(_best(value, dtype), dtype.compute)
     if isinstance(value, tuple):
         return np.stack([convert(v, dtype) for v in value])
-    return numpy_semantics.cast(array(value).data, dtype.compute)
+    return numpy_array_operations.cast(array(value).data, dtype.compute)
 
 
 def rounded(value: Value, dtype: DType) -> Array:
     """What `astype` gives. Only here do f16 and bf16 lose their extra digits."""
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)
-    return Array(numpy_semantics.cast(numpy_semantics.cast(data, dtype), dtype.compute), dtype)
+    return Array(numpy_array_operations.cast(numpy_array_operations.cast(data, dtype), dtype.compute), dtype)
 
 
 def _best(value: Array, dtype: DType) -> Any:

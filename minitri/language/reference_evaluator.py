@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
-from minitri.base.dtype_limits import Info
+from minitri.base.dtype_info import Info
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ListValue, from_numpy
@@ -50,7 +50,7 @@ def evaluate(
             scope[param.name] = _entered(param, arguments[param.name], sizes, packs) if given else _default(param)
         result = reference.body(function, scope)
         results = [strong(r) for r in (result if isinstance(result, tuple) else (result,))]
-        return tuple(np.asarray(numpy_semantics.cast(r.data, r.dtype)) for r in results)
+        return tuple(np.asarray(numpy_array_operations.cast(r.data, r.dtype)) for r in results)
 
 
 def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapping[str, tuple[int, ...]]) -> Value:
@@ -66,7 +66,7 @@ def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapp
         raise CompileError("MT0303", f"`{param.name}` has the dtype {data.dtype}", param.span)
     if declared and data.shape != extents(declared, sizes, packs):
         raise CompileError("MT0304", f"`{param.name}` has the shape {data.shape}", param.span)
-    return Array(numpy_semantics.cast(data, dtype.compute), dtype)
+    return Array(numpy_array_operations.cast(data, dtype.compute), dtype)
 
 
 def extents(type: ast.ArrayType, sizes: Mapping[str, int], packs: Mapping[str, Any]) -> tuple[int, ...]:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
-from minitri.base.dtype_limits import KINDS, finfo, iinfo
+from minitri.base.dtype_info import KINDS, finfo, iinfo
 from minitri.base.operators import REDUCTIONS, SCANS, Reduction
 from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
 from minitri.language import reference_arrays as lifted
@@ -44,7 +44,7 @@ def _reduction(row: Reduction) -> Callable[..., Array]:
 
     def position(x: Value, axis: Value, keepdims: bool) -> Array:
         (axis,) = axis if isinstance(axis, tuple) else (axis,)
-        return Array(numpy_semantics.position(row, array(x).data, axis, bool(keepdims)), i64)
+        return Array(numpy_array_operations.position(row, array(x).data, axis, bool(keepdims)), i64)
 
     def kept(x: Value, axis: Value, keepdims: bool) -> Array:
         a = Array(array(x).data != 0, bool_) if row.kind == "logical" else strong(x)
@@ -92,7 +92,7 @@ def mean(x: Value, axis: Value, keepdims: bool) -> Array:
     if a.dtype not in (i64, u64):
         return _average(a, axis, keepdims)
     wide = _average(rounded(a, f64), axis, keepdims).data
-    return Array(numpy_semantics.cast(wide, f32), f32, wide=wide)
+    return Array(numpy_array_operations.cast(wide, f32), f32, wide=wide)
 
 
 def var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
@@ -196,7 +196,7 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
         return rounded(_integer_range(start, stop, step), dtype or i64)
     target = dtype or f32
     steps = np.arange(max(0, math.ceil((stop - start) / step)))
-    scaled = elementwise("multiply", [Array(numpy_semantics.cast(steps, target.compute), target), float(step)])
+    scaled = elementwise("multiply", [Array(numpy_array_operations.cast(steps, target.compute), target), float(step)])
     return rounded(elementwise("add", [scaled, float(start)]), target)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from minitri.base.diagnostics import Edit, ParseError
-from minitri.base.resource_limits import exceeded
+from minitri.base.program_limits import exceeded
 from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
 from minitri.base.toml_tables import table_beside

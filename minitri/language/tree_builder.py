@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import Edit, ParseError
-from minitri.base.resource_limits import current
+from minitri.base.program_limits import current
 from minitri.base.spans import Span
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type

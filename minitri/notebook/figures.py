@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.explore.drawing import views
+from minitri.explore.graph_drawing import views
 from minitri.explore.plans import Operation
 from minitri.graph.ir import Node
 from minitri.hardware.chips import Peak

@@ -17,8 +17,8 @@ from itertools import combinations
 
 from minitri.base.dims import ZERO, Dim, Remainder
 from minitri.base.intervals import Ranges, joined
-from minitri.base.logs import fired
 from minitri.base.operators import POSITIONS
+from minitri.base.pass_logs import fired
 from minitri.kernels import ir
 from minitri.kernels.ir import Axis, Dot, Inside, Kernel, Load, Op, Plan, Position, Reduce, Scan, Store
 

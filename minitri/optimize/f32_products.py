@@ -3,10 +3,10 @@
     %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
 
 Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three such products
-take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_products.py).
+take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_splitting.py).
 
 Infinities, NaN and numbers of 2**101 and more have no such parts. The sum is then not finite, and the factors themselves
-are multiplied (minitri/base/numpy_semantics.py). deferred_checks.py looks at the sum once, after the loop.
+are multiplied (minitri/base/numpy_array_operations.py). deferred_checks.py looks at the sum once, after the loop.
 
 In: the kernels of a plan. Out: the same kernels. A product that leaves its precision to the compiler has
 the precision "tf32x3" or "ieee". "ieee" stays for unknown sizes, small products, chips without fast tensor cores,

@@ -26,9 +26,9 @@ from typing import Any
 from minitri.base.dims import ZERO, Dim, Symbol
 from minitri.base.inequalities import prove as follows
 from minitri.base.intervals import Range, proves_nonnegative
-from minitri.base.logs import fired
-from minitri.base.numpy_semantics import elementwise
+from minitri.base.numpy_array_operations import elementwise
 from minitri.base.operators import neutral
+from minitri.base.pass_logs import fired
 from minitri.graph.ir import postorder
 from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store, op_operands
 from minitri.kernels.text import comparison

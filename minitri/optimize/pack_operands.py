@@ -33,7 +33,7 @@ from operator import or_
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
-from minitri.base.tf32_products import LEAST_DEPTH
+from minitri.base.tf32_splitting import LEAST_DEPTH
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
-from minitri.base import disk_cache, logs
+from minitri.base import json_disk_cache, pass_logs
 from minitri.base.diagnostics import CompileError
 from minitri.base.tracebacks import hides_frames
 from minitri.hardware.chips import chip_of
@@ -83,7 +83,7 @@ def measured(
     expected, scale, every = _reference(program, given), _scale(program, call), (program.options, *candidates)
     repeats = repeats or REPEATS.get(effort, 10)
     tuning = trials(build, every, expected, call.device, repeats, seconds, progress, scale)
-    logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
+    pass_logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
         print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
     return tuning
@@ -94,16 +94,16 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
     now and cached.
     """
     key, built = _key(program, call, context), None
-    options = _options(disk_cache.get("autotune", key))
+    options = _options(json_disk_cache.get("autotune", key))
     if options is not None:
         with suppress(CompileError):  # the cached options were chosen for other kernels
             built = build(options)
-            logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {disk_cache.folder()}: {options}")
+            pass_logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {json_disk_cache.folder()}: {options}")
     if options is None or built is None:
         best = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call)).best
         options = best.options
         if best.timing is not None:
-            disk_cache.put("autotune", key, asdict(options))
+            json_disk_cache.put("autotune", key, asdict(options))
         built = build(options)
     program.choices.pop(_key_text(key), None)
     program.choices.made(_key_text(key), lambda: options)
@@ -119,8 +119,8 @@ def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, 
     chosen = program.choices.get(_key_text(key))
     if chosen is not None:
         return chosen, "in this process"
-    kept = _options(disk_cache.get("autotune", key))
-    return None if kept is None else (kept, f"in {disk_cache.folder()}")
+    kept = _options(json_disk_cache.get("autotune", key))
+    return None if kept is None else (kept, f"in {json_disk_cache.folder()}")
 
 
 def _arguments(call: Call) -> dict[str, Any]:

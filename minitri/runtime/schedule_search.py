@@ -9,7 +9,7 @@ candidate is the model's choice. Threads compile all candidates at the same time
 other. Only a candidate whose result is close to the reference can win. A candidate with another result, or one that
 does not compile, is rejected, and the table gives the reason. For example, a tile may need too much shared memory.
 
-The winner is cached on disk (minitri/base/disk_cache.py). Left out: a search beyond this short list of candidates.
+The winner is cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond this short list of candidates.
 """
 
 import math

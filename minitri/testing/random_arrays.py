@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics as numpy_arrays
+from minitri.base import numpy_array_operations as numpy_arrays
 from minitri.base.types import DTYPES, DType
 from minitri.language import ast
 from minitri.language.parser import parse_type

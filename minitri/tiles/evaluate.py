@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.kernels.evaluate import Arrays, Memories, Sizes, Values, allocate, result
 from minitri.kernels.ir import Access, Carry, Dot, Load, Op, Plan, Reduce, Scan
@@ -117,7 +117,9 @@ class _Run(Values):
     def bounds(self, loop: Loop, name: str) -> tuple[int, int]:
         """The first index of a loop, and the index before which it ends."""
         ends = (loop.first, 0), (loop.last, self.extents[name])
-        first, last = (d if e is None else int(np.asarray(numpy_semantics.index(e, self.env)).item()) for e, d in ends)
+        first, last = (
+            d if e is None else int(np.asarray(numpy_array_operations.index(e, self.env)).item()) for e, d in ends
+        )
         return first, last
 
     def lanes(self, op: Op) -> tuple[slice, ...]:

@@ -7,7 +7,7 @@ whose spans point into that text. The plan of these programs has no kernels, bec
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from minitri.base.resource_limits import MAX_LANES
+from minitri.base.program_limits import MAX_LANES
 from minitri.base.spans import Source
 from minitri.kernels.ir import Carry, Op, Plan
 from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name

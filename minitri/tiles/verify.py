@@ -9,7 +9,7 @@ from math import prod
 
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
-from minitri.base.resource_limits import MAX_LANES
+from minitri.base.program_limits import MAX_LANES
 from minitri.base.symbolic_minmax import Extreme
 from minitri.graph.typing_rules import require
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions

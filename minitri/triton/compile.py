@@ -14,7 +14,7 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any
 
-from minitri.base import logs
+from minitri.base import pass_logs
 from minitri.hardware.targets import Target
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.workarounds.ptxas import mended
@@ -30,7 +30,7 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
         return triton.compile(source, target=target.of_triton, options=compile_options(kernel, target))
     name = cache_name(source, kernel, target)
     found = _on_disk(source, kernel, name)
-    logs.log("cache", f"{kernel.name}: {'compiled' if found is None else 'found on the disk'}")
+    pass_logs.log("cache", f"{kernel.name}: {'compiled' if found is None else 'found on the disk'}")
     return found or _new(source, kernel, target, name)
 
 

@@ -342,7 +342,7 @@ def _dot_of_parts(a, b):
 
 @triton.jit
 def _tf32_parts(x):
-    """x * 2**13 as a sum of two TF32 numbers. minitri/base/tf32_products.py explains how.
+    """x * 2**13 as a sum of two TF32 numbers. minitri/base/tf32_splitting.py explains how.
 
     The multiplications in `tl.fma` are exact. A tensor core truncates the second part to TF32.
     """

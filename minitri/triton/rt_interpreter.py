@@ -21,8 +21,8 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
-from minitri.base import numpy_semantics
-from minitri.base.numpy_operators import float_to_int
+from minitri.base import numpy_array_operations
+from minitri.base.numpy_elementwise import float_to_int
 from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS, Reduction
 from minitri.base.types import DTYPES, from_numpy
 
@@ -91,7 +91,7 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
     if row.kind == "position":
         return _argument(row.ufunc)
     is_logical = row.kind == "logical"  # the interpreter may represent truth values as integers
-    return lambda x, axis: numpy_semantics.reduce(row.name, x != 0 if is_logical else x, (axis,))
+    return lambda x, axis: numpy_array_operations.reduce(row.name, x != 0 if is_logical else x, (axis,))
 
 
 def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -112,7 +112,7 @@ def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
 def _dot(a: Any, b: Any, acc: Any, precision: str = "ieee") -> Any:
     dtype = from_numpy(acc.dtype.name)
     assert dtype is not None
-    return numpy_semantics.contract(a, b, dtype, precision) + acc
+    return numpy_array_operations.contract(a, b, dtype, precision) + acc
 
 
 libdevice = Namespace("libdevice", {})
@@ -130,7 +130,7 @@ rt = Namespace(
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
         **{f"reduce_{name}": _reduction(row) for name, row in REDUCTIONS.items()},
-        **{f"scan_{name}": partial(numpy_semantics.scan, name) for name in SCANS},
+        **{f"scan_{name}": partial(numpy_array_operations.scan, name) for name in SCANS},
         "dot": _dot,
     },
 )

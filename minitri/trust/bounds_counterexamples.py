@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base import numpy_semantics
+from minitri.base import numpy_array_operations
 from minitri.base.dims import Dim, Symbol
 from minitri.graph.ir import Condition
 from minitri.kernels.ir import Load, Store
@@ -190,7 +190,7 @@ class _Points:
                 yield -split[1].evaluate(sizes) * int(split[0])
 
     def value(self, d: Dim) -> Any:
-        return np.asarray(numpy_semantics.index(d, self.env))
+        return np.asarray(numpy_array_operations.index(d, self.env))
 
     def holds(self, tests: Sequence[Dim]) -> Any:
         shape = np.broadcast_shapes(*(np.shape(line) for line in self.env.values()))

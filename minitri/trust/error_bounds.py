@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from minitri.base import numpy_semantics
-from minitri.base.numpy_operators import round_to_tf32
+from minitri.base import numpy_array_operations
+from minitri.base.numpy_elementwise import round_to_tf32
 from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
-from minitri.base.tf32_products import BLOCK, FACTOR_ERROR, LEAST_DEPTH
+from minitri.base.tf32_splitting import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
@@ -140,7 +140,7 @@ class _Analysis:
             case Reduce():
                 return self.reduce(node)
             case Scan():
-                return self.folded(node, lambda op, y: numpy_semantics.scan(op, y, node.axis))
+                return self.folded(node, lambda op, y: numpy_array_operations.scan(op, y, node.axis))
             case Contract():
                 return self.contract(node)
 
@@ -204,7 +204,7 @@ class _Analysis:
         v, e = self.values[x], self.radii[x]
 
         def narrowed(y: Any) -> Any:
-            return widened(numpy_semantics.cast(y.astype(x.dtype.numpy), node.dtype), node.dtype)
+            return widened(numpy_array_operations.cast(y.astype(x.dtype.numpy), node.dtype), node.dtype)
 
         value = narrowed(v)
         ends = [narrowed(c) for (c,) in corners([v], [e])]
@@ -228,7 +228,7 @@ class _Analysis:
     # ---- reductions ------------------------------------------------------------------
 
     def reduce(self, node: Reduce) -> tuple[Any, Any]:
-        value, radius = self.folded(node, lambda op, y: numpy_semantics.reduce(op, y, node.axes))
+        value, radius = self.folded(node, lambda op, y: numpy_array_operations.reduce(op, y, node.axes))
         return value, radius + self.running_means_error(node) if node.op == "sum" else radius
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.numpy_operators import float_to_int
+from minitri.base.numpy_elementwise import float_to_int
 from minitri.base.operators import Operator
 from minitri.base.types import DType
 

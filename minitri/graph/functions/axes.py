@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.resource_limits import current, exceeded
+from minitri.base.program_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import bool_
 from minitri.graph import ir

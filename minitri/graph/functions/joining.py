@@ -6,7 +6,7 @@ from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.piecewise import tidy
+from minitri.base.minmax_canonical_form import tidy
 from minitri.graph import ir
 from minitri.graph.argument_binding import as_axis, as_dim, items_of
 from minitri.graph.functions.making import full

@@ -44,8 +44,8 @@ from functools import partial
 
 import numpy as np
 
-from minitri.base.logs import fired
 from minitri.base.operators import JUMPS, reduction
+from minitri.base.pass_logs import fired
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scan, Store

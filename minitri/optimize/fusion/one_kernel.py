@@ -24,7 +24,7 @@ decides whether one loop is enough.
 from collections.abc import Sequence
 
 from minitri.base.dims import Dim
-from minitri.base.piecewise import Allows
+from minitri.base.minmax_canonical_form import Allows
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Node, Reduce, Scan
 from minitri.kernels.demand import Demand, NotOneKernel, about, plain_axis

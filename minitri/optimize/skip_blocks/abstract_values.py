@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.numpy_semantics import elementwise
+from minitri.base.numpy_array_operations import elementwise
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType
 from minitri.kernels.ir import Compute, Op

@@ -231,7 +231,7 @@ def bench(
     """Measures programs of the table or random ones, or draws the figures of an earlier run."""
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks
-    from minitri.bench.plot import plot_file
+    from minitri.bench.roofline_plot import plot_file
 
     if figures is not None:
         if plot is None or cases or json or tune or host or ablate or programs:

@@ -35,8 +35,8 @@ BATCHES, CALLS = 20, 500
 FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
 CHILD = """
 import sys, torch, triton, triton.language, triton.compiler.code_generator, networkx, lark, minitri.api, minitri.triton.rt
-from minitri.bench import host
-print(host.first(*sys.argv[1:]))
+from minitri.bench import call_overhead
+print(call_overhead.first(*sys.argv[1:]))
 """
 
 
@@ -65,7 +65,9 @@ def tables() -> list[Table]:
 
 def call_times() -> Table:
     """The host time of a call in microseconds."""
-    row = json.loads(_child("import json; from minitri.bench import host; print(json.dumps(host.microseconds()))"))
+    row = json.loads(
+        _child("import json; from minitri.bench import host; print(json.dumps(call_overhead.microseconds()))")
+    )
     return Table("host time a call", "us", {"add f32 1024": row})
 
 

@@ -13,7 +13,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from minitri.base.text_tables import table
-from minitri.bench.report import TORCH, Row, number, predictions, time_of
+from minitri.bench.result_tables import TORCH, Row, number, predictions, time_of
 
 BOUNDS = (0.95, 0.9, 0.8)
 WORST = 10  # programs that are printed

@@ -5,7 +5,7 @@ In: a case and a clock. Out: a `Row`. It holds the times of all implementations 
 and the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the
 reference is computed in f64. For a case without flops, a copy of memory is timed as one more implementation.
 
-Left out: printing (report.py).
+Left out: printing (result_tables.py).
 
 Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of
 blocks. It shows that the kernels are right, but not how fast they are.
@@ -23,10 +23,10 @@ import numpy as np
 import minitri as mt
 from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
-from minitri.bench import host
+from minitri.bench import call_overhead
 from minitri.bench.case import Case, Input, torch
 from minitri.bench.clock import Calls, Clock, Pace, Run
-from minitri.bench.report import Peer, Row, number, time_of
+from minitri.bench.result_tables import Peer, Row, number, time_of
 from minitri.cli.terminal import progress
 from minitri.hardware.roofline import roofline
 from minitri.runtime.schedule_search import first_line
@@ -157,7 +157,7 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
     for name, make in makers.items():
         peer = peers[name] = Peer()
         try:
-            (calls, first, result), peer.first = host.first_result(partial(_begin, make))
+            (calls, first, result), peer.first = call_overhead.first_result(partial(_begin, make))
             peer.error = error_of(result, reference) if reference is not None else None
             ready[name] = [first, *calls]
         except Exception as error:
@@ -210,12 +210,12 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
     """The most bytes that a call allocates, and the bytes of its outputs and temporaries alone."""
     program = mt.compile(case.program)
-    first = host.peak(lambda: program(*arrays))
+    first = call_overhead.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
     made = [*run.plan.temporaries, *run.plan.outputs]
     sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
-    planned = host.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
-    return max(first, host.peak(lambda: program(*arrays))), planned
+    planned = call_overhead.peak(lambda: [torch.empty(n, dtype=torch.int8, device="cuda") for n in sizes])
+    return max(first, call_overhead.peak(lambda: program(*arrays))), planned
 
 
 def _predict(case: Case, arrays: Arrays, row: Row) -> None:
