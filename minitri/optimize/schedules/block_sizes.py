@@ -15,6 +15,7 @@ from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
 ENOUGH = 1024  # the usual number of elements of a program
+SECTOR = 32  # bytes of memory that are loaded or stored at once
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
@@ -39,15 +40,24 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
 
 
 def contiguity(kernel: Kernel) -> dict[str, int]:
-    """For each axis, the bytes that the kernel loads and stores with stride 1 along it."""
+    """For each axis, the bytes that the kernel loads and stores with stride 1 along it.
+
+    An access with a small stride counts too, for the share of the bytes of a sector that it uses.
+    """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
         if isinstance(op, (Load, Store)):
             for axis in kernel.axes:
                 split = op.offset.coefficient(axis.symbol)
-                if split is not None and split[0] in (1, -1):
-                    weight[axis.name] += op.buffer.dtype.bytes * touched(kernel, op)
+                stride = abs(split[0].constant or 0) if split is not None else 0
+                if 0 < stride * op.buffer.dtype.bytes < SECTOR or stride == 1:
+                    weight[axis.name] += op.buffer.dtype.bytes * touched(kernel, op) // stride
     return weight
+
+
+def rival(order: Sequence[Axis], weight: Mapping[str, int]) -> Axis | None:
+    """The second axis of `order` if contiguous traffic along it counts, as on one side of a transpose."""
+    return order[1] if len(order) > 1 and weight[order[1].name] * 8 > weight[order[0].name] > 0 else None
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
