@@ -51,11 +51,17 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
     if outer > 2 * inner:
         return _columns(kernel, weight, FEW * chip.multiprocessors)
-    row = math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in kernel.reduced)
+    row = max(math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in axes) for axes in _loops(kernel))
     sector = _rows_of_a_sector(kernel, weight, inner, chip)
     near = _is_near(kernel, row, chip) and not sector
     fits = row * math.prod(sector.values()) <= _longest(kernel) and not near
     return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector)
+
+
+def _loops(kernel: Kernel) -> list[list[Axis]]:
+    """The reduced axes of each loop nest: axes that no operation has together are reduced in separate loops."""
+    nests = {frozenset(a for a in kernel.reduced if a.name in op.axes) for op in kernel.body}
+    return [[a for a in kernel.reduced if a in nest] for nest in nests if not any(nest < other for other in nests)]
 
 
 def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: Chip) -> dict[str, int]:
@@ -65,7 +71,7 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
     """
     order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
     together = SECTOR // min(SECTOR, widest_bytes(kernel))
-    counts = bool(order) and weight[order[0].name] * 8 > inner and rows >= together * chip.multiprocessors
+    counts = bool(order) and weight[order[0].name] * 8 > inner and 2 * rows >= together * chip.multiprocessors
     return filled(order[:1], together) if counts else {}
 
 
@@ -183,9 +189,12 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     if sector:
         longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
     blocks = filled([widest], longest)
-    others = [a for a in reversed(kernel.reduced) if a is not widest]
+    inside = {a for axes in _loops(kernel) if widest in axes for a in axes}
+    others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
     more = corrects or blocks[widest.name] < min(ENOUGH, longest)  # fewer iterations have fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
+    for a in kernel.reduced:  # in a loop of its own
+        blocks |= {} if a in inside else filled([a], longest)
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
