@@ -22,13 +22,13 @@ from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, 
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import made_of
-from minitri.optimize.split_reduction import choose, contiguous_axes
+from minitri.optimize.split_reduction import Layouts, choose, contiguous_axes
 
 
-def collapse(graph: Graph, chip: Chip, gaps: Container[str] = ()) -> Graph:
+def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """The graph in which reductions that will be split have one axis in place of neighbouring axes.
 
-    `gaps` has the names of inputs that are not contiguous in memory. A reduction that stays in one kernel keeps its axes.
+    `gaps` has the strides of inputs that are not contiguous in memory, by name. A reduction that stays in one kernel keeps its axes.
     """
     several = joinable(graph, gaps)
 
@@ -37,17 +37,17 @@ def collapse(graph: Graph, chip: Chip, gaps: Container[str] = ()) -> Graph:
             return None
         if node in several:
             whole = joined(i, made, min(made.axes), max(made.axes))
-            return whole if choose(whole, chip) is not None else None
-        rows = _longest_run(made)
+            return whole if choose(whole, chip, gaps) is not None else None
+        rows = _longest_run(made, gaps)
         fewer = joined(i, made, rows[0], rows[-1]) if len(rows) > 1 else made
-        return fewer if 2 * _parts(fewer, chip) > 3 * _parts(made, chip) else None
+        return fewer if 2 * _parts(fewer, chip, gaps) > 3 * _parts(made, chip, gaps) else None
 
     return rewritten(graph, collapse, one_axis) if any(isinstance(n, Reduce) for n in graph.nodes()) else graph
 
 
-def _longest_run(node: Reduce) -> list[int]:
+def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
     """Neighbouring reduced axes along which memory is not contiguous: those with the most elements together."""
-    _, inner = contiguous_axes(node)
+    _, inner = contiguous_axes(node, gaps)
     runs: list[list[int]] = [[]]
     for k in range(node.x.rank):
         if k in node.axes and k not in inner and node.x.shape[k].constant is not None:
@@ -57,9 +57,9 @@ def _longest_run(node: Reduce) -> list[int]:
     return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run))
 
 
-def _parts(node: Reduce, chip: Chip) -> int:
+def _parts(node: Reduce, chip: Chip, gaps: Layouts) -> int:
     """The number of parts into which a reduction will be split."""
-    choice = choose(node, chip)
+    choice = choose(node, chip, gaps)
     return choice[1] if choice is not None else 1
 
 

@@ -19,6 +19,7 @@ import math
 from minitri.base.dims import Dim
 from minitri.graph.ir import Concat, Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
+from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import mixed_input_products
 from minitri.optimize.mixed_input_products import MOST, PART, viewed
 from minitri.optimize.split_kv import loops
@@ -82,7 +83,11 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
     if depth < (shortest // 2 if few else shortest) or not 0 < tiles < multiprocessors:
         return 1
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
-    even = math.gcd(depth, 1 << (wanted.bit_length() - 1))
+    if node.a.dtype.bits == 32 and tiles * 4 > 3 * multiprocessors:
+        return 1
+    even, row = math.gcd(depth, 1 << (wanted.bit_length() - 1)), depth * node.a.dtype.bytes
+    while even > 1 and row % ALIGNMENT == 0 and row // even % ALIGNMENT:
+        even //= 2
     return even if even * 4 > wanted else wanted
 
 
