@@ -143,7 +143,8 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if row <= ENOUGH:
-        return 1 if elements <= ENOUGH or narrow or reduces else 2
+        few = 1 if elements <= ENOUGH or narrow or reduces else 2
+        return few if elements <= 2 * ENOUGH else max(few, min(16, elements // ENOUGH))
     if math.prod(size(a, row) for a in kernel.reduced) * 4 < row * 3:
         return max(1, min(16, elements // (2048 if narrow or reduces else 1024)))
     if reduces:
@@ -215,7 +216,10 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     width = math.prod(blocks.values())
     roles = {a.name: "grid" for a in kernel.parallel}
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    deep, more = (2 if second is None else 8) * ENOUGH // width, 2 if corrects else 1  # fewer iterations have fewer corrections
+    deep, more = (
+        (2 if second is None else 8) * ENOUGH // width,
+        2 if corrects else 1,
+    )  # fewer iterations have fewer corrections
     programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
     most = 8192 // width if programs <= few else deep  # a few programs load all their rows at once
     for a in reversed(kernel.reduced):
