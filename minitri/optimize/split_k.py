@@ -79,7 +79,7 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
     shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
-    few = tiles * MOST < 2 * multiprocessors  # most of the chip is idle, even with the usual number of parts
+    few = 2 * tiles * MOST <= multiprocessors  # half of the chip is idle, even with the usual number of parts
     if depth < (shortest // 2 if few else shortest) or not 0 < tiles < multiprocessors:
         return 1
     wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
