@@ -67,7 +67,7 @@ def compile(
         raise CompileError("MT0003", message, help="`@mt.jit` compiles functions")
     is_path = isinstance(text, Path) or (text.endswith(".mt") and "\n" not in text and "(" not in text)
     text, path = (read_source(Path(text)), str(text)) if is_path else (str(text), "")
-    settings = {
+    settings: dict[str, Any] = {
         "types": types, "entry": entry, "name": name, "options": options, "effort": effort, "optimize": optimize,
     }  # fmt: skip
     shared = shared_names(text, settings)

@@ -17,7 +17,6 @@ import platform
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -28,10 +27,10 @@ from typing import Any
 import click
 
 from minitri.base.disk_cache import configured_folder
-from minitri.cli.console import show_json
+from minitri.base.toml_tables import table_beside
+from minitri.cli.output import show_json
 from minitri.cli.terminal import echo, progress
 
-PYTHON = "3.11"
 TIME_LIMIT = 120  # seconds, for each child process
 
 
@@ -59,7 +58,7 @@ class Package:
     also_called: Sequence[str] = ()  # other distributions that hold the same module
 
 
-LOOKED_FOR = tomllib.loads(Path(__file__).with_name("doctor.toml").read_text(encoding="utf-8"))
+LOOKED_FOR = table_beside(__file__, "doctor.toml")
 PACKAGES = tuple(Package(name, **row) for name, row in LOOKED_FOR["packages"].items())
 
 
@@ -87,39 +86,31 @@ def examine() -> list[Row]:
         found = dict(zip(trials, pool.map(probe, (row["script"] for row in trials.values()))))
     seen = gpu(found["torch build"])
     torch, *others = (trial(name, found[name]) for name in trials)
-    return [python(), minitri(), *map(package, PACKAGES), torch, seen, *others, cache()]
+    # This module needs the oldest Python that minitri supports, so the Python that runs it is new enough.
+    here = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    python = Row("python", "ok", here, essential=True)
+    own = Row("minitri", "ok", version("minitri") or "not installed, runs from its source folder", essential=True)
+    return [python, own, *map(package, PACKAGES), torch, seen, *others, cache()]
 
 
 # ---- versions --------------------------------------------------------------------------------
 
 
-def python() -> Row:
-    here = platform.python_version()
-    if _older(here, PYTHON):
-        return Row("python", "old", here, f"install Python {PYTHON} or later", essential=True)
-    return Row("python", "ok", f"{here} ({platform.system()} {platform.machine()})", essential=True)
-
-
-def minitri() -> Row:
-    found = version("minitri")
-    return Row("minitri", "ok", found or "not installed, runs from its source folder", essential=True)
-
-
 def package(package: Package) -> Row:
     """The row of a package, from its metadata."""
-    name, essential = package.name, package.essential
-    wanted = f"{name}>={package.minimum}" if package.minimum else name
+    name, least = package.name, package.minimum
+    wanted = f"{name}>={least}" if least else name
     found = next(filter(None, map(version, (name, *package.also_called))), None)
-    fix = f'pip install "{wanted}"'
     if found is None:
-        if name == "triton" and platform.system() != "Linux":
-            fix = "triton is for Linux; every stage down to its source works without it"
-        return Row(name, "missing", f"needed for {package.why}", fix, essential)
-    if package.minimum and _older(found, package.minimum):
-        detail = f"{found}, older than {package.minimum}"
-        return Row(name, "old", detail, f'pip install --upgrade "{wanted}"', essential)
-    supported = f" (supported from {package.minimum})" if package.minimum else ""
-    return Row(name, "ok", found + supported, essential=essential)
+        elsewhere = name == "triton" and platform.system() != "Linux"
+        fix = "triton is for Linux; every stage down to its source works without it" if elsewhere else ""
+        fix = fix or f'pip install "{wanted}"'
+        return Row(name, "missing", f"needed for {package.why}", fix, package.essential)
+    if _numbers(found) < _numbers(least):
+        fix = f'pip install --upgrade "{wanted}"'
+        return Row(name, "old", f"{found}, older than {least}", fix, package.essential)
+    supported = f" (supported from {least})" if least else ""
+    return Row(name, "ok", found + supported, essential=package.essential)
 
 
 def version(distribution: str) -> str | None:
@@ -129,12 +120,8 @@ def version(distribution: str) -> str | None:
         return None
 
 
-def _older(found: str, minimum: str) -> bool:
-    return _numbers(found) < _numbers(minimum)
-
-
 def _numbers(text: str) -> tuple[int, ...]:
-    """(3, 6) of `3.6.0+git1a2b`: enough to compare the first two."""
+    """(3, 6) of `3.6.0+git1a2b`: enough to compare the first two. () of no text."""
     return tuple(int(n) for n in re.findall(r"\d+", text.split("+")[0])[:2])
 
 
@@ -187,9 +174,9 @@ def _nvidia_smi() -> str:
         shown = subprocess.run(query, check=True, capture_output=True, text=True, timeout=20).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
-    found = re.match(r"([^,]+), *([^,]+), *([^,\n]+)", shown)  # the first GPU
-    others = len(shown.splitlines()) - 1
-    more = f" (and {others} more)" if others else ""
+    first, *others = shown.splitlines() or [""]
+    found = re.match(r"([^,]+), *([^,]+), *([^,]+)", first)
+    more = f" (and {len(others)} more)" if others else ""
     return f"{found[1]}, driver {found[2]}, compute capability {found[3]}{more}" if found else ""
 
 

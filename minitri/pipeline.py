@@ -93,10 +93,8 @@ class Context:
     @property
     def key(self) -> tuple[Any, ...]:
         """A hashable key of this compilation among those of one program. It lacks options that autotuning varies."""
-        return (
-            self.instance.key, tuple(self.sizes.items()), tuple(self.layouts.items()),
-            str(self.target), self.wide, self.options.descriptors,
-        )  # fmt: skip
+        sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
+        return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors
 
 
 # ---- passes ----------------------------------------------------------------------------------
@@ -204,7 +202,7 @@ CORE: tuple[Pass, ...] = (
     graph_pass("build", "graph", lambda m, c: lower_ast.build(m, c.entry, c.instance), lower_ast.build),
     graph_pass("specialise", "graph.specialised", lambda g, c: rewrite.specialise(g, c.sizes), rewrite.specialise),
     graph_pass("legalise", "graph.simplified", lambda g, c: rewrite.legalise(g), rewrite.legalise),
-    plan_pass("partition", "kernels", lambda g, c: lower_graph.partition(g, c.layouts), lower_graph.partition),
+    plan_pass("one-kernel-each", "kernels", lambda g, c: lower_graph.one_kernel_each(g, c.layouts), lower_graph.one_kernel_each),
     tile_pass("lower", "tile", lowered, lower.lower),
     tile_pass("mask", "tile.masked", lambda p, c: p.map(mask.mask), mask.mask, masked=True),
     tile_pass("target", "tile.target", targeted, targeted, masked=True),

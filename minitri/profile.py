@@ -15,7 +15,6 @@ The column of bytes counts what a kernel must move (kernels/memory_traffic.py). 
 memory, the kernel cannot become much faster.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +24,8 @@ from minitri.hardware.roofline import Measured
 from minitri.kernels.memory_traffic import traffic
 from minitri.notebook.html import card, counted
 from minitri.program import Program
-from minitri.runtime.binding import Call
 from minitri.runtime.device_transfer import target_of
-from minitri.runtime.launch import Executable, Launch, on_device
+from minitri.runtime.launch import on_device
 from minitri.runtime.timing import Timing, measure, time_call
 
 __all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]
@@ -52,7 +50,7 @@ class KernelTime:
     @property
     def launches(self) -> int:
         """0 for a kernel of an empty array, which has no programs; else 1."""
-        return 1 if self.programs else 0
+        return int(self.programs > 0)
 
     @property
     def seconds(self) -> float:
@@ -74,14 +72,17 @@ class Profile:
 
     def share(self, kernel: KernelTime) -> float:
         """The time of a kernel as a fraction of the time of all kernels, from 0 to 1."""
-        seconds = sum(k.seconds for k in self.kernels)
-        return kernel.seconds / seconds if seconds else 0.0
+        return kernel.seconds / (sum(k.seconds for k in self.kernels) or 1)
 
     def __str__(self) -> str:
-        return f"{self.program} {self._summary}\n{table([HEAD, *map(self._row, self.kernels)])}"
+        return f"{self.program} {self._summary}\n{table(self._rows)}"
 
     def _repr_html_(self) -> str:
-        return card(self.program, facts=self._summary, rows=[HEAD, *map(self._row, self.kernels)])
+        return card(self.program, facts=self._summary, rows=self._rows)
+
+    @property
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [HEAD, *map(self._row, self.kernels)]
 
     @property
     def _summary(self) -> str:
@@ -89,10 +90,10 @@ class Profile:
         return f"on {where}: {milliseconds(self.total.median)} a call, {counted(len(self.kernels), 'kernel')}"
 
     def _row(self, k: KernelTime) -> tuple[str, ...]:
-        return (
-            k.name, str(k.launches), str(k.programs), str(k.warps), milliseconds(k.seconds), byte_size(k.bytes) if k.bytes or not k.programs else "-",
-            f"{k.bandwidth / 1e9:.3g}" if k.bandwidth < 1e11 else f"{k.bandwidth / 1e9:.0f}", f"{self.share(k):.1%}",
-        )  # fmt: skip
+        moved = byte_size(k.bytes) if k.bytes or not k.programs else "-"
+        rate = f"{k.bandwidth / 1e9:{'.3g' if k.bandwidth < 1e11 else '.0f'}}"
+        counts = (str(k.launches), str(k.programs), str(k.warps))
+        return (k.name, *counts, milliseconds(k.seconds), moved, rate, f"{self.share(k):.1%}")
 
 
 @hides_frames
@@ -104,21 +105,13 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     Raises what a call of the program raises.
     """
     run, call = program.prepare(*arrays, **named)
-    kernels = _kernels(run, call, repeats, warmup)
+    moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
+    kernels: list[KernelTime] = []
+    with on_device(call.model):
+        for launch in run.launches(call, run.memory(call)):  # in order: each finds the temporaries that it reads
+            k, timing = launch.step.kernel, measure(launch, call.device, repeats, max(1, warmup))
+            kernels.append(KernelTime(k.name, launch.programs, k.warps, timing, moved.get(k.name, 0)))
     total = measure(lambda: program(*arrays, **named), call.device, repeats, warmup)
     seconds = {k.name: k.seconds for k in kernels}
     measured = Measured(seconds, target_of(call.device), call.sizes, {s.kernel.name: s.kernel for s in run.steps})
-    return Profile(program.name, call.device, kernels, total, measured)
-
-
-def _kernels(run: Executable, call: Call, repeats: int, warmup: int) -> tuple[KernelTime, ...]:
-    """Times kernels in the order of a call, so that each one finds the temporaries that it reads."""
-    moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
-    with on_device(call.model):
-        launches = run.launches(call, run.memory(call))
-        return tuple(_row(x, measure(x, call.device, repeats, max(1, warmup)), moved) for x in launches)
-
-
-def _row(launch: Launch, timing: Timing, moved: Mapping[str, int]) -> KernelTime:
-    kernel = launch.step.kernel
-    return KernelTime(kernel.name, launch.programs, kernel.warps, timing, moved.get(kernel.name, 0))
+    return Profile(program.name, call.device, tuple(kernels), total, measured)

@@ -58,19 +58,21 @@ class Program(BaseProgram):
 
     watched: Sequence[Read] = ()  # values outside the program that it was compiled with
 
-    def __init__(
-        self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),
-        options: Options = Options(), effort: str = "none",
-    ) -> None:  # fmt: skip
-        super().__init__(module, entry, without, options, effort)
+    def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:
+        super().__init__(module, entry, **settings)
         self._names = [p.name for p in self.function.params]
         self._variants, self._replays = Variants(), ReplayCache(_floats(self.function))
         self._stages: Recent[Any, Compilation] = Recent(MAX_STAGES)
         self._check_signature()
 
+    @property
+    def _typed(self) -> bool:
+        """Whether the program has types without any argument."""
+        return all(map(_is_typed, self.function.params))
+
     def _check_signature(self) -> None:
         """Finds errors now, before any call, if all types are declared."""
-        if all(map(_is_typed, self.function.params)):
+        if self._typed:
             warn_of_requirements(self.lower().compilation.value("graph").conditions)
 
     @property
@@ -85,8 +87,7 @@ class Program(BaseProgram):
         return f"<minitri program {self.name}({self._signature})>"
 
     def _repr_html_(self) -> str:
-        typed = all(map(_is_typed, self.function.params))
-        compilation = self.lower().compilation if typed else None
+        compilation = self.lower().compilation if self._typed else None
         return program_card(self.name, self._signature, self._source, compilation)
 
     def configured(
@@ -95,10 +96,10 @@ class Program(BaseProgram):
         """The same program with other settings; None keeps a setting. `Program` says what they mean."""
         dropped = tuple(self.without) if without is None else without
         with using(self.limits):
-            return self._made(dropped, options or self.options, effort or self.effort)
+            return self._made(without=dropped, options=options or self.options, effort=effort or self.effort)
 
-    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
-        return Program(self.module, self.name, without=without, options=options, effort=effort)
+    def _made(self, **settings: Any) -> Program:
+        return Program(self.module, self.name, **settings)
 
     # ---- calling ---------------------------------------------------------------------
 
@@ -180,8 +181,11 @@ class Program(BaseProgram):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """The reference result: numpy evaluates the syntax tree. Gives numpy arrays."""
-        return self.run("ast", *args, **keywords)
+        """The reference result: numpy evaluates the syntax tree, or the first stage of a program that begins at one.
+
+        Gives numpy arrays.
+        """
+        return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
         """The result of one stage, as numpy arrays.
@@ -199,12 +203,11 @@ class Program(BaseProgram):
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
+        moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
-            moved = on_cpu(call) if stage == "triton" else on_gpu(call)
             return tuple(v.numpy() for v in self._started(moved).outputs)
-        self._fits_memory(call)
-        call = on_cpu(call)
-        return run_stage.results(self._kept(call, stage), stage, call)
+        self._fits_memory(moved)
+        return run_stage.results(self._kept(moved, stage), stage, moved)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
         """The stages of a call for the interpreter, down to this one. Calls with the same context share them."""
@@ -219,7 +222,11 @@ class Program(BaseProgram):
         require_graph(self.graph(call.instance), call.sizes)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass."""
+        """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass.
+
+        A program that begins at a later stage than a graph is compared with the program of `mt.load(…, against=…)`.
+        Without it: CompileError MT0402.
+        """
         call = self._checked(args, keywords)
         with enough():
             return check(self, call)
@@ -245,8 +252,7 @@ class Program(BaseProgram):
         call = self._described(args, sizes)
         options = for_arrays(checked(options or self.options), call.arrays)
         context = self.context(call, Target.parse(target))
-        context = replace(context, without=self.without | names(without), options=options)
-        return Lowered(self.compilation(context))
+        return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
         """The call that the arguments of `lower` describe. It has no arrays if the arguments are sizes."""
@@ -259,8 +265,8 @@ class Program(BaseProgram):
 
     def _without_types(self, untyped: Sequence[ast.Param]) -> CompileError:
         """The error if only arrays can say what some parameters are."""
-        names = [p.name for p in untyped]
-        types = ", ".join(f'{n}: "f32[N]"' if is_module(self.module.source.text) else f'{n}="f32[N]"' for n in names)
+        names, between = [p.name for p in untyped], ": " if is_module(self.module.source.text) else "="
+        types = ", ".join(f'{n}{between}"f32[N]"' for n in names)
         message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"
         help = f"give types, as in {types}, or arrays: `lower({', '.join(names)})`"
         return CompileError("MT0106", message, untyped[0].span, help=help)
@@ -284,14 +290,13 @@ class Program(BaseProgram):
         Gives the keywords of `lower`, a sentence about the schedules, and the names of arrays that do not begin at a
         multiple of 16 bytes.
         """
-        told = {n: given[n] for n in ("target", "without", "options") if n in given}
-        call = self._described(args, {n: value for n, value in given.items() if n not in told})
-        own, odd = own_target(call), unaligned(call.arrays)
-        target = told.get("target") or str(own or "cuda:90")
-        given, schedules = {**given, "target": target}, ""
-        if self.effort != "none" and target != "interpreter" and not (told.get("without") or told.get("options")):
-            given["options"], schedules = known_options(self, call, own if target == str(own) else None)
-        return given, schedules, odd
+        call = self._described(args, {n: v for n, v in given.items() if n not in ("target", "without", "options")})
+        own, schedules = own_target(call), ""
+        target = given.get("target") or str(own or "cuda:90")
+        told = {**given, "target": target}
+        if self.effort != "none" and target != "interpreter" and not (given.get("without") or given.get("options")):
+            told["options"], schedules = known_options(self, call, own if target == str(own) else None)
+        return told, schedules, unaligned(call.arrays)
 
     def plot(self, /, *args: Any, **sizes: Any) -> Any:
         """Draws the graph of the program, in one colour for each kernel; returns the matplotlib figure.

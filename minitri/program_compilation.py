@@ -56,10 +56,10 @@ class BaseProgram:
         ) -> BaseProgram: ...
 
     def __init__(
-        self, module: ast.Module, entry: str | None, without: Sequence[str], options: Options, effort: str
-    ) -> None:
-        self.module = module
-        self.function = _entry(module, entry)
+        self, module: ast.Module, entry: str | None = None, *, without: Sequence[str] = (),
+        options: Options = Options(), effort: str = "none",
+    ) -> None:  # fmt: skip
+        self.module, self.function = module, _entry(module, entry)
         self.name = self.function.name
         self.without, self.options, self.effort = names(without), checked(options), check_effort(effort)
         self.limits = current()
@@ -122,11 +122,9 @@ class BaseProgram:
         wide    offsets have 64 bits, even if 32 are enough
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
-        sizes, layouts = call.sizes if known else {}, call.layouts(known)
-        return Context(
-            self.module, self.name, call.instance, sizes, layouts, target, wide, self.without,
-            for_arrays(self.options, call.arrays), self.limits, self.start,
-        )  # fmt: skip
+        settings = (self.without, for_arrays(self.options, call.arrays), self.limits, self.start)
+        about = (call.instance, call.sizes if known else {}, call.layouts(known), target, wide)
+        return Context(self.module, self.name, *about, *settings)
 
     def compilation(self, context: Context) -> Compilation:
         """The stages for a context. All contexts with the same types of parameters share one graph."""

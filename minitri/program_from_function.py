@@ -25,7 +25,6 @@ from minitri.language.front_end import from_function, plain_function
 from minitri.language.linking import Definition, link, of_module, of_python
 from minitri.program import Program
 from minitri.runtime.binding import Call
-from minitri.tiles.schedule import Options
 
 
 def defined(function: Callable[..., Any]) -> Definition:
@@ -63,14 +62,12 @@ class FunctionProgram(Program):
 
     def refresh(self) -> None:
         """Links again if a function or a constant has changed."""
-        if all(read() is value for read, value in self.watched):
-            return
         now = [(read, read()) for read, _ in self.watched]
         if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
             self.watched = now
-            return
-        with using(self.limits):
-            self._link()
+        else:
+            with using(self.limits):
+                self._link()
 
     @property
     def _source(self) -> str:
@@ -84,8 +81,8 @@ class FunctionProgram(Program):
         self.refresh()
         return super()._described(args, given)
 
-    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
-        return FunctionProgram(self.definition, without=without, options=options, effort=effort)
+    def _made(self, **settings: Any) -> Program:
+        return FunctionProgram(self.definition, **settings)
 
 
 def _same(old: Any, new: Any) -> bool:

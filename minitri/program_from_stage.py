@@ -50,7 +50,6 @@ from minitri.tiles.ir import Programs
 from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
-from minitri.trust.check_report import CheckReport
 from minitri.trust.sanitizer import AccessError
 
 READERS: dict[str, Callable[..., Any]] = {
@@ -86,7 +85,7 @@ def load(
         help = suggest(str(stage), READERS) or f"these are: {', '.join(READERS)}"
         raise CompileError("MT0402", f"`{str(stage)[:40]}` is no stage that can be read", help=help)
     start = Start(stage, _verified(stage, READERS[stage](text, name=name)))
-    return Loaded(start, Source(name, text), without, options, against)
+    return Loaded(start, Source(name, text), against=against, without=without, options=options)
 
 
 def _verified(stage: str, value: Any) -> Any:
@@ -131,33 +130,27 @@ def _param(i: Input | Buffer, place: Span) -> ast.Param:
 class Loaded(Program):
     """See the module. `stage` is the first stage, and `value` its IR."""
 
-    def __init__(
-        self, start: Start, source: Source, without: Sequence[str] = (), options: Options = Options(),
-        against: BaseProgram | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, start: Start, source: Source, *, against: BaseProgram | None = None, **settings: Any) -> None:
         self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
-        super().__init__(_module(start.value, source), without=without, options=options)
+        head = _head(start.value)
+        self._plan = head if isinstance(head, Plan) else None  # None for a program that begins at a graph
+        super().__init__(_module(start.value, source), **settings)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]} from {self.stage}>"
 
-    def _made(self, without: Sequence[str], options: Options, effort: str) -> Program:
+    def _made(self, *, options: Options, effort: str, **settings: Any) -> Program:
         fixed = isinstance(self.value, Programs) and options != self.options
         if fixed or effort != "none":
             what = "options" if fixed else "effort"
             message = f"a program that begins at `{self.stage}` takes no {what}"
             measured = "measure once, with `mt.tune(…)`, and give it the options"
             raise CompileError("MT0404", message, help="its schedules are in the text" if fixed else measured)
-        return Loaded(Start(self.stage, self.value), self.module.source, without, options, self.against)
+        start = Start(self.stage, self.value)
+        return Loaded(start, self.module.source, options=options, against=self.against, **settings)
 
     def _check_signature(self) -> None:
         """Does nothing: `load` has verified the text."""
-
-    @property
-    def _plan(self) -> Plan | None:
-        """The plan of the kernels; None for a program that begins at a graph."""
-        head = _head(self.value)
-        return head if isinstance(head, Plan) else None
 
     def graph(self, instance: Instance) -> Graph:
         if isinstance(self.value, Graph):
@@ -189,10 +182,6 @@ class Loaded(Program):
         return largest >= LIMIT or any(a.last_offset >= LIMIT for a in arrays)
 
     # ---- running ---------------------------------------------------------------------
-
-    def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """The result of the first stage, evaluated by numpy."""
-        return self.run(self.stage, *args, **keywords)
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         stage = self.stage if stage == "ast" and isinstance(self.value, Graph) else stage
@@ -227,17 +216,6 @@ class Loaded(Program):
                 strides = _strides(b, arrays[b.name], sizes)
                 arrays[b.name] = laid(arrays[b.name], strides, b.name)
         return replace(call, sizes=sizes, arrays=arrays)
-
-    def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Compares the first stage and every later pass with the program of `against`.
-
-        A graph is compared with its own evaluation. Any other stage needs `against`: else CompileError MT0402.
-        """
-        if self.stage != "graph" and self.against is None:
-            message = f"a program that begins at `{self.stage}` has nothing to be checked against"
-            help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
-            raise CompileError("MT0402", message, help=help)
-        return super().check(*args, **keywords)
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
     python tests/bench_report.py docs/log/benchmarks.json
 
-In: the file of a complete or an interrupted run, also one of random programs. Out: the tables that the run printed.
+In: the file of a complete or an interrupted run. The run may also be one of random programs (`--random`).
+Out: the tables that the run printed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from minitri.bench.report import Peer, Row, report
 
 
 def from_dict(found: Mapping[str, Any]) -> Row:
-    """The row from the dictionary that `as_dict` made of it."""
+    """The row from a dictionary that `as_dict` made."""
     made = {f.name: found[f.name] for f in fields(Row) if f.name in found}
     made |= {side: {name: Peer(**p) for name, p in found[side].items()} for side in ("peers", "beside")}
     return Row(**made)

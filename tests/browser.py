@@ -1,7 +1,7 @@
-"""A real browser for tests: headless Chromium with the network refused, driven by selenium.
+"""A real browser for tests: headless Chromium without network access, driven by selenium.
 
-In: HTML. Out: a `Browser` that shows it from a file. Debian has both parts: chromium and
-chromium-driver. `missing` says what is not there, for tests to skip with.
+In: HTML. Out: a `Browser` that shows it from a file. Debian has packages of both parts: chromium and
+chromium-driver. `missing` names the part that is not installed. Tests use it as the reason of their skip.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +23,7 @@ FLAGS = (
 
 
 def missing() -> str:
-    """What is not here; "" if a browser can be started."""
+    """The part that is not installed; "" if a browser can be started."""
     if find_spec("selenium") is None:
         return "selenium is not installed"
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
@@ -32,14 +32,14 @@ def missing() -> str:
 
 
 class Browser:
-    """One tab. Everything is asked of the page itself; the pointer and the keyboard are real."""
+    """One tab. Methods read from the real page, and the pointer and the keyboard events are real."""
 
     def __init__(self, driver: Any, folder: Path) -> None:
         self.driver, self.folder = driver, folder
         self.opened = 0
 
     def open(self, html: str, fragment: str = "", width: int = 1280, height: int = 800, dark: bool = False) -> float:
-        """Shows a page from a file; seconds until it is ready."""
+        """Shows a page from a file. Returns the seconds until the page is ready."""
         self.size(width, height, dark)
         self.opened += 1
         path = self.folder / f"page{self.opened}.html"
@@ -52,9 +52,9 @@ class Browser:
         return time.perf_counter() - start
 
     def visit(self, address: str, width: int = 1280, height: int = 800, dark: bool = False) -> None:
-        """Shows a page that a server of this machine serves."""
+        """Shows a page from a server on this machine."""
         self.size(width, height, dark)
-        self.driver.get("about:blank")  # an address that differs only after its # would not be loaded again
+        self.driver.get("about:blank")  # Chromium does not load an address again that differs only after its #
         self.driver.get_log("browser")
         self.driver.get(address)
         self.wait("document.body.dataset.ready === 'yes'", seconds=120)
@@ -69,10 +69,18 @@ class Browser:
         """The value of a JavaScript expression."""
         return self.driver.execute_script(f"return {expression}", *arguments)
 
-    def wait(self, expression: str, seconds: float = 30) -> None:
+    def wait(self, expression: str, seconds: float = 120) -> None:
+        """Until an expression of the page is true. A busy machine is slow."""
         end = time.monotonic() + seconds
         while not self.ask(expression):
             assert time.monotonic() < end, f"still not: {expression}\n{self.errors()}"
+            time.sleep(0.02)
+
+    def until(self, wanted: Any, shown: Callable[[], Any], seconds: float = 120) -> None:
+        """Until the page shows what is wanted."""
+        end = time.monotonic() + seconds
+        while (found := shown()) != wanted:
+            assert time.monotonic() < end, f"{found!r} instead of {wanted!r}\n{self.errors()}"
             time.sleep(0.02)
 
     def find(self, selector: str) -> Any:
@@ -95,18 +103,18 @@ class Browser:
         ActionChains(self.driver, duration=0).send_keys(*keys).perform()
 
     def errors(self) -> list[str]:
-        """What the page complained about since it was opened, content policy included."""
+        """The errors of the page since it was opened, violations of its content policy included."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """The addresses asked for since the page was opened, its own file left out."""
+        """The addresses that the page has requested since it was opened, without its own file."""
         events = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
         asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
         own = (self.folder / f"page{self.opened}.html").as_uri()
         return [url for url in asked if not url.startswith((own, "data:"))]
 
     def picture(self, name: str) -> None:
-        """Keeps a picture where EXPLORER_PICTURES says, to be looked at."""
+        """Saves a picture of the page in the folder EXPLORER_PICTURES, if that variable is set."""
         if folder := os.environ.get("EXPLORER_PICTURES"):
             Path(folder).mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(str(Path(folder) / f"{name}.png"))
@@ -114,7 +122,7 @@ class Browser:
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """A browser with a profile of its own."""
+    """A browser with its own, empty profile."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

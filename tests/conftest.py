@@ -1,11 +1,11 @@
-"""Hypothesis profiles, and tests that need a GPU.
+"""Settings of pytest: hypothesis profiles, tests that need a GPU, a browser tab, and golden texts.
 
     pytest -m "not gpu"                                a few examples a test, the same ones every time
     pytest -m "not gpu" --hypothesis-profile=full      200 examples a test, new ones every time
-    pytest -m gpu                                      what runs on CUDA tensors; skipped where there is no GPU
-    pytest --update-golden                             writes tests/goldens/*.txt anew, instead of comparing
+    pytest -m gpu                                      tests on CUDA tensors; skipped if there is no GPU
+    pytest --update-golden                             writes tests/goldens/*.txt instead of comparing with it
 
-`slow` tests are part of the full profile only.
+`slow` tests run only in the full profile.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products; threads only wait for each other
-os.environ.setdefault("MINITRI_TRACEBACK", "1")  # a test that fails shows where
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # test products are small: more threads would only wait
+os.environ.setdefault("MINITRI_TRACEBACK", "1")  # a test that fails shows its traceback
 
 import pytest
 
 try:
     from hypothesis import HealthCheck, Phase, settings
-except ImportError:  # the other tests do without
+except ImportError:  # the other tests need no hypothesis
     settings = None
 
 if settings is not None:
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _no_gpu() -> str:
-    """Why GPU tests cannot run here; "" if they can."""
+    """Why GPU tests cannot run on this machine; "" if they can."""
     try:
         import torch
     except ImportError:
@@ -54,7 +54,7 @@ def _no_gpu() -> str:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A tab of headless Chromium (tests/browser.py); the test is skipped where there is none."""
+    """A tab of headless Chromium (tests/browser.py). The test is skipped if there is no browser."""
     from browser import browser, missing
 
     if reason := missing():
@@ -74,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden(name, text)`: the text is what tests/goldens/NAME.txt holds."""
+    """`golden(name, text)` asserts that tests/goldens/NAME.txt holds the text."""
 
     def check(name: str, text: str) -> None:
         path = GOLDENS / f"{name}.txt"

@@ -1,10 +1,9 @@
-"""Mistakes and idioms, and what the compiler says to each: two pages of docs/reference/.
+"""Writes two pages of docs/reference/: common mistakes, and idioms of other libraries, each with the compiler's error.
 
-    python tests/documents.py      makes both pages anew
+    python tests/documents.py      makes both pages again
 
-In: mistakes.toml and idioms.toml. Out: Markdown tables with the errors as they are now. tests/test_corrections.py applies
-each correction and compiles the result. The one idea: a correction is an edit of the source (`error.edits`), so a test
-can do what a reader of the help would do.
+In: mistakes.toml and idioms.toml. Out: Markdown tables with the present errors. The one idea: a correction is an edit
+of the source (`error.edits`). So tests/test_corrections.py can apply each correction and compile the result.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def table(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Mistake:
-    """`under` is what the caret points at, `becomes` the corrected program."""
+    """A program with a mistake. The caret points at `under`; `becomes` is the corrected program."""
 
     program: str
     code: str
@@ -53,12 +52,12 @@ def mistakes() -> list[Mistake]:
 
 
 def idioms(library: str) -> dict[str, str]:
-    """What is written in a library, and what it is here."""
+    """The idioms of a library, and how each is written in minitri."""
     return table("idioms")[library]
 
 
 def error_of(program: str, types: dict[str, str]) -> CompileError | None:
-    """The error of a module, or of an expression over names with these types; None if it compiles."""
+    """The error of a module, or of an expression over names of these types. None if it compiles."""
     used = {} if "def " in program else {n: types[n] for n in types if n in names_in(program)}
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -69,12 +68,12 @@ def error_of(program: str, types: dict[str, str]) -> CompileError | None:
 
 
 def names_in(program: str) -> set[str]:
-    """The names in an expression, apart from those of keywords."""
+    """The names in an expression, without the names of keywords."""
     return set(re.findall(r"\b[A-Za-z_]\w*\b(?!\s*=[^=])", program))
 
 
 def rewritten(program: str, types: dict[str, str]) -> str:
-    """The program with the corrections of its errors applied, one after another."""
+    """The program after the corrections of its errors, applied one after another."""
     while (error := error_of(program, types)) is not None:
         assert error.edits, (program, error)
         program = corrected(error)

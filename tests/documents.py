@@ -1,17 +1,17 @@
-"""Documents that stay true: their blocks run, and what they show is what comes out.
+"""Keeps documents up to date: runs their code blocks and writes the present output below them.
 
-    python tests/documents.py                    brings every block and generated part up to date
+    python tests/documents.py                    updates every block and every generated part
 
-In: a Markdown file. Out: the same file with outputs made anew; tests/test_docs.py requires that
-nothing changes. What a fenced block is, its first words say:
+In: a Markdown file. Out: the same file with new outputs. tests/test_docs.py requires that an update
+changes nothing. The info string of a fenced block gives its kind:
 
-    python                   runs; names stay for the blocks below
-    python module [FILE]     a program: it compiles, and is written to FILE for the commands below
-    python excerpt           shown only
+    python                   runs; later blocks see its names
+    python module [FILE]     a program: it compiles, and is written to FILE for later commands
+    python excerpt           is only shown
     pycon                    a session: statements after >>>, their output below
-    console                  commands after $; for `minitri` their output below, the others are shown only
+    console                  commands after $; those of `minitri` run, with their output below; others are only shown
 
-The blocks of one document share names and a working directory. Generated parts come from
+The blocks of one document share names and a working directory. The generated parts come from
 `python tests/reference.py`, tests/tracing.py, tests/opening.py and tests/serving.py. Nine pages are
 generated as a whole: `renewed` lists them.
 """
@@ -56,7 +56,7 @@ def documents() -> list[Path]:
 
 
 def renewed(path: Path) -> str:
-    """The text of a document as it should be. Whatever a block raises passes through."""
+    """The text of a document after the update. An exception of a block passes through."""
     if path.name == "operators.md":
         return reference.reference()
     if path.name == "reliability.md":
@@ -83,7 +83,7 @@ def renewed(path: Path) -> str:
 
 @contextlib.contextmanager
 def workplace() -> Iterator[None]:
-    """A directory of its own that shows the examples, so that commands are as a reader would type them."""
+    """A new working directory with the examples in it, so that blocks show the commands that a reader types."""
     with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
         Path("examples").symlink_to(ROOT / "examples")
         yield
@@ -91,7 +91,7 @@ def workplace() -> Iterator[None]:
 
 @contextlib.contextmanager
 def same_compiler() -> Iterator[None]:
-    """Whatever operators, rules and passes a document adds are gone after it."""
+    """Removes the operators, rules and passes that a document adds."""
     operators, symbols, rules, passes = dict(OPERATORS), dict(BY_SYMBOL), simplify.RULES, pass_table.PASSES
     try:
         yield
@@ -105,7 +105,7 @@ def same_compiler() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """No colour, whatever the terminal."""
+    """Turns colours off for any terminal."""
     before = os.environ.get("NO_COLOR")
     os.environ["NO_COLOR"] = "1"
     try:
@@ -118,14 +118,14 @@ def plain() -> Iterator[None]:
 
 @dataclass
 class Session:
-    """The names that the blocks of one document share, while they run one after another."""
+    """The names that the blocks of one document share. The blocks run one after another."""
 
     document: str
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     count: int = 0
 
     def block(self, match: re.Match[str]) -> str:
-        """The block with its output as it is now."""
+        """The block with its present output."""
         text = match["text"]
         match match["info"].split():
             case ["python"]:
@@ -147,7 +147,7 @@ class Session:
         exec(compile(source, name, mode, dont_inherit=True), self.names)
 
     def examples(self, text: str) -> Iterator[str]:
-        """Each statement of a session and what it prints."""
+        """Each statement of a session with its output."""
         for example in doctest.DocTestParser().get_examples(text):
             lines = example.source.splitlines()
             yield "".join(f"{'...' if k else '>>>'} {line}".rstrip() + "\n" for k, line in enumerate(lines))
@@ -164,7 +164,7 @@ class Session:
 
 
 def commands(text: str) -> Iterator[str]:
-    """Each command of a console block and its output: on failure what is on stderr, else what is on stdout."""
+    """Each command of a console block with its output: stderr if it fails, else stdout."""
     for part in filter(None, re.split(r"^(?=\$ )", text, flags=re.MULTILINE)):
         words = shlex.split(part.splitlines()[0], comments=True)[1:]
         if words[:1] != ["minitri"]:
@@ -187,7 +187,7 @@ def run(words: list[str]) -> str:
 
 
 def trimmed(text: str) -> str:
-    """Without blanks at the ends of lines, and ending in one line end."""
+    """The text without blanks at the ends of lines, with exactly one newline at its end."""
     return "".join(line.rstrip() + "\n" for line in text.rstrip().splitlines())
 
 

@@ -1,11 +1,11 @@
-"""Each rewrite alone: random programs in which it fires, with it and without it.
+"""Tests each rewrite alone: random programs in which it fires, compiled with it and without it.
 
     python tests/each_rewrite.py --programs 2000 --jobs 2 [NAME ...]
 
-A row of `REWRITES` says which statements a rewrite is about, and which thresholds must be lower so that it fires at
-small sizes. A program counts if the stage that the rewrite makes is another one without it. Then both stages are run by
-numpy (or Triton's interpreter) and compared, bit for bit where the rewrite promises that, and `check` compares every
-stage with the reference. A rewrite that never fires fails.
+A row of `REWRITES` names the statements that a rewrite applies to. It also names the thresholds that must be lower so
+that the rewrite fires at small sizes. A program counts if its stage after the rewrite differs from the stage without
+it. Then numpy (or Triton's interpreter) runs both stages, and the results are compared. They must be equal bit for
+bit if the rewrite promises that. `check` compares every stage with the reference. A rewrite that never fires fails.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from lowered import lowered
+from lowered_thresholds import lowered
 
 from minitri.base.diagnostics import CompileError
 from minitri.hardware.targets import INTERPRETER, Target
@@ -30,20 +30,18 @@ from minitri.kernels.ir import Dot
 from minitri.language.parser import parse_module
 from minitri.program import Program
 from minitri.runtime.binding import bind
-from minitri.testing.generator import RandomProgram
-from minitri.testing.reductions import SIDES
-from minitri.testing.statement_kinds import Statements
-from minitri.testing.values import Axis
+from minitri.testing.placeholders import SIDES
+from minitri.testing.small_programs import RandomProgram, SmallWriter
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import check, enclosures, worst
 
 CUDA = Target("cuda", "90")
-TRIES = 60  # programs for each one in which a rewrite fires, at most
+TRIES = 60  # the most programs to try for each program in which a rewrite fires
 
 
 class Blocks(dict[str, int]):
-    """A block for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+    """One block size for every axis name. As a mapping it is empty, so no name counts as unknown."""
 
     def __init__(self, rows: int, rest: int) -> None:
         super().__init__()
@@ -58,8 +56,14 @@ SMALL, SIXTEEN = Options(blocks=Blocks(8, 2)), Options(blocks=Blocks(16, 16), de
 
 @dataclass(frozen=True)
 class Rewrite:
-    """`stage`: what it changes. `kinds`: statements of random programs, with axes of `sides`. `lowered`: thresholds, by
-    module and name. `exact`: it changes no bit, but for signs of zeros (and the order in which products are added)."""
+    """A rewrite and the programs in which it fires.
+
+    stage      the stage that it changes
+    kinds      the statements of its random programs
+    sides      the sizes of their axes
+    lowered    thresholds, by module and name
+    exact      it changes no bit, except the signs of zeros (and the order in which products are added)
+    """
 
     stage: str
     kinds: tuple[str, ...]
@@ -73,7 +77,7 @@ class Rewrite:
 ROWS = ("reduce", "reduce", "normalise", "scan", "unary", "binary", "loss")
 PRODUCTS = ("layer", "layer", "dequantised", "matmul", "heads", "unary")
 ANY = (*ROWS, "transpose", "reshape", "pad", "concat", "gather", "broadcast", "slice", "where", "cast")
-PARTS = {  # products of TF32 parts, of small arrays too
+PARTS = {  # products of TF32 parts, also for small arrays
     "optimize.pack_operands.WORTH_OF_PARTS": 1, "optimize.pack_operands.SIDE_OF_PARTS": 1, "optimize.pack_operands.LEAST_DEPTH": 1,
 }  # fmt: skip
 REWRITES: dict[str, Rewrite] = {
@@ -95,7 +99,7 @@ REWRITES: dict[str, Rewrite] = {
     }, exact=False),
     "split-k": Rewrite("graph.products", PRODUCTS, {
         "optimize.split_k.SHORTEST": 8, "optimize.split_k.SHORTEST_STREAM": 8, "optimize.split_k.PART": 4,
-        "optimize.mixed_input_products.PART": 4, "optimize.mixed_input_products.UNIT": 2,
+        "optimize.dequantised_product_cost.PART": 4, "optimize.dequantised_product_cost.UNIT": 2,
     }, exact=False),
     "split-kv": Rewrite("graph.loops", ("heads", "heads", "unary"), {
         "optimize.split_kv.SHORTEST": 8, "optimize.split_kv.PART": 4, "optimize.split_kv.STEP": 2,
@@ -108,10 +112,10 @@ REWRITES: dict[str, Rewrite] = {
     "skip-blocks": Rewrite("tile", ("masked_reduction", "masked_reduction", "heads", "pad", "concat", "reduce")),
     "software-pipelining": Rewrite("tile", ("heads",), {"optimize.software_pipelining.MIN_BLOCKS": 2}, SIXTEEN, sides=(16, 32, 48)),
     "program-order": Rewrite("tile", ("masked_reduction", "heads", "normalise", "reduce")),
-    "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1)),
+    "boundary-peeling": Rewrite("tile", ("long", "long", "unary", "slice"), {"optimize.boundary_peeling.MANY": 1}, Options(blocks=Blocks(128, 16), warps=1), sides=(257, 777, 1001, 1030, 2050)),
     "mask-elision": Rewrite("tile.masked", ("reduce", "normalise", "pad", "concat", "slice", "long", "masked_reduction", "layer")),
     "narrow-integers": Rewrite("tile.target", ("masked", "masked_reduction", "make", "integer", "one_hot", "heads", "where")),
-    "f16-products": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
+    "f16-multiplication": Rewrite("tile.target", ("dequantised", "dequantised", "unary"), {}, SIXTEEN),
     "tensor-descriptors": Rewrite("tile.target", ("layer", "dequantised", "heads"), {}, SIXTEEN, sides=(16, 32, 48, 17)),
     "early-start": Rewrite("tile.target", ANY),
     "fast-operators": Rewrite("tile.target", ("normalise", "normalise", "unary", "unary", "layer", "cast"), exact=False),
@@ -128,45 +132,9 @@ REWRITES: dict[str, Rewrite] = {
 }  # fmt: skip
 
 
-class Focused(Statements):
-    """Random programs of some kinds of statements."""
-
-    focus: tuple[str, ...] = ()
-    sides: tuple[int, ...] = SIDES
-
-    def kinds(self) -> list[Callable[[], Any]]:
-        return [getattr(self, f"_{name}") for name in self.focus]
-
-    def end(self) -> None:
-        pass
-
-    def _side(self) -> Axis:
-        size = self.choose(self.sides)
-        return Axis(str(size), size)
-
-    def _several(self) -> Any:
-        """A reduction over neighbouring axes."""
-        axes = [Axis(str(n), n) for n in (self.choose((2, 3, 5, 8, 13)) for _ in range(self.choose((2, 3, 3, 4))))]
-        x = self.array(self.choose(("f32", "f16", "i32")), tuple(axes), -1, 1)
-        first = self.choose(range(len(axes) - 1))
-        last = self.choose(range(first + 1, len(axes)))
-        name, form = self.choose(("sum", "max", "mean")), self.choose(("{}", "abs({})", "{} * 2"))
-        over = ", ".join(map(str, range(first, last + 1)))
-        kept = tuple(a for k, a in enumerate(axes) if not first <= k <= last)
-        dtype = {"i32": {"sum": "i64", "mean": "f32"}}.get(x.dtype, {}).get(name, x.dtype)
-        return self.add(f"{name}({form.format(x.name)}, axis=({over}))", dtype, kept, False, 4000)
-
-    def _long(self) -> Any:
-        """Arithmetic on arrays whose length no power of two divides."""
-        n = self.choose((257, 777, 1001, 1030, 2050))
-        x, y = (self.array(self.choose(("f32", "f16", "bf16", "i8")), (Axis(str(n), n),), -1, 1) for _ in range(2))
-        return self.add(f"{x.name} * 2.0 + {y.name}", "f32", x.axes, False, 4)
-
-
 def written(rewrite: Rewrite, seed: int) -> RandomProgram:
     rng = random.Random(seed)
-    writer = Focused(rng.choice)
-    writer.focus, writer.sides = rewrite.kinds, rewrite.sides
+    writer = SmallWriter(rng.choice, rewrite.kinds, rewrite.sides)
     return writer.program(1 if len(rewrite.kinds) == 1 else rng.randint(1, 4))
 
 
@@ -174,7 +142,7 @@ def written(rewrite: Rewrite, seed: int) -> RandomProgram:
 
 
 def tried(name: str, seed: int) -> str | None:
-    """None: the rewrite does not fire. Else what is wrong, or "" if nothing is."""
+    """None if the rewrite does not fire. Otherwise the error, or "" if there is none."""
     rewrite = REWRITES[name]
     example = written(rewrite, seed)
     with lowered(rewrite.lowered), warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -208,7 +176,7 @@ def _text(compiled: Any, stage: str) -> str:
 
 
 def _differ(rewrite: Rewrite, program: Program, call: Any, first: Any, second: Any) -> str:
-    """What the stage computes with the rewrite and without it."""
+    """How the results of the stage with the rewrite and without it differ; "" if they are equal."""
     stage = rewrite.stage
     if run_stage.programs(first, call) > 3000 or run_stage.programs(second, call) > 3000:
         return ""
@@ -241,7 +209,7 @@ def firings(name: str, wanted: int, seed: int) -> tuple[Counter[str], list[str]]
 
 
 def fired(name: str, programs: int, jobs: int, seed: int = 0) -> dict[str, Any]:
-    """Tries programs in several processes until the rewrite has fired in so many."""
+    """Tries programs in several processes until the rewrite has fired in `programs` of them."""
     start, share = time.perf_counter(), -(-programs // (jobs * 4))
     seeds = [seed + k * 10_000_000 for k in range(jobs * 4)]
     found, wrong = Counter[str](), list[str]()

@@ -1,7 +1,7 @@
-"""What is run for docs/log/reliability.md: a function for each section, from options to figures.
+"""Runs the experiments of docs/log/reliability.md: a function for each section, from options to figures.
 
-In: how long and in how many processes. Out: a dictionary that JSON can hold. Whatever is wrong is in
-it by name. How a section is said, and which there are, is in tests/reliability.py.
+In: a time limit and a number of processes. Out: a dictionary that JSON can hold. It lists every failure
+by name. tests/reliability.py lists the sections and writes them as Markdown.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def covered(options: Options) -> Figures:
 
 
 def checked(options: Options) -> Figures:
-    """`minitri check` of every example and every library function, at its ragged sizes."""
+    """`minitri check` of every example and every library function, at ragged sizes."""
     from library_calls import LIBRARY
 
     calls = {path.name: [str(path)] for path in sorted((ROOT / "examples").glob("*.mt"))}
@@ -79,7 +79,7 @@ def checked(options: Options) -> Figures:
 
 
 def planted(options: Options) -> Figures:
-    """The gallery of planted bugs, by a process that has not imported the package yet."""
+    """The gallery of planted bugs, in a process that has not imported minitri yet."""
     from mutants import GALLERY
 
     command = [sys.executable, str(ROOT / "tests" / "mutants.py"), "--json"]
@@ -90,7 +90,7 @@ def planted(options: Options) -> Figures:
 
 
 def mutated(options: Options) -> Figures:
-    """The scores of tests/mutation.py, which takes hours and keeps what it knows."""
+    """The scores of tests/mutation.py, which takes hours and keeps its results."""
     from mutation import figures
 
     return {
@@ -100,7 +100,7 @@ def mutated(options: Options) -> Figures:
 
 
 def conditioned(options: Options) -> Figures:
-    """tests/sweep_conditions.py: conditions on positions at small sizes, by numpy."""
+    """tests/sweep_conditions.py: conditions on indices at small sizes, run by numpy."""
     from sweep_conditions import sweep
 
     start = time.monotonic()
@@ -109,7 +109,7 @@ def conditioned(options: Options) -> Figures:
 
 
 def conditioned_on_gpu(options: Options) -> Figures:
-    """tests/grid_conditions.py: conditions on positions at all sizes, on a GPU."""
+    """tests/grid_conditions.py: conditions on indices at many sizes, run on a GPU."""
     from grid_conditions import grid
 
     start = time.monotonic()
@@ -134,13 +134,13 @@ def hostile(options: Options) -> Figures:
     return {"inputs": sum(outcomes.values()), "outcomes": outcomes, "faults": len(faults), "found": faults[:10]}
 
 
-# ---- every stage of Triton's -----------------------------------------------------------------
+# ---- the text of every Triton stage ----------------------------------------------------------
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 
 
 def compiled(options: Options) -> Figures:
-    """Examples, library and views for any sizes, down to machine code text, for targets that are not here."""
+    """Examples, library and views for any sizes, compiled to machine code for GPUs that this machine need not have."""
     from test_proofs import programs
 
     kernels, failed = 0, list[str]()
@@ -156,11 +156,13 @@ def compiled(options: Options) -> Figures:
     return {"programs": len(programs()), "targets": TARGETS, "kernels": kernels, "failed": failed}
 
 
-# ---- proofs, and what they are proofs of -------------------------------------------------------
+# ---- proofs, and runs that test them -----------------------------------------------------------
 
 
 def proven(options: Options) -> Figures:
-    """Every claim about every access of examples, library and views: schedules of both kinds, sizes known or not."""
+    """Every claim about every access of examples, library and views: both kinds of schedules, known and symbolic
+    sizes.
+    """
     import test_proofs
 
     claims, open_, left_out = Counter[str](), list[str](), 0
@@ -185,11 +187,11 @@ ENUMERATED: dict[str, tuple[str, dict[str, str]]] = {
     "reshaped": ("reshape(x, (N, M)) + y", {"x": "f32[M, N]", "y": "f32[N, M]"}),
     "product": ("(x + 1) @ (w - 1)", {"x": "f32[M, K]", "w": "f32[K, N]"}),
 }
-BLOCKS = ({"i": 4, "j": 4, "k": 4, "r": 4}, {"i": 3, "j": 4, "k": 3, "r": 2})  # lanes full, and not
+BLOCKS = ({"i": 4, "j": 4, "k": 4, "r": 4}, {"i": 3, "j": 4, "k": 3, "r": 2})  # tiles full, and with unused elements
 
 
 def enumerated(options: Options, last: int = 9) -> Figures:
-    """Each template at all sizes from 0 to twice its block and one: the sanitizer watches, values are compared."""
+    """Each template at all sizes from 0 to twice its block plus one. The sanitizer checks accesses, numpy the values."""
     tried, wrong = 0, list[str]()
     for (name, (text, types)), blocks in itertools.product(ENUMERATED.items(), BLOCKS):
         f = mt.compile(text, **types)
@@ -206,7 +208,7 @@ def enumerated(options: Options, last: int = 9) -> Figures:
 
 
 def _problem(graph: Any, tiles: Any, sizes: dict[str, int]) -> str:
-    """What goes wrong at some sizes: whole numbers, so that every bit counts."""
+    """The failure at some sizes, or "". Inputs are whole numbers, so results must be exact."""
     inputs = {}
     for k, i in enumerate(graph.inputs):
         shape = tuple(e.evaluate(sizes) for e in i.shape)
@@ -223,10 +225,20 @@ def _problem(graph: Any, tiles: Any, sizes: dict[str, int]) -> str:
 
 
 def trapped(options: Options) -> Figures:
-    """tests/test_traps.py: each row of the trap table at every stage."""
-    from test_traps import TRAPS
+    """tests/test_triton_traps.py: each row of the table of Triton's traps, at every stage."""
+    from test_triton_traps import TRAPS
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", "tests/test_traps.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not gpu",
+        "tests/test_triton_traps.py",
+    ]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
     found = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error)", said)}
     return {
@@ -252,7 +264,7 @@ CORE = (
 
 
 def branched(options: Options) -> Figures:
-    """Branches of the core that the tests without a GPU take, by coverage.py; forked children do not count."""
+    """The branches of the core that tests without a GPU take, by coverage.py. Forked children do not count."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "COVERAGE_FILE": f"{folder}/data"}
         measure = [sys.executable, "-m", "coverage", "run", "--branch", "--source=minitri", "-m", "pytest", "-q"]
@@ -272,11 +284,11 @@ def branched(options: Options) -> Figures:
 
 # ---- rounding ----------------------------------------------------------------------------------
 
-SWEEP = 4099  # every so many-th float of 32 bits, in either direction
+SWEEP = 4099  # the step between tested f32 values, in both directions from zero
 
 
 def swept(on: str) -> Callable[[Options], Figures]:
-    """The largest error of each inexact operator of f32, in units of the exact result's last place."""
+    """The largest error of each inexact f32 operator, in ulps."""
 
     def run(options: Options) -> Figures:
         inexact = [r for r in OPERATORS.values() if r.ulp > 0.5 and r.result == "operand"]
@@ -287,7 +299,7 @@ def swept(on: str) -> Callable[[Options], Figures]:
 
 
 def _bound(row: Operator, on: str) -> float:
-    """Of what the operator table says and numpy does not; the exact result is rounded, too."""
+    """The error bound: the operator table's plus numpy's, plus half an ulp because the exact result is rounded."""
     return (row.ulp if on == "gpu" else max(row.ulp, NUMPY_ULP)) + 0.5
 
 
@@ -296,7 +308,7 @@ def _where(on: str) -> str:
 
 
 def _floats() -> Any:
-    """All over the range, denormals too."""
+    """Floats from the whole range, denormals included."""
     up = np.arange(0, 0x7F800000, SWEEP, dtype=np.uint32).view(np.float32)
     return np.concatenate((up, -up))
 

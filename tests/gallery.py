@@ -1,9 +1,10 @@
-"""Explorer pages of a folder of programs, and a page that lists them.
+"""Writes explorer pages for a folder of programs, and a page that lists them.
 
     python tests/gallery.py examples build/gallery -D D=64
 
-In: a folder of `.mt` files and some sizes. Out: a page for each (NAME.html) and index.html, in which those with the
-fewest operations come first. A dimension that is not named is 512, the axes of `*B` are 2 and 4. Left out: everything that a page shows (page.py).
+In: a folder of `.mt` files and some sizes. Out: a page for each program (NAME.html) and index.html, which lists the
+programs with the fewest operations first. A dimension without a given size is 512; the axes of `*B` are 2 and 4.
+The content of a page comes from minitri/explore/page.py.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ USUAL, AXES = 512, (2, 4)
 
 
 def gallery(folder: Path, output: Path, sizes: Mapping[str, int]) -> list[Path]:
-    """Writes the pages; where they are, index.html first."""
+    """Writes the pages and returns their paths, index.html first."""
     output.mkdir(parents=True, exist_ok=True)
     entries: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.mt")):

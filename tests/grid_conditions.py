@@ -1,10 +1,10 @@
-"""Conditions on positions under every reduction on a GPU, with default options: against numpy in f64.
+"""Tests conditions on indices below every reduction on a GPU, with default options, against numpy in f64.
 
     python tests/grid_conditions.py --cases 5000 --jobs 14 [--json FILE]
 
-A case is a condition of up to three comparisons of positions, a reduction in one of two directions, sizes of up to 10,000
-and a dtype. Elements are small whole numbers, with inf and nan in some cases, so that sums are exact in f32. The first
-cases are those that once were wrong.
+Example: `sum(where(i < j, x, 0), axis=1)`. A case is a condition of up to three comparisons of indices, a reduction
+along one of two axes, sizes of up to 10,000 and a dtype. Elements are small whole numbers, so that f32 sums are exact;
+some cases also have inf and nan. The first cases are known regressions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sweep_conditions import COMPARISONS, FILLERS, OF_SOMETHING, Question, wanted
+from sweep_conditions import COMPARISONS, FILLERS, NEED_ELEMENTS, Question, wanted
 
 import minitri as mt
 
@@ -44,7 +44,7 @@ def question(seed: int) -> tuple[Question, tuple[int, int], str]:
     reduction = rng.choice([r for r in FILLERS if r != "scan"])
     axis, (m, n), dtype = rng.randrange(2), rng.choice(SIZES), rng.choice(DTYPE_NAMES)
     filler = str(rng.choice(FILLERS[reduction]))
-    if reduction in OF_SOMETHING and (m, n)[axis] == 0:
+    if reduction in NEED_ELEMENTS and (m, n)[axis] == 0:
         m, n = 300, 9000
     if dtype == "i32":
         reduction, filler = rng.choice(
@@ -78,8 +78,8 @@ def _condition(rng: random.Random, comparisons: int, m: int, n: int) -> str:
     return f"~{text}" if rng.random() < 0.15 else text
 
 
-def asked(seed: int) -> str:
-    """What is wrong with a case; "" if nothing is."""
+def failure(seed: int) -> str:
+    """What is wrong with a case; "" if nothing is wrong."""
     import torch
 
     q, (m, n), dtype = question(seed)
@@ -133,7 +133,7 @@ def batch(seeds: range) -> tuple[Counter[str], list[str]]:
     for seed in seeds:
         q, _, dtype = question(seed)
         found.update(("cases", q.reduction, dtype))
-        if what := asked(seed):
+        if what := failure(seed):
             wrong.append(what)
     return found, wrong
 

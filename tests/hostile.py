@@ -1,12 +1,12 @@
-"""Hostile input: texts by the thousand that must give a diagnostic or a program, and nothing else.
+"""Tests the compiler with hostile input: each of thousands of texts must give a diagnostic or a program.
 
-    python tests/hostile.py --count 100000            prints how many of each kind were tried, and what came of them
+    python tests/hostile.py --count 100000            prints how many of each kind were tried, with their verdicts
     python tests/hostile.py --count 1000 --kind bytes --seed 7
 
-In: a seed. Out: for each input a verdict; a `Fault` for another exception than CompileError, for
-a warning, for an input that takes too long, for a diagnostic that would write control characters
-to a terminal. The one idea: each kind of input is one short function of a random generator, so a
-fault is found again by its kind and number alone.
+In: a seed. Out: a verdict for each input. A `Fault` reports another exception than CompileError, a
+warning, a time-out, or a diagnostic that would write control characters to a terminal. The one idea:
+each kind of input is a short function of a random generator. So the kind and the number of a fault
+are enough to make it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from minitri.language.front_end import is_module, parse_program
 from minitri.language.parser import parse_type
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 10.0  # of a processor for one input; the compiler is given a quarter of it
+SECONDS = 10.0  # of CPU time for one input; the compiler's own limit is a quarter of it
 TYPES = {"x": "f32[M, N]", "w": "f16[N, K]", "y": "i32[M]", "b": "bool[M, N]", "s": "float", "q": "bf16[*B, D]"}
 FUNCTIONS = sorted(function_names())
 WORDS = """
@@ -54,7 +54,7 @@ BRACKETS = [("(", ")"), ("[", "]"), ("x[", "]"), ("relu(", ")"), ("-", ""), ("~"
 
 
 class Fault(AssertionError):
-    """An input that was not answered as it should be."""
+    """The compiler answered an input with neither a diagnostic nor a program."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Input:
 
 
 def corpus() -> list[str]:
-    """Valid programs: the examples, the library, the programs of the documents."""
+    """Valid programs: the examples, the library, and the programs of the documents."""
     files = [*sorted((ROOT / "examples").glob("*.mt")), *sorted((ROOT / "minitri" / "library").glob("*.mt"))]
     texts = [path.read_text(encoding="utf-8") for path in files]
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
@@ -99,7 +99,7 @@ def words(r: random.Random) -> Input:
 
 
 def expression(r: random.Random, depth: int) -> str:
-    """A text that parses; most do not type."""
+    """A text that parses. Most of these texts have type errors."""
     if depth <= 0 or r.random() < 0.15:
         return r.choice(
             [
@@ -171,7 +171,7 @@ def mutated(r: random.Random) -> Input:
 
 
 def exchanged(r: random.Random) -> Input:
-    """A valid program in which words stand for one another."""
+    """A valid program in which some tokens are replaced by others."""
     tokens = re.findall(r"\w+|\s+|[^\w\s]", r.choice(CORPUS))
     places = [k for k, t in enumerate(tokens) if not t.isspace()]
     for k in r.sample(places, min(len(places), r.choice((1, 1, 2, 4)))):
@@ -180,7 +180,7 @@ def exchanged(r: random.Random) -> Input:
 
 
 def nested(r: random.Random) -> Input:
-    """One bracket or operator in itself, up to and past the limits."""
+    """One bracket or operator nested in itself, up to the limits and beyond."""
     left, right = r.choice(BRACKETS)
     count = r.choice((3, 10, 40, 100, 300, 1000, 1000, 6000, 20_000))
     count = min(count, 70_000 // (len(left) + len(right)))
@@ -247,7 +247,7 @@ def long(r: random.Random) -> Input:
 
 
 def type_texts(r: random.Random) -> Input:
-    """The type of a parameter, edited."""
+    """The text of a parameter's type after random edits."""
     text = r.choice(
         (
             "f32[M, N]",
@@ -276,7 +276,7 @@ SHARES = {"nested": 0.02, "long": 0.005}  # slow kinds come less often
 
 
 def kinds(count: int, seed: int) -> Iterator[tuple[str, int]]:
-    """`count` (kind, number) pairs, always the same ones for a seed."""
+    """`count` pairs (kind, number), always the same ones for a seed."""
     r = random.Random(seed)
     names = list(KINDS)
     weights = [SHARES.get(name, 0.12) for name in names]
@@ -292,7 +292,7 @@ def made(kind: str, number: int) -> Input:
 
 
 def verdict(given: Input) -> str:
-    """The code of the diagnostic, or "compiled"; a Fault for anything else."""
+    """The code of the diagnostic, or "compiled". Raises a Fault for anything else."""
     start = time.process_time()
     with warnings.catch_warnings(), bounded(SECONDS), mt.limits(seconds=SECONDS / 4):
         warnings.simplefilter("error")
@@ -317,7 +317,7 @@ def verdict(given: Input) -> str:
 
 
 def answered(given: Input) -> str:
-    """Compiles as far as the generated source, which must itself be Python of the allowlist."""
+    """Compiles to the generated source, which must be Python from the allowlist."""
     try:
         module = parse_program(given.text, "<hostile>", dict(given.types))
         for _, text in given.types:
@@ -356,7 +356,7 @@ def _printable(text: str) -> None:
 
 
 class bounded:
-    """Interrupts what computes for longer than `seconds` (where there are signals)."""
+    """Interrupts a computation that takes longer than `seconds` (on systems with signals)."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""A call of each function of the library: text and types."""
+"""A call of each function of the library, with the types of its arguments."""
 
 from __future__ import annotations
 

@@ -1,15 +1,21 @@
-"""The gallery: planted compiler bugs, each a small patch, and what notices it.
+"""The gallery of planted compiler bugs: each is a small patch that the oracle must notice.
 
-    python tests/mutants.py [NAME ...] [--thorough]       plants them and prints what noticed
+    python tests/mutants.py [NAME ...] [--thorough]       plants the bugs and prints what noticed them
 
-A row of tests/mutants.toml says where a bug stands (`file`), what is changed (`old`, which must stand
-there once, into `new`), which pass is wrong because of it (`guilty`), and the program of
-tests/oracle_quick.py that shows it (`case`, run with the schedule `schedule`). Nothing is written: tests/patched.py imports the package
-with the changed text in a fork. tests/test_mutants.py holds every row to its word, and `Program.check`
-to naming the pass. When the compiler changes under a row the row must follow.
+A row of tests/mutants.toml describes a bug:
 
-`lowered`: thresholds that are lower while the case runs (tests/lowered.py). `unseen`: why `check` cannot name the pass here, where that is so; such bugs are killed by `text`, a
-piece of the Triton source that must be there.
+    file        the file that it changes
+    old, new    the changed text, which must occur in the file exactly once, and its replacement
+    guilty      the pass that is wrong because of the bug
+    case        the program of tests/oracle_quick.py that shows the bug
+    schedule    the schedule that the case is run with
+    lowered     thresholds that are lower while the case runs (tests/lowered_thresholds.py)
+    unseen      why `check` cannot name the pass, for bugs that it does not see
+    text        a piece of the Triton source that must be there; it detects the bugs that are `unseen`
+
+No file is changed: tests/patched.py imports the package with the changed text in a forked process.
+tests/test_mutants.py tests every row, and tests that `Program.check` names the pass. If a change of the
+compiler moves a quoted line, change the row too.
 """
 
 from __future__ import annotations
@@ -58,15 +64,15 @@ GALLERY = _gallery()
 
 
 def noticed(name: str, thorough: bool = False) -> dict[str, Any]:
-    """In a child: whether the oracle notices the bug, and which pass `check` names.
+    """In a forked process: whether the oracle notices the bug, and which pass `check` names.
 
-    `thorough`: any case may notice it, and `check` runs every variant, as `Program.check` does.
+    With `thorough`, any case may notice it, and `check` runs every variant, as `Program.check` does.
     """
     import oracle_quick as oracle
-    from lowered import lowered
+    from lowered_thresholds import lowered
 
     m = next(m for m in GALLERY if m.name == name)
-    anywhere = thorough and not m.lowered  # a threshold is lowered for one case
+    anywhere = thorough and not m.lowered  # a threshold is lowered for one case only
     with lowered(m.lowered):
         failure = (
             oracle.first_failure() if anywhere else oracle.first_failure([m.case], [m.schedule], after=("mask", "emit"))
@@ -80,7 +86,7 @@ def noticed(name: str, thorough: bool = False) -> dict[str, Any]:
 def plant(
     mutants: Sequence[Mutant] = GALLERY, thorough: bool = False, workers: int = 1
 ) -> Iterator[tuple[Mutant, dict[str, Any]]]:
-    """The mutants with what was found, as it comes. A child that dies has been noticed, too."""
+    """Yields each mutant with its result as soon as it is known. A forked process that dies counts as noticed."""
     by_name = {m.name: m for m in mutants}
     by_file = sorted(mutants, key=lambda m: m.file)
     for outcome in run((m.job("mutants:noticed", m.name, thorough) for m in by_file), workers):

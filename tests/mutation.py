@@ -1,19 +1,23 @@
-"""Mutation testing: which small changes of the compiler would no test notice?
+"""Mutation testing: finds small changes of the compiler that no test notices.
 
-    python tests/mutation.py [FILE ...] [--jobs 2]      runs what is not known yet, prints the survivors
+    python tests/mutation.py [FILE ...] [--jobs 2]      runs mutants without a result, prints the survivors
     python tests/mutation.py --figures                  the score of each file, as JSON
 
 Cosmic Ray (a development dependency) makes the mutants: `<` becomes `<=`, `+` becomes `-`, `and`
-becomes `or`, a number is one off, a condition is negated, a loop is not entered, … Only how they
-are run is our own: a mutant is a text in memory and a fork (tests/patched.py), not a changed file
-and a new interpreter, which makes it 0.2 s instead of 5; and it meets only what runs its line: of each
-case of tests/oracle_quick.py and each quick test in `TESTS` it is measured once which lines it runs. What has
-killed mutants of the same function comes first, tests come after the cases.
+becomes `or`, a number is one off, a condition is negated, a loop is not entered, … This module runs
+them. A mutant is a text in memory, imported by a forked process (tests/patched.py). That takes 0.2 s;
+a changed file and a new interpreter would take 5 s.
 
-Results are kept in build/mutation.jsonl, by the text of the function that was changed: a second run takes
-up where the first one stopped, and after a change of a file what stands in other functions of it is known
-still. Survivors that cannot be killed because they change nothing are listed with the reason in
-tests/mutation_equivalent.toml; they do not count. Why the others survive is said in tests/mutation_survivors.toml.
+A mutant is run only against the cases and tests that execute its line. The cases are those of
+tests/oracle_quick.py; the tests are the quick ones of the files in `TESTS`. One coverage run of each
+says which lines it executes. Cases that killed another mutant of the same function run first. Tests
+run after the cases.
+
+build/mutation.jsonl keeps the results, with the text of the changed function as the key. So a second
+run continues an interrupted one, and a change of a file only loses the results for the functions that
+it changes. Some survivors cannot be killed because they change nothing. They are listed with the reason
+in tests/mutation_equivalent.toml and do not count. tests/mutation_survivors.toml says why each other
+mutant survives.
 """
 
 from __future__ import annotations
@@ -38,29 +42,29 @@ from patched import ROOT, Job, Outcome, run
 FILES = (
     "minitri/tiles/mask.py", "minitri/optimize/mask_elision.py", "minitri/tiles/lower.py", "minitri/tiles/schedule.py",
     "minitri/kernels/demand.py", "minitri/optimize/fusion/one_kernel.py",
-    "minitri/kernels/builder.py", "minitri/optimize/fusion/partition.py",
+    "minitri/kernels/kernel_from_demands.py", "minitri/optimize/fusion/partition.py",
     "minitri/optimize/fusion/fuse.py", "minitri/optimize/collapse_axes.py", "minitri/optimize/online_reductions/kernels.py", "minitri/optimize/online_reductions/lower.py",
     "minitri/optimize/skip_blocks/skip.py", "minitri/optimize/skip_blocks/conditions.py", "minitri/optimize/skip_blocks/abstract_values.py", "minitri/optimize/skip_blocks/identity_proofs.py",
     "minitri/optimize/program_order.py", "minitri/optimize/boundary_peeling.py",
     "minitri/optimize/online_reductions/transport.py",
     "minitri/triton/emit.py", "minitri/triton/grid.py", "minitri/triton/expressions.py", "minitri/optimize/narrow_integers.py",
-    "minitri/optimize/f16_products.py", "minitri/triton/workarounds/loops.py",
-    "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py",
+    "minitri/optimize/f16_multiplication.py", "minitri/triton/workarounds/loops.py",
+    "minitri/optimize/simplify.py", "minitri/optimize/split_reduction.py", "minitri/optimize/split_parts.py",
 )  # fmt: skip
 TESTS = (
-    "tests/test_emit.py", "tests/test_masks.py", "tests/test_flatten.py", "tests/test_passes.py", "tests/test_regressions.py",
-    "tests/test_trace.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online.py", "tests/test_attention.py",
-    "tests/test_skip.py", "tests/test_order.py", "tests/test_partition.py", "tests/test_loops.py", "tests/test_index.py",
-    "tests/test_narrow.py", "tests/test_early.py", "tests/test_peel.py", "tests/test_halves.py", "tests/test_pipelined.py",
-    "tests/test_identity.py", "tests/test_conditions.py",
+    "tests/test_emit.py", "tests/test_mask_elision.py", "tests/test_collapse_axes.py", "tests/test_passes.py", "tests/test_regressions.py",
+    "tests/test_provenance.py", "tests/test_schedules.py", "tests/test_proofs.py", "tests/test_online_reductions.py", "tests/test_attention.py",
+    "tests/test_skip_blocks.py", "tests/test_program_order.py", "tests/test_fusion_partition.py", "tests/test_online_transport.py", "tests/test_demand.py",
+    "tests/test_narrow_integers.py", "tests/test_early_start.py", "tests/test_boundary_peeling.py", "tests/test_f16_multiplication.py", "tests/test_wgmma_wait.py",
+    "tests/test_identity_proofs.py", "tests/test_skip_conditions.py",
 )  # fmt: skip
-OWN = {  # the tests that are about one file alone come first
-    "minitri/kernels/demand.py": "tests/test_index.py",
-    "minitri/optimize/fusion/one_kernel.py": "tests/test_index.py",
-    "minitri/optimize/online_reductions/kernels.py": "tests/test_loops.py",
-    "minitri/optimize/fusion/partition.py": "tests/test_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_loops.py", "minitri/optimize/program_order.py": "tests/test_order.py",
-    "minitri/optimize/boundary_peeling.py": "tests/test_peel.py",
-    "minitri/optimize/f16_products.py": "tests/test_halves.py", "minitri/triton/workarounds/loops.py": "tests/test_pipelined.py",
+OWN = {  # these tests are about one file and run first
+    "minitri/kernels/demand.py": "tests/test_demand.py",
+    "minitri/optimize/fusion/one_kernel.py": "tests/test_demand.py",
+    "minitri/optimize/online_reductions/kernels.py": "tests/test_online_transport.py",
+    "minitri/optimize/fusion/partition.py": "tests/test_fusion_partition.py", "minitri/optimize/online_reductions/lower.py": "tests/test_online_transport.py", "minitri/optimize/program_order.py": "tests/test_program_order.py",
+    "minitri/optimize/boundary_peeling.py": "tests/test_boundary_peeling.py",
+    "minitri/optimize/f16_multiplication.py": "tests/test_f16_multiplication.py", "minitri/triton/workarounds/loops.py": "tests/test_wgmma_wait.py",
 }  # fmt: skip
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub", "ReplaceBinaryOperator_Sub_Add", "ReplaceBinaryOperator_Mul_Add",
@@ -80,13 +84,13 @@ EQUIVALENT = Path(__file__).parent / "mutation_equivalent.toml"
 SURVIVING = Path(__file__).parent / "mutation_survivors.toml"
 PYTEST = ("-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu")
 SECONDS = 300  # of CPU time for one mutant
-CASE_SECONDS = 8  # for one case, which takes 0.1
-TEST_SECONDS = 2  # tests that take longer are not run against mutants
+CASE_SECONDS = 8  # CPU time for one case, which usually takes 0.1
+TEST_SECONDS = 2  # slower tests are not run against mutants
 
 
 @dataclass(frozen=True)
 class Result:
-    """`by`: the case or test that noticed, "" if none did."""
+    """`by`: the case or test that killed the mutant, "" if it survived."""
 
     key: str
     file: str
@@ -106,19 +110,21 @@ class Mutant:
     file: str
     operator: str
     source: str
-    was: str  # the lines that changed
+    was: str  # the changed lines before the mutation
     now: str
-    key: str  # of the function that they are in, as it is now
+    key: str  # hash of the present text of the function around them
 
     @property
     def line(self) -> int:
-        """The first that changed."""
+        """The first changed line."""
         lines = zip((ROOT / self.file).read_text(encoding="utf-8").splitlines(), self.source.splitlines())
         return next(k for k, (before, after) in enumerate(lines, 1) if before != after)
 
 
 def mutants(file: str) -> list[Mutant]:
-    """Every mutant of a file that changes more than an annotation, each text once; kept beside the results."""
+    """Every mutant of a file that changes more than an annotation, without duplicates. They are cached beside the
+    results.
+    """
     source = (ROOT / file).read_text(encoding="utf-8")
     kept = RESULTS.parent / f"made-{_hash(repr((OPERATORS, source)))}.json"
     if not kept.exists():
@@ -143,7 +149,7 @@ def _made(file: str, source: str) -> Iterator[Mutant]:
 
 
 def made(file: str, operator: str, source: str, mutated: str) -> Mutant:
-    """A mutant from the text of a file before and after."""
+    """A mutant from the text of a file before and after the change."""
     before, after = source.splitlines(), mutated.splitlines()
     (change,) = [c for c in difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(0)][:1]
     was, now = before[change[0][1] : change[-1][2]], after[change[0][3] : change[-1][4]]
@@ -162,7 +168,7 @@ def _hash(text: str) -> str:
 
 
 def _around(source: str, line: int) -> str:
-    """The innermost function that a line stands in, or the line itself."""
+    """The innermost function that contains a line, or the line itself."""
     tree = ast.parse(source)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     found = [n for n in ast.walk(tree) if isinstance(n, functions) and n.lineno <= line <= (n.end_lineno or 0)]
@@ -171,10 +177,12 @@ def _around(source: str, line: int) -> str:
 
 
 def _meaning(source: str) -> str:
-    """The syntax tree without annotations, which nothing evaluates, nor `not not`; "" for what is not Python."""
+    """The syntax tree without annotations (nothing evaluates them) and without `not not`. "" if the text is not
+    Python.
+    """
     try:
         tree = ast.parse(source)
-    except SyntaxError:  # `|` in a pattern is no operator
+    except SyntaxError:  # `|` in a pattern is not an operator
         return ""
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
@@ -187,7 +195,7 @@ def _meaning(source: str) -> str:
 
 
 class _Single(ast.NodeTransformer):
-    """`not not x` in a condition is `x`."""
+    """Replaces `not not x` in a condition by `x`."""
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
@@ -200,7 +208,7 @@ class _Single(ast.NodeTransformer):
 
 
 def verdict(own: Sequence[str], names: Sequence[str], after: Sequence[str], tests: Sequence[str]) -> str:
-    """In a child: the case or the test that notices the mutant, "" if none does."""
+    """In a forked process: the case or test that notices the mutant, "" if none does."""
     return _tests(own) or _cases(names, after) or _tests(tests)
 
 
@@ -208,7 +216,7 @@ def _cases(names: Sequence[str], after: Sequence[str]) -> str:
     import oracle_quick
 
     for name in names:
-        signal.setitimer(signal.ITIMER_VIRTUAL, CASE_SECONDS)  # ends a child that loops for ever
+        signal.setitimer(signal.ITIMER_VIRTUAL, CASE_SECONDS)  # ends a process that loops for ever
         failure = oracle_quick.first_failure([name], after=after)
         if failure is not None:
             return f"{failure.case}, {failure.schedule}"
@@ -226,7 +234,7 @@ def _tests(names: Sequence[str]) -> str:
 
 
 class _First:
-    """The first test that fails."""
+    """Records the first test that fails."""
 
     failed = ""
 
@@ -239,9 +247,9 @@ class _First:
 
 
 def run_all(files: Sequence[str], workers: int, most: int, again: bool, meets: int) -> None:
-    """Runs the mutants of these files that are not known to be killed, each against `meets` cases and tests at most.
+    """Runs the mutants of these files that are not known to be killed, each against at most `meets` cases and tests.
 
-    At most `most` of each file have a result afterwards: those with the smallest keys, a fair sample.
+    At most `most` mutants of each file have a result afterwards: those with the smallest keys, which is a fair sample.
     """
     known = {r.key: r for r in results()}
     reach = reached(workers)
@@ -257,38 +265,42 @@ def run_all(files: Sequence[str], workers: int, most: int, again: bool, meets: i
 def _jobs(
     pending: Sequence[Mutant], killers: Counter[tuple[str, str]], reach: Sequence[Reach], meets: int
 ) -> Iterator[Job]:
-    """Made when they are taken: what has killed most near by comes first, then what is quick."""
+    """Jobs, made one at a time when a worker is free. Cases that killed mutants of the same function come first, then
+    quick ones.
+    """
     for m in pending:
         lines = _statement((ROOT / m.file).read_text(encoding="utf-8"), m.line)
         able = [r for r in reach if any(k in lines for k in r.lines.get(m.file, ()))]
-        near = _near(m)
+        near = _function_key(m)
         able.sort(key=lambda r: (-killers[near, r.name], -killers[m.file, r.name], r.seconds))
         cases, tests = ([r.name for r in able if ("::" in r.name) == told] for told in (False, True))
         own = [t for t in tests if t.partition("::")[0] == OWN.get(m.file)]
         others = [t for t in tests if t not in own]
-        args = own, cases[:meets], _after(m.file), others[:meets]
+        args = own, cases[:meets], _compared_pass(m.file), others[:meets]
         yield Job(m.key, m.file, m.source, "mutation:verdict", args, SECONDS)
 
 
 def _killer(by: str) -> str:
-    """The case or the test that noticed a mutant."""
+    """The case or the test that killed a mutant."""
     return by if "::" in by else by.rpartition(",")[0]
 
 
-def _after(file: str) -> tuple[str]:
-    """The pass to look after: what an earlier one does wrong shows in the values of `tile.masked`, which are quicker."""
+def _compared_pass(file: str) -> tuple[str]:
+    """The pass after which cases compare results. An error of an earlier pass also shows after `tile.masked`, which
+    runs faster.
+    """
     return ("emit",) if "/triton/" in file else ("mask",)
 
 
-def _near(m: Mutant) -> str:
-    """What mutants of one function have in common."""
+def _function_key(m: Mutant) -> str:
+    """A key that the mutants of one function share."""
     return f"{m.file} {_around(m.source, m.line).partition('(')[0]}"
 
 
 def _statement(source: str, line: int) -> range | frozenset[int]:
-    """The lines of the statement, or of the head of one or of a `case`, that a line belongs to.
+    """The lines of the statement around a line. For a compound statement or a `case`: the lines of its head.
 
-    Of what runs at import, which every program has behind it, all lines of functions.
+    Every program executes the code that runs at import. For such a line the result is all lines inside functions.
     """
     tree = ast.parse(source)
     inside = [
@@ -301,12 +313,12 @@ def _statement(source: str, line: int) -> range | frozenset[int]:
     return range(max(k for k in starts if k <= line), min((k for k in starts if k > line), default=1 << 30))
 
 
-# ---- which case and test reaches which line ----------------------------------------------
+# ---- which case and test executes which line ---------------------------------------------
 
 
 @dataclass(frozen=True)
 class Reach:
-    """`lines`: by file, what a case or a test runs."""
+    """`lines`: for each file, the lines that a case or a test executes."""
 
     name: str
     seconds: float
@@ -315,10 +327,10 @@ class Reach:
 
 
 def reached(workers: int) -> list[Reach]:
-    """What runs which lines of `FILES`, of all cases and of the tests that are quick; kept beside the results.
+    """The lines of `FILES` that each case and each quick test executes, cached beside the results.
 
-    A case or test that fails without a mutant is left out, and said. A mutant of a line that nothing reaches
-    survives without being run.
+    A case or test that fails without a mutant is reported and left out. A mutant of a line that nothing executes
+    survives without a run.
     """
     found, jobs = list[Any](), list[Job]()
     source = (ROOT / FILES[0]).read_text(encoding="utf-8")
@@ -341,7 +353,9 @@ def reached(workers: int) -> list[Reach]:
 
 
 def reaching(name: str) -> list[dict[str, Any]]:
-    """In a child, without a mutant: the `Reach` of a case, or of each test of a file; what fails has `failed`."""
+    """In a forked process, without a mutant: the `Reach` of a case, or of each test of a file. Failures have
+    `failed`.
+    """
     import coverage
     import pytest
 
@@ -359,7 +373,7 @@ def reaching(name: str) -> list[dict[str, Any]]:
 
 
 class _Noted:
-    """Tells the measure which test is run, and keeps how long it took."""
+    """Tells the coverage tool which test runs, and records how long each takes."""
 
     def __init__(self, measure: Any) -> None:
         self.measure, self.seconds, self.failed = measure, dict[str, float](), dict[str, str]()
@@ -389,7 +403,7 @@ class _Noted:
 
 
 def _case_texts() -> dict[str, str]:
-    """The cases of the oracle, read and not imported: nothing of minitri may be imported here."""
+    """The cases of the oracle as text. They are not imported, because that would import minitri in this process."""
     tree = ast.parse((Path(__file__).parent / "oracle_quick.py").read_text(encoding="utf-8"))
     table = next(n for n in tree.body if isinstance(n, ast.AnnAssign) and getattr(n.target, "id", "") == "CASES")
     assert isinstance(table.value, ast.Dict)
@@ -400,7 +414,7 @@ def _case_texts() -> dict[str, str]:
 def _record(m: Mutant, outcome: Outcome, killers: Counter[tuple[str, str]]) -> None:
     by = outcome.value if outcome.value is not None else outcome.error
     result = Result(m.key, m.file, m.operator, m.was, m.now, bool(by), by, round(outcome.seconds, 2))
-    for place in (m.file, _near(m)):
+    for place in (m.file, _function_key(m)):
         killers[place, _killer(by)] += 1
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a", encoding="utf-8") as out:
@@ -410,7 +424,7 @@ def _record(m: Mutant, outcome: Outcome, killers: Counter[tuple[str, str]]) -> N
 
 
 def results() -> list[Result]:
-    """The last result for each mutant."""
+    """The latest result of each mutant."""
     if not RESULTS.exists():
         return []
     lines = RESULTS.read_text(encoding="utf-8").splitlines()
@@ -421,19 +435,21 @@ def results() -> list[Result]:
 
 
 def equivalent() -> dict[tuple[str, str, str], str]:
-    """(file, was, now) → why no test can see the difference."""
+    """(file, was, now) → why no test can notice the change."""
     rows = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("mutant", [])
     return {(r["file"], r["was"], r["now"]): r["why"] for r in rows}
 
 
 def surviving() -> dict[tuple[str, str, str], str]:
-    """(file, was, now) → why no test has noticed, of those that count; a reason has one or more."""
+    """(file, was, now) → why no test has noticed the change yet. One reason may cover several mutants."""
     rows = tomllib.loads(SURVIVING.read_text(encoding="utf-8")).get("reason", [])
     return {(r["file"], was, now): r["why"] for r in rows for was, now in r["mutants"]}
 
 
 def figures() -> dict[str, Any]:
-    """For each file the mutants of its present text: how many, killed, equivalent, the score; survivors with why."""
+    """For each file: how many mutants its present text has, how many are killed or equivalent, the score, and the
+    survivors with reasons.
+    """
     known, why, surviving_why = {r.key: r for r in results()}, equivalent(), surviving()
     table: dict[str, Any] = {}
     tried = {r.file for r in known.values()}

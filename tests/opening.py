@@ -1,11 +1,16 @@
-"""How large pages of the explorer are, how soon they are open, how soon they answer: the table of docs/learn/explorer.md.
+"""Measures pages of the explorer: size, time to open, time to react to the pointer. Makes a table of
+docs/learn/explorer.md.
 
     python tests/opening.py                 measures, writes docs/log/opening.json; tests/documents.py fills in the table
 
-In: the pages of the gallery, and attention for any sizes, the largest of all. Out: for each its bytes; seconds from
-asking Chromium for the file until the page is ready, the best of five; and the longest that it takes to light up
-the counterparts of a node in four panes (source, ttgir, ptx, sass), each node the best of three. tests/test_explore.py
-holds `REQUIRED` for two of them.
+In: the pages of the gallery, and attention for symbolic sizes, which has the largest page. Out, for each page:
+
+    bytes      the size of the file
+    opening    seconds from the request until the page is ready, the best of five
+    reaction   the longest time to highlight the counterparts of a node in four panes (source, ttgir, ptx, sass);
+               each node is measured three times, and the best time counts
+
+tests/test_explore.py requires the limits of `REQUIRED` for two of the pages.
 """
 
 from __future__ import annotations
@@ -43,17 +48,17 @@ HOVER = """(() => {
 
 
 def slowest_hover(tab: Browser) -> float:
-    """Seconds, of the page that is open."""
+    """The seconds of the slowest reaction on the page that is open."""
     return tab.ask(HOVER)
 
 
 def opened(tab: Browser, html: str, times: int = 5) -> float:
-    """Seconds until a page is ready, the best of some."""
+    """The seconds until a page is ready, the best of some attempts."""
     return min(tab.open(html, PANES) for _ in range(times))
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Names and files of the gallery, and attention for any sizes."""
+    """Names and files of the gallery's pages, and of attention for symbolic sizes."""
     with tempfile.TemporaryDirectory() as directory:
         for path in gallery(ROOT / "examples", Path(directory), {"D": 64})[1:]:
             yield path.stem, path.read_text(encoding="utf-8")
@@ -80,7 +85,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def known() -> str:
-    """The table of what was measured last."""
+    """The table of the latest measurement."""
     return table(json.loads(FIGURES.read_text(encoding="utf-8")))
 
 

@@ -1,13 +1,17 @@
-"""What a result must be, in numpy and Python alone: values and how far off they may be.
+"""The expected results of elementwise operations, computed by numpy and Python alone: values and allowed errors.
 
-In: operands as plain numpy arrays. Out: a `Want`. Integers are Python's integers, wrapped;
-f32 functions are judged in f64, f64 ones in numpy's long double. Nothing of the compiler is
-used but its dtypes and the error bound `ulp` of the operator table.
+In: operands as plain numpy arrays. Out: a `Want`. Integers are Python's integers, wrapped to the dtype.
+f32 functions are computed in f64, f64 functions in numpy's long double. The module uses the compiler's
+dtypes and the error bound `ulp` of the operator table, nothing else of it.
 
-Where minitri is not numpy (docs/reference/semantics.md), it is said here once: integer x // 0 and
-x % 0 are 0; b ** -n is truncated; a shift past the width is 0 or the sign; a float becomes an
-integer by saturation, and NaN 0; an integer meeting a float takes its dtype; maxima may have
-either zero.
+minitri differs from numpy in these points (docs/reference/semantics.md):
+
+- x // 0 and x % 0 of integers are 0
+- b ** -n of integers is truncated
+- a shift by at least the width gives 0 or the sign
+- a float is converted to an integer by saturation, and NaN to 0
+- an integer operand takes the dtype of a float operand
+- a maximum of two zeros may have either sign
 """
 
 from __future__ import annotations
@@ -29,13 +33,14 @@ UNIT = {"f32": 2.0**-24, "f64": 2.0**-53}  # u, half the distance of 1 to the ne
 
 
 # ---- results that are allowed ------------------------------------------------------------
+# ---- allowed results ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Every element from `low` to `high` (arrays of the result's dtype, NaN where it must be NaN).
+    """An interval for each element, from `low` to `high`, which have the result's dtype. NaN: the element must be NaN.
 
-    `zeros`: where both ends are the same zero, its sign counts.
+    `zeros`: if both ends are the same zero, the sign of the zero must be right.
     """
 
     low: Any
@@ -72,7 +77,7 @@ class Want:
 
 
 def ordinal(x: Any) -> Any:
-    """Floats as integers in the same order, one apart where they are neighbours; both zeros are 0."""
+    """Floats as integers in the same order. Neighbouring floats differ by 1; both zeros are 0."""
     bits = x.view(f"i{x.itemsize}").astype(np.int64)
     return np.where(bits < 0, np.iinfo(f"i{x.itemsize}").min - bits, bits)
 
@@ -93,7 +98,7 @@ def near(value: Any, d: DType, ulp: int) -> Want:
 
 
 def _step(x: Any, way: int) -> Any:
-    """The next float up or down; NaN and what is past infinity stay."""
+    """The next float up or down. NaN and infinities stay."""
     place = ordinal(x) + way
     bits = np.where(place < 0, np.iinfo(f"i{x.itemsize}").min - place, place).astype(f"i{x.itemsize}")
     wide = x.astype(np.float64)
@@ -102,14 +107,14 @@ def _step(x: Any, way: int) -> Any:
 
 
 def between(value: Any, bound: Any, d: DType) -> Want:
-    """value ± bound, each end rounded to the dtype. An infinite or NaN value is exact."""
+    """value ± bound, each end rounded to the dtype. If the value is infinite or NaN, the result must equal it."""
     with np.errstate(all="ignore"):
         bound = np.where(np.isfinite(value) & np.isfinite(bound), bound, 0)
         return Want(cast(value - bound, d), cast(value + bound, d), zeros=False)
 
 
 def summed(value: Any, magnitude: Any, count: int, d: DType) -> Want:
-    """A sum of `count` terms, of whose absolute values the sum is `magnitude`."""
+    """A sum of `count` terms. `magnitude` is the sum of their absolute values."""
     unit = UNIT[d.compute.name]
     tiny = float(np.finfo(d.compute.numpy).tiny) * unit
     return between(value, SUM_FACTOR * max(count - 1, 0) * unit * magnitude + tiny * count, d)
@@ -119,7 +124,7 @@ def summed(value: Any, magnitude: Any, count: int, d: DType) -> Want:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """numpy's within integers and floats; an integer with a float takes the float's."""
+    """numpy's promotion within integers and within floats. An integer with a float gives the float's dtype."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if {a.name, b.name} == {"f16", "bf16"}:
@@ -134,7 +139,7 @@ def named(dtype: Any) -> DType:
 
 
 def meet(operands: Sequence[Any]) -> DType:
-    """The dtype of arrays and Python numbers together."""
+    """The promoted dtype of arrays and Python numbers."""
     dtypes = [named(x.dtype) for x in operands if isinstance(x, (np.ndarray, np.generic))]
     weak = [x for x in operands if isinstance(x, (int, float)) and not isinstance(x, bool)]
     d = functools.reduce(promote, dtypes)
@@ -144,7 +149,7 @@ def meet(operands: Sequence[Any]) -> DType:
 
 
 def cast(x: Any, d: DType) -> Any:
-    """What `astype` gives."""
+    """The result of `astype`."""
     x = np.asarray(x)
     with np.errstate(all="ignore"):
         if d.kind == "b":
@@ -156,13 +161,13 @@ def cast(x: Any, d: DType) -> Any:
                 for v in x.ravel().astype(float)
             ]
             return np.array(whole, d.numpy).reshape(x.shape)
-        if d.bits == 16 and d.is_float and x.dtype.kind in "biu":  # by way of f32
+        if d.bits == 16 and d.is_float and x.dtype.kind in "biu":  # converted through f32
             x = x.astype(np.float32)
         return x.astype(d.numpy)
 
 
 def widest(d: DType) -> Any:
-    """The dtype an oracle computes in."""
+    """The dtype in which an oracle computes."""
     return np.longdouble if d.bits == 64 else np.float64
 
 
@@ -204,7 +209,7 @@ BOOLS: dict[str, Function] = {
 
 
 def _integers(name: str, d: DType, args: Sequence[Any]) -> Any:
-    """Python's arithmetic, element by element, wrapped to the dtype."""
+    """Python's arithmetic for each element, wrapped to the dtype."""
     function = BOOLS.get(name, INTEGERS.get(name)) if d == bool_ else INTEGERS.get(name)
     if name == "power":
         function = functools.partial(_raised, d=d)
@@ -225,11 +230,11 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _pow(b: Any, n: Any) -> Any:
-    """C's: numpy takes the root for a lone 0.5, which gives (-inf) ** 0.5 = nan."""
+    """C's pow. numpy replaces a lone exponent 0.5 by the square root, which gives (-inf) ** 0.5 = nan."""
     return np.power(*(np.array(v).reshape(-1) for v in (b, n))).reshape(b.shape)
 
 
-# One rounding (or none): numpy's own result is the only right one.
+# These round at most once: numpy's own result is the only right one.
 ROUNDED: dict[str, Function] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "floor_divide": np.floor_divide,
     "remainder": np.remainder, "negative": np.negative, "positive": np.positive, "square": np.square,
@@ -240,7 +245,7 @@ ROUNDED: dict[str, Function] = {
     "next_float": np.nextafter, "minimum": np.minimum, "maximum": np.maximum,
     "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high), "where": np.where, "sqrt": np.sqrt,
 }  # fmt: skip
-# Several units off are allowed: the value in a wider dtype.
+# These may be several ulps off: the value is computed in a wider dtype.
 FUNCTIONS: dict[str, Function] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": _erf,
@@ -251,7 +256,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def _tf32(x: Any) -> Any:
-    """By exact arithmetic: the nearest multiple of the step, the one further from zero of two that are as near."""
+    """TF32 rounding by exact arithmetic: the nearest multiple of the step, on a tie the one further from zero."""
     flat = [_nearest(float(v)) if math.isfinite(v) else float(v) for v in np.asarray(x, np.float64).reshape(-1)]
     return np.array(flat, np.float64).reshape(np.shape(x)).astype(np.asarray(x).dtype)
 
@@ -264,7 +269,7 @@ def _nearest(v: float) -> float:
 
 ROUNDED["round_to_tf32"] = _tf32
 EITHER_ZERO = ("maximum", "minimum", "clip")
-CPU_ULP = 4  # what numpy promises of its own functions
+CPU_ULP = 4  # the error that numpy promises for its own functions
 
 
 def _floats(name: str, d: DType, args: Sequence[Any], on: str) -> Want:
@@ -275,7 +280,7 @@ def _floats(name: str, d: DType, args: Sequence[Any], on: str) -> Want:
         value = np.asarray(FUNCTIONS[name](*(a if a.dtype == bool else a.astype(widest(d)) for a in args)))
     if d.bits == 16:
         return near(value, d, 1)
-    if name == "power" and d == f64 and on == "cpu":  # numpy with AVX-512 gives 0 for some that overflow
+    if name == "power" and d == f64 and on == "cpu":  # numpy with AVX-512 gives 0 for some powers that overflow
         want, own = near(value, d, CPU_ULP), _pow(*args)
         return Want(np.fmin(want.low, own), np.fmax(want.high, own))
     ulp = math.ceil(OPERATORS[name].ulp)
@@ -283,7 +288,7 @@ def _floats(name: str, d: DType, args: Sequence[Any], on: str) -> Want:
 
 
 def elementwise(name: str, operands: Sequence[Any], on: str = "cpu") -> Want:
-    """A row of the operator table on arrays and Python numbers that broadcast."""
+    """A row of the operator table, applied to arrays and Python numbers that broadcast."""
     row = OPERATORS[name]
     d = meet(operands[1:] if name == "where" else operands)
     d = f32 if row.operands == "float" and not d.is_float else bool_ if row.operands == "bool" else d

@@ -1,10 +1,14 @@
-"""What reductions, products, indexing and the library must give, in numpy alone.
+"""The expected results of reductions, products, indexing and library functions, computed by numpy alone.
 
-In: plain numpy arrays. Out: `Want`s (tests/oracle.py). Exact where the result is (integers,
-maxima, movement of data); sums, products and the library within a bound from their terms.
+In: plain numpy arrays. Out: `Want`s (tests/oracle.py). Integers, maxima and copies must be exact. Sums,
+products and library functions have an error bound that is computed from their terms.
 
-Where minitri is not numpy: means of integers and bools are f32, of their sum; f16 and bf16 are summed in f32; an index array reads NaN, 0 or False where it is
-out of range; a product rounds its operands to the dtype they meet in.
+minitri differs from numpy in these points:
+
+- the mean of integers and bools is f32
+- f16 and bf16 are summed in f32
+- an index array reads NaN, 0 or False where it is out of range
+- a product rounds its operands to their promoted dtype
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ def reduction(name: str, x: Any, axis: Axes, keepdims: bool, correction: float =
 
 
 def total(name: str, x: Any, d: DType, apply: Callable[[Any, Any, Any], Any], terms: int) -> Want:
-    """A sum or product, or a running one: `apply(numpy's function, x, dtype)`."""
+    """A sum, a product, or a running one. `apply` takes numpy's function, x and a dtype."""
     function = {"sum": np.sum, "prod": np.prod, "cumulative_sum": np.cumsum, "cumulative_prod": np.cumprod}[name]
     if not d.is_float:
         return exact(apply(function, cast(x, d), d.numpy), d)
@@ -99,7 +103,7 @@ def _spread(name: str, x: Any, axis: Axes, keepdims: bool, correction: float) ->
 
 
 def running(name: str, x: Any, axis: int | None, initial: bool = False) -> Want:
-    """`initial`: what a sum or product starts from stands before the others."""
+    """`initial`: the start value of the running sum or product comes before the other elements."""
     d = accumulator(named(x.dtype))
     axis = 0 if axis is None else axis
     want = total(name, x, d, lambda f, a, t: f(a, axis=axis, dtype=t), x.shape[axis])
@@ -124,7 +128,7 @@ def matmul(a: Any, b: Any) -> Want:
 
 
 def _products(a: Any, b: Any) -> Any:
-    """a @ b as a sum of products, term by term."""
+    """a @ b as a sum of products, one term at a time."""
     row, column = a.ndim == 1, b.ndim == 1
     a = a[None] if row else a
     b = b[:, None] if column else b
@@ -137,7 +141,7 @@ def _products(a: Any, b: Any) -> Any:
 
 
 def subscript(x: Any, items: Sequence[Any]) -> Want:
-    """numpy's indexing; index arrays may be out of range."""
+    """numpy's indexing, except that index arrays may be out of range."""
     d = named(x.dtype)
     arrays = [i for i in items if isinstance(i, np.ndarray)]
     if not arrays:
@@ -146,7 +150,7 @@ def subscript(x: Any, items: Sequence[Any]) -> Want:
     axes = _axes(x.ndim, items)
     inside = np.ones(common, bool)
     safe: list[Any] = []
-    place: list[Any] = []  # the same subscript, of an array that tells where in `common` an element is from
+    place: list[Any] = []  # the same subscript, for an array that says which element of `common` an element comes from
     for item, axis in zip(items, axes):
         if not isinstance(item, np.ndarray):
             safe.append(item)
@@ -171,12 +175,12 @@ def subscript(x: Any, items: Sequence[Any]) -> Want:
 
 
 def fill(d: DType) -> Any:
-    """What an index out of range reads."""
+    """The value that an index out of range reads."""
     return np.array(np.nan if d.is_float else 0).astype(d.numpy)
 
 
 def _axes(rank: int, items: Sequence[Any]) -> list[int]:
-    """The axis of x that each item stands at (for None and ...: the next one)."""
+    """The axis of x that each item indexes (for None and ...: the next axis)."""
     used = sum(i is not None and i is not Ellipsis for i in items)
     out: list[int] = []
     axis = 0
@@ -187,7 +191,7 @@ def _axes(rank: int, items: Sequence[Any]) -> list[int]:
 
 
 def along_axis(x: Any, indices: Any, axis: int) -> Want:
-    """take_along_axis, element by element; other axes broadcast."""
+    """take_along_axis, one element at a time. The other axes broadcast."""
     axis %= x.ndim
     n = x.shape[axis]
     shape = [max(a, b) if 0 not in (a, b) else 0 for a, b in zip(x.shape, indices.shape)]
@@ -207,7 +211,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def library(name: str, d: DType, *args: Any, **options: Any) -> Want:
-    """A function of the library in f64 (long double for f64), with what rounding may change."""
+    """A function of the library in f64 (long double for f64), with a bound on the effect of rounding."""
     out = d if d.is_float else f32
     wide = [np.asarray(cast(a, out.compute)).astype(widest(out)) if isinstance(a, np.ndarray) else a for a in args]
     with np.errstate(all="ignore"):
@@ -215,7 +219,7 @@ def library(name: str, d: DType, *args: Any, **options: Any) -> Want:
         return between(np.asarray(value), 32 * UNIT[out.compute.name] * scale + np.finfo(np.float32).tiny, out)
 
 
-Bounded = tuple[Any, Any]  # value, and what an error of u is relative to
+Bounded = tuple[Any, Any]  # the value, and the magnitude that an error of u is relative to
 
 
 def _silu(x: Any) -> Bounded:

@@ -1,15 +1,21 @@
-"""A small fixed oracle: short programs at ragged sizes, after every pass, against plain numpy.
+"""A small fixed oracle: short programs at ragged sizes, whose results are compared with numpy after every pass.
 
-In: the compiler as it is imported. Out: `first_failure()`, the first wrong result as a `Failure`
-(case, schedule, the pass that made it, what is wrong), or None. It is what planted bugs
-(tests/mutants.py) and mutated files (tests/mutation.py) are run against, so it is quick, stops at
-the first failure, and takes nothing from the compiler but its results: the wanted values are
-numpy's, from `Case.want`; inputs are small integers where sums must come out exact.
+In: the compiler as it is imported. Out: `first_failure()`, the first wrong result as a `Failure` (case,
+schedule, the pass that made it, the error), or None. Planted bugs (tests/mutants.py) and mutated files
+(tests/mutation.py) are run against this oracle. So it is quick and stops at the first failure. Only the
+results come from the compiler: numpy computes the expected values (`Case.want`). If sums must be exact,
+inputs are small integers.
 
-Schedules: "own" is the interpreter's; "small" has blocks of 2 to 8; "cuda" is the kernel that a GPU
-gets for these sizes, "rotated" one whose loops are rotated (minitri/optimize/software_pipelining.py), "general" the one
-for any sizes, "wide" that with 64-bit offsets, "bare" is without the optional passes. All of them run in
-numpy and in Triton's interpreter.
+The schedules, all run by numpy and by Triton's interpreter:
+
+    own        the interpreter's schedule
+    small      blocks of 2 to 8
+    odd        blocks of 3, so that the last element of each tile is masked
+    cuda       the kernel that a GPU gets for these sizes
+    rotated    the same with rotated loops (minitri/optimize/software_pipelining.py)
+    general    the kernel for any sizes
+    wide       the kernel for any sizes, with 64-bit offsets
+    bare       without the optional passes
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ from minitri.trust.check import check, compilation
 
 
 class Blocks(dict[str, int]):
-    """Blocks for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+    """Block sizes by the first letter of an axis. As a mapping it is empty, so no name counts as unknown."""
 
     def __init__(self, **blocks: int) -> None:
         self.blocks = {letter: block for letters, block in blocks.items() for letter in letters}
@@ -43,18 +49,18 @@ class Blocks(dict[str, int]):
 
 
 SMALL = Options(blocks=Blocks(ijr=8, efghklstuvw=2))
-ODD = Options(blocks=Blocks(ijkl=3))  # three lanes of four
-ROTATED = Options(blocks=Blocks(ijkr=16), descriptors=True)  # rounds that begin with what the one before made
+ODD = Options(blocks=Blocks(ijkl=3))  # three of a tile's four elements are used
+ROTATED = Options(blocks=Blocks(ijkr=16), descriptors=True)  # an iteration starts with a value of the one before
 VARIANTS = {"rotated": "cuda", "cuda": "cuda", "general": "cuda general", "wide": "cuda wide"}
 ALL = ("own", "small", "odd", "cuda", "general", "wide", "bare")
 
 
 @dataclass(frozen=True)
 class Case:
-    """`want` takes the arrays and gives the result (or a tuple); `values` says what is in an array (see `_draw`).
+    """`want` takes the arrays and returns the result (or a tuple). `values` says how arrays are filled (see `_draw`).
 
-    off        the relative error allowed; 0: every bit counts, the sign of a zero too
-    layout     what is done to the arrays, so that they lie otherwise in memory
+    off        the relative error allowed; 0: every bit must be right, also the sign of a zero
+    layout     how the arrays are laid out in memory
     """
 
     text: str
@@ -102,13 +108,13 @@ def _causal(q: Any, k: Any, v: Any) -> Any:
 
 
 def _seen(q: Any, k: Any, v: Any, seen: Callable[[Any], Any]) -> Any:
-    """Attention where `seen` holds of the row less the key."""
+    """Attention that reads the pairs for which `seen(row - key)` is true."""
     scores = np.where(seen(np.arange(len(q))[:, None] - np.arange(len(k))), q.astype(f8) @ k.T, -np.inf)
     return (_softmax(scores).astype(f8) @ v).astype(f4)
 
 
 def _where(condition: str, want: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """What numpy makes of a condition over the positions i and j of x."""
+    """A function that evaluates a condition on the indices i and j of x with numpy."""
 
     def found(x: Any) -> Any:
         places = {"i": np.arange(x.shape[0])[:, None], "j": np.arange(x.shape[1])}
@@ -120,7 +126,7 @@ def _where(condition: str, want: Callable[[Any, Any], Any]) -> Callable[[Any], A
 
 
 def _placed(text: str, condition: str, want: Callable[[Any, Any], Any], values: str) -> Case:
-    """A program over `condition` (C in the text), which is one over the positions i and j of x: rows and columns."""
+    """A program whose text has C in place of `condition`, a condition on the row i and the column j of x."""
     written = condition.replace("j", "arange(N)").replace("i", "arange(M)[:, None]")
     return Case(
         text.replace("C", written), MN, _where(condition, want), ({"M": 19, "N": 37},), {"x": values}, 1e-5, ("small",)
@@ -147,7 +153,7 @@ def _normalised(x: Any) -> Any:
 
 
 def _gathered(x: Any, k: Any) -> Any:
-    """x[k] with a NaN where an index is out of range; negative ones count from the end."""
+    """x[k] with NaN where an index is out of range. Negative indices count from the end."""
     k = np.where(k < 0, k + len(x), k)
     inside = (k >= 0) & (k < len(x))
     return np.where(inside[..., None], x[np.where(inside, k, 0)], np.nan).astype(x.dtype)
@@ -178,19 +184,19 @@ def _modulo(x: Any, y: Any) -> Any:
 
 
 def _halves(x: Any) -> Any:
-    """f32 sums in f16 steps: rounded where the program says, nowhere else."""
+    """f32 sums in f16 steps, rounded only where the program says so."""
     return (x.astype(f4) * f4(3) + f4(1)).astype(np.float16)
 
 
 @functools.cache
 def _wide_memory() -> Any:
-    """4 GiB that are mostly never touched."""
+    """4 GiB of memory, most of which is never touched."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE of Linux
     return np.frombuffer(mmap.mmap(-1, 2**32 + 2**20, flags=flags), np.int8)
 
 
 def _far_apart(x: Any) -> Any:
-    """x with 2**30 elements between neighbours; at offsets taken modulo 2**32 lies something else."""
+    """x with 2**30 elements between neighbours. At offsets modulo 2**32 there is another value."""
     far = _wide_memory()[2**31 :][:: 2**30][: len(x)]
     _wide_memory()[0], far[...] = 77, x
     return far
@@ -206,7 +212,7 @@ CASES: dict[str, Case] = {
     "sum of rows": Case("sum(x, axis=1)", MN, lambda x: x.sum(1)),
     "sum of columns": Case("sum(x, axis=0)", MN, lambda x: x.sum(0)),
     "sum of all": Case("sum(x)", MN, lambda x: x.sum()),
-    "sum of nothing": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1, dtype=f4), EMPTY),
+    "sum of an empty axis": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1, dtype=f4), EMPTY),
     "sum after an offset": Case("sum(x + 1, axis=1)", MN, lambda x: (x + 1).sum(1)),
     "sum with kept axis": Case("x - sum(x, axis=1, keepdims=True)", MN, lambda x: x - x.sum(1, keepdims=True)),
     "max of rows": Case("max(x, axis=1)", MN, lambda x: x.max(1), values={"x": "negative"}),
@@ -245,7 +251,7 @@ CASES: dict[str, Case] = {
     ),
     "long columns": Case("sum(x, axis=0)", {"x": "f32[L, R]"}, lambda x: x.sum(0), ({"R": 3, "L": 4100},), schedules=("cuda",)),
     "long sum of two axes": Case("sum(x, axis=(0, 2))", {"x": "f32[A, R, L]"}, lambda x: x.sum((0, 2)), ({"A": 3, "R": 2, "L": 2049},), schedules=("cuda",)),
-    # rows held whole and walked
+    # rows kept in registers, and rows read in a loop
     "long variance": Case("var(x, axis=1)", {"x": "f32[A, L]"}, lambda x: x.astype(f8).var(1).astype(f4), ({"A": 2, "L": 5003},), {"x": "steps"}, off=1e-4, schedules=("cuda",)),
     "long logsumexp": Case("logsumexp(x, axis=1)", {"x": "f32[A, L]"}, _logsumexp, ({"A": 2, "L": 5003},), {"x": "sparse"}, off=1e-5, schedules=("cuda",)),
     "variance of two axes": Case("var(x, axis=(0, 2))", {"x": "f32[A, M, L]"}, lambda x: x.astype(f8).var((0, 2)).astype(f4), ({"A": 19, "M": 3, "L": 19},), off=1e-5),
@@ -265,12 +271,12 @@ CASES: dict[str, Case] = {
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: (d >= -20) & (d < 26)),
         ({"T": 37, "S": 70, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
     ),
-    "attention of neighbours": Case(
+    "attention near the diagonal": Case(
         "softmax(where(abs(arange(T)[:, None] - arange(S)) < 25, q @ k.mT, -inf), axis=-1) @ v",
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: abs(d) < 25),
         ({"T": 53, "S": 70, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
     ),
-    "attention of what follows": Case(
+    "attention to later keys": Case(
         "softmax(where(arange(T)[:, None] + 2 <= arange(S), q @ k.mT, -inf), axis=-1) @ v",
         QKV, lambda q, k, v: _seen(q, k, v, lambda d: d + 2 <= 0),
         ({"T": 37, "S": 50, "D": 16},), schedules=("small",), off=1e-3, **NORMAL,
@@ -279,7 +285,7 @@ CASES: dict[str, Case] = {
     "softmax of scaled rows": Case(
         "softmax(x * sum(y, axis=1, keepdims=True) / 8, axis=1)", TWO, lambda x, y: _softmax(x * y.sum(1, keepdims=True) / 8), off=1e-5,
     ),
-    "attention to places": Case(
+    "attention without queries": Case(
         "softmax(where(abs(arange(37)[:, None] - arange(S)) < 25, b, -inf), axis=-1) @ v", {"b": "f32[S]", "v": "f32[S, D]"},
         lambda b, v: _seen(np.ones((37, 1), f4), b[:, None], v, lambda d: abs(d) < 25),
         ({"S": 70, "D": 16},), {"b": "normal", "v": "normal"}, schedules=("small",), off=1e-3,
@@ -299,59 +305,59 @@ CASES: dict[str, Case] = {
         "    return sum(exp(y - max(y, axis=1, keepdims=True)), axis=1)\n",
         {}, _triangle, ({"N": 33},), {"x": "normal"}, off=1e-6,
     ),
-    # conditions on positions: what loops leave out
-    'columns above a diagonal and before a column': _placed(
+    # conditions on indices: loops leave blocks out
+    'columns between a diagonal and a column': _placed(
         'sum(where(C, x, 0), axis=0)', '(j > i + 5) & (j <= 20)', lambda c, x: np.where(c, x, 0).sum(0), 'integers'
     ),
-    'columns of a corner': _placed(
+    'columns outside two conditions': _placed(
         'sum(where(~C, x, 0), axis=0)', '((i >= 4) | (j > i + 6))', lambda c, x: np.where(~c, x, 0).sum(0), 'integers'
     ),
-    'either of two': _placed(
+    'one condition or another': _placed(
         'sum(where(C, x, 0), axis=1)', '(j < i) | (j > 30)', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'one or the other end': _placed(
+    'first columns or first rows': _placed(
         'sum(where(C, x, 0), axis=1)', '(j < 3) | (i < 5)', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'not beside each other': _placed(
+    'distances above a limit': _placed(
         'sum(where(C, x, 0), axis=1)', 'abs(i - j) > 9', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'the complement of a band': _placed(
+    'all but a band': _placed(
         'sum(where(~C, x, 0), axis=1)', '((j <= i) & (j > i - 7))', lambda c, x: np.where(~c, x, 0).sum(1), 'integers'
     ),
-    'an early and a late part': _placed(
+    'two bands of columns': _placed(
         'sum(where(C, x, 0), axis=1)', '((j >= 2) & (j < 9)) | ((j > 20) & (j < 29))', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
     'columns below a diagonal': _placed(
         'sum(where(~C, x, 0), axis=0)', '(j > i + 6)', lambda c, x: np.where(~c, x, 0).sum(0), 'integers'
     ),
-    'the first seven': _placed(
+    'the first seven columns': _placed(
         'sum(where(C, x, 0), axis=1)', 'j < 7', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
-    'every other key': _placed(
+    'a slope of one half': _placed(
         'sum(where(C, x, 0), axis=1)', '2 * j <= i', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
     'the diagonal': _placed(
         'max(where(C, x, -inf), axis=0)', 'i == j', lambda c, x: np.where(c, x, -np.inf).max(0), 'integers'
     ),
-    'zeros of a product': _placed(
+    'a product filled with zeros': _placed(
         'prod(where(C, x, 0), axis=0)', '(j <= i) & (j > i - 7)', lambda c, x: np.where(c, x, 0).prod(0), 'signs'
     ),
-    'ones of a sum': _placed(
+    'a sum filled with ones': _placed(
         'sum(where(C, x, 1), axis=0)', 'j <= i', lambda c, x: np.where(c, x, 1).sum(0), 'integers'
     ),
-    'zeros of a maximum': _placed(
+    'a maximum filled with zeros': _placed(
         'max(where(C, x, 0), axis=0)', 'j <= i', lambda c, x: np.where(c, x, 0).max(0), 'negative'
     ),
-    'what is stored as well': _placed(
+    'a masked array that is also stored': _placed(
         'sum(where(C, x, 0), axis=1), where(C, x, 0)', 'j <= i', lambda c, x: (np.where(c, x, 0).sum(1), np.where(c, x, 0)), 'integers'
     ),
-    'the other way round': _placed(
+    'a mask with swapped operands': _placed(
         'sum(where(C, 0, x), axis=0)', 'j <= i', lambda c, x: np.where(c, 0, x).sum(0), 'integers'
     ),
-    'a choice in a choice': _placed(
+    'a where in a where': _placed(
         'sum(where(C, where(j > 3, x, 0), 0), axis=1)'.replace('j', 'arange(N)'), 'j <= i', lambda c, x: np.where(c & (np.arange(37) > 3), x, 0).sum(1), 'integers'
     ),
-    'bits of positions': _placed(
+    'bits of indices': _placed(
         'sum(where(C, x, 0), axis=1)', '(j & 3) <= 1', lambda c, x: np.where(c, x, 0).sum(1), 'integers'
     ),
     'softmax of a triangle': _placed(
@@ -360,16 +366,16 @@ CASES: dict[str, Case] = {
     'exponentials of other elements': _placed(
         'sum(where(arange(N) % 2 == 0, exp(where(C, x, -inf) - max(where(C, x, -inf), axis=1, keepdims=True)), 0), axis=1)', 'j <= i', lambda c, x: _even_exponentials(np.where(c, x, -np.inf)), 'special'
     ),
-    # what passes over tiles and the emitter rewrite
-    "what a loop picks": Case("a[argmax(x, axis=1)]", {**MN, "a": "f32[N]"}, lambda x, a: a[x.argmax(1)], PLAIN, schedules=("small",)),
-    "a place and what it is added to": Case(
+    # rewrites of tile programs by passes and by the emitter
+    "a gather by argmax": Case("a[argmax(x, axis=1)]", {**MN, "a": "f32[N]"}, lambda x, a: a[x.argmax(1)], PLAIN, schedules=("small",)),
+    "argmax added to its row": Case(
         "x + argmax(x, axis=1, keepdims=True)", MN, lambda x: (x + x.argmax(1)[:, None]).astype(f4), PLAIN, schedules=("small",),
     ),
-    "a bias of rows": Case("x[:, :67] * 2 + b", {**MN, "b": "f32[M, 1]"}, lambda x, b: x[:, :67] * 2 + b, ({"M": 9, "N": 72},), schedules=("small",)),
-    "positions past 32 bits": Case(
+    "a bias for each row": Case("x[:, :67] * 2 + b", {**MN, "b": "f32[M, 1]"}, lambda x, b: x[:, :67] * 2 + b, ({"M": 9, "N": 72},), schedules=("small",)),
+    "index arithmetic past 32 bits": Case(
         "where((arange(N) - 20) * 200000000 < 0, x, 1)", MN, lambda x: np.where((np.arange(x.shape[1]) - 20) * 200000000 < 0, x, 1).astype(f4), PLAIN,
     ),
-    "weights that f16 is too small for": Case(
+    "weights that overflow f16": Case(
         "x @ (w.astype(f16) * s).astype(bf16)", {"x": "bf16[M, K]", "w": "i8[K, N]", "s": "f16[N]"},
         lambda x, w, s: (x.astype(f8) @ (w.astype(f8) * s)).astype(bf16), ({"M": 5, "K": 18, "N": 19},), {"x": "positive", "w": "just 100", "s": "just 900"}, off=5e-2, schedules=("small",),
     ),
@@ -377,11 +383,11 @@ CASES: dict[str, Case] = {
         "x @ (w.astype(f16) * s)", {"x": "f16[M, K]", "w": "i8[K, N]", "s": "f16[N]"},
         lambda x, w, s: (x.astype(f8) @ (w.astype(f8) * s)).astype(np.float16), ({"M": 35, "K": 32, "N": 48},), {"s": "positive"}, off=1e-2, schedules=("cuda",),
     ),
-    "a product of a part": Case(
+    "a product of slices": Case(
         "x[:, :20] @ w[:20]", {"x": "f16[M, K]", "w": "f16[K, N]"},
         lambda x, w: (x[:, :20].astype(f8) @ w[:20]).astype(np.float16), ({"M": 19, "K": 40, "N": 32},), schedules=("rotated",),
     ),
-    "a product along rows": Case(
+    "a product with a transposed factor": Case(
         "x @ w.mT", {"x": "f32[M, K]", "w": "f32[N, K]"}, lambda x, w: (x.astype(f8) @ w.T).astype(f4), ({"M": 19, "K": 68, "N": 35},),
         {"x": "normal", "w": "normal"}, 1e-4, schedules=("cuda",),
     ),
@@ -414,15 +420,15 @@ CASES: dict[str, Case] = {
         "sum(exp(x - max(x, axis=1, keepdims=True)) * exp(y - max(y, axis=1, keepdims=True)), axis=1)", TWO,
         lambda x, y: np.exp(x.astype(f8) + y - x.max(1, keepdims=True) - y.max(1, keepdims=True)).sum(1).astype(f4), off=1e-5,
     ),
-    # relaxed where 16 bits are written, nowhere else
-    "rows by a column": Case("x / y[:, None]", {**MN, "y": "f32[M]"}, lambda x, y: x / y[:, None], values={"x": "positive", "y": "normal"}),
-    "halves by a column": Case("x / y[:, None] + x / z[:, None]", {"x": "f16[M, N]", "y": "f16[M]", "z": "f16[M]"}, lambda x, y, z: (x.astype(f8) / y[:, None] + x.astype(f8) / z[:, None]).astype(np.float16), values={"y": "positive", "z": "positive"}, off=2e-3),
-    "a jump after a quotient": Case("astype(floor(x / y[:, None]), f16)", {**MN, "y": "f32[M]"}, lambda x, y: np.floor(x / y[:, None]).astype(np.float16), values={"x": "times 41", "y": "just 41"}),
-    "a quotient for both widths": Case(
+    # fast math: only where 16-bit results are written
+    "f32 rows by a column": Case("x / y[:, None]", {**MN, "y": "f32[M]"}, lambda x, y: x / y[:, None], values={"x": "positive", "y": "normal"}),
+    "f16 rows by two columns": Case("x / y[:, None] + x / z[:, None]", {"x": "f16[M, N]", "y": "f16[M]", "z": "f16[M]"}, lambda x, y, z: (x.astype(f8) / y[:, None] + x.astype(f8) / z[:, None]).astype(np.float16), values={"y": "positive", "z": "positive"}, off=2e-3),
+    "a floor of a quotient": Case("astype(floor(x / y[:, None]), f16)", {**MN, "y": "f32[M]"}, lambda x, y: np.floor(x / y[:, None]).astype(np.float16), values={"x": "times 41", "y": "just 41"}),
+    "a quotient used in 16 and 32 bits": Case(
         "def f(x: f32[M, N], y: f32[M]):\n    q = x / y[:, None]\n    return astype(q @ eye(N), f16), q.mT @ eye(M, 5)\n", {},
         lambda x, y: ((x / y[:, None]).astype(np.float16), (x / y[:, None]).T[:, :5]), ({"M": 7, "N": 33},), {"x": "positive", "y": "normal"},
     ),
-    "a jump after a stored quotient": Case(
+    "a floor of a stored quotient": Case(
         "def f(x: f32[M, N], y: f32[M]):\n    q = x / y[:, None]\n    return astype(q @ eye(N) + floor(q), f16)\n", {},
         lambda x, y: (x / y[:, None] + np.floor(x / y[:, None])).astype(np.float16), ({"M": 7, "N": 33},), {"x": "times 41", "y": "just 41"},
     ),
@@ -454,12 +460,12 @@ CASES: dict[str, Case] = {
     "matrix times vector": Case("x @ v + v @ w", {"x": "f32[N, N]", "v": "f32[N]", "w": "f32[N, N]"}, lambda x, v, w: x @ v + v @ w, ({"N": 19},)),
     "one column": Case("(x @ w[:, :1])[:, 0]", MK_KN, lambda x, w: (x @ w[:, :1])[:, 0], SQUARE),
     "product of integers": Case("x @ w", {"x": "i32[M, K]", "w": "i32[K, N]"}, lambda x, w: x @ w),
-    "product of truths": Case("x @ w", {"x": "bool[M, K]", "w": "bool[K, N]"}, lambda x, w: x @ w, values={"x": "truth", "w": "truth"}),
+    "product of bools": Case("x @ w", {"x": "bool[M, K]", "w": "bool[K, N]"}, lambda x, w: x @ w, values={"x": "truth", "w": "truth"}),
     "sums beside a product": Case(
         "(x @ w) / (1 + sum(x, axis=1, keepdims=True))", MK_KN,
         lambda x, w: (x @ w) / (1 + x.sum(1, keepdims=True)), SQUARE, {"x": "positive"},
     ),
-    # movement
+    # views
     "transpose": Case("x.mT + y", {**MN, "y": "f32[N, M]"}, lambda x, y: x.T + y),
     "permuted": Case("permute_dims(x, (2, 0, 1)) * 2", {"x": "f32[K, M, N]"}, lambda x: x.transpose(2, 0, 1) * 2),
     "permuted twice": Case(
@@ -495,7 +501,7 @@ CASES: dict[str, Case] = {
     "gather out of range": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, _gathered, ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "gather of computed": Case("(w + 1)[k]", {"w": "f32[V, D]", "k": "i32[N]"}, lambda w, k: _gathered(w + 1, k), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
     "gather of computed integers": Case("(w + 1)[k]", {"w": "i32[V, D]", "k": "i32[N]"}, lambda w, k: np.nan_to_num(_gathered(w + f8(1), k)).astype(i4), ({"V": 9, "D": 6, "N": 27},), {"k": "any index 9"}),
-    "gather of nothing": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: np.full((len(k), w.shape[1]), np.nan, f4), ({"V": 0, "D": 6, "N": 5},), {"k": "any index 9"}),
+    "gather of an empty array": Case("w[k]", {"w": "f32[V, D]", "k": "i64[N]"}, lambda w, k: np.full((len(k), w.shape[1]), np.nan, f4), ({"V": 0, "D": 6, "N": 5},), {"k": "any index 9"}),
     "two indices": Case("x[j, k] * 2", {"x": "f32[V, D]", "j": "i64[N]", "k": "i64[N]"}, lambda x, j, k: x[j, k] * 2, ({"V": 9, "D": 6, "N": 27},), {"j": "index 9", "k": "index 6"}),
     "moved too often": Case(
         f"def f(x: f32[N]):\n    y = concat((x, x * 2), axis=0)\n    return {' + '.join(f'y[{k} : {k} + N]' for k in range(34))}\n",
@@ -527,7 +533,7 @@ CASES: dict[str, Case] = {
     "sum of truths": Case("sum(x, axis=1)", {"x": "bool[M, N]"}, lambda x: x.sum(1, dtype=i8), values={"x": "truth"}),
     "mean of halves": Case("mean(x, axis=1)", {"x": "f16[M, N]"}, lambda x: x.astype(f4).mean(1).astype(np.float16), off=2e-3),
     "halves": Case("x * 3 + 1", {"x": "f16[M, N]"}, _halves, values={"x": "normal"}),
-    "rounded on the way": Case("astype(astype(x, f16), f32) * 3", MN, lambda x: x.astype(np.float16).astype(f4) * 3, values={"x": "normal"}),
+    "rounded to f16 and back": Case("astype(astype(x, f16), f32) * 3", MN, lambda x: x.astype(np.float16).astype(f4) * 3, values={"x": "normal"}),
     "brain floats": Case("astype(x, bf16)", MN, lambda x: x.astype(bf16), values={"x": "normal"}),
     "brain arithmetic": Case("x * y + 1", {"x": "bf16[N]", "y": "bf16[N]"}, lambda x, y: (x.astype(f4) * y.astype(f4) + 1).astype(bf16), ({"N": 40},), {"x": "normal", "y": "normal"}),
     "float to integer": Case("def f(x: f32[N]):\n    return astype(x, i32), astype(x, u8), astype(x, bool)\n", {}, lambda x: (_saturated(x, i4), _saturated(x, np.uint8), x != 0), ({"N": 40},), {"x": "special"}),
@@ -541,7 +547,7 @@ CASES: dict[str, Case] = {
     "triangle": Case("tril(x) + triu(x, 1) * 2", {"x": "f32[N, N]"}, lambda x: np.tril(x) + np.triu(x, 1) * 2, ({"N": 19},)),
     "arange": Case("x + arange(N) * 2", {"x": "i64[M, N]"}, lambda x: x + np.arange(x.shape[1]) * 2),
     "functions": Case("exp(x) + log(abs(x) + 1) * tanh(x)", MN, lambda x: (np.exp(x.astype(f8)) + np.log(abs(x.astype(f8)) + 1) * np.tanh(x.astype(f8))).astype(f4), values={"x": "normal"}, off=2e-5),
-    # several kernels
+    # programs of several kernels
     "two outputs": Case("def f(x: f32[M, N]):\n    y = x + 1\n    return y, y * 2, sum(y, axis=1)\n", {}, lambda x: (x + 1, (x + 1) * 2, (x + 1).sum(1))),
     "a value and a part of it": Case("def f(x: f32[N]):\n    y = x * 2\n    return y[:-1] + 1, y\n", {}, lambda x: ((x * 2)[:-1] + 1, x * 2), ({"N": 19},)),
     "a value and its rows": Case("def f(x: f32[N], y: f32[M, N]):\n    z = x * 2\n    return z, y + z\n", {}, lambda x, y: (x * 2, y + x * 2)),
@@ -654,7 +660,7 @@ def program(name: str) -> mt.Program:
 
 
 def inputs(name: str, sizes: Mapping[str, int]) -> list[Any]:
-    """The arrays of a case, the same ones every time."""
+    """The arrays of a case, the same in every run."""
     case, arrays = CASES[name], []
     for k, (parameter, type) in enumerate(p for p in program(name).parameters if "[" in p[1]):
         dtype, _, dimensions = type.partition("[")
@@ -676,7 +682,7 @@ def _size(text: str, sizes: Mapping[str, int]) -> int:
 
 
 def outcomes(f: mt.Program, call: Call, schedule: str) -> Iterator[tuple[str, Callable[[], tuple[Any, ...]]]]:
-    """(pass, how to get what the program gives after it), in order."""
+    """(pass, a function that evaluates the program after this pass), in the order of the passes."""
     yield "parse", lambda: f.evaluate("ast", call)
     yield "build", lambda: f.evaluate("graph", call)
     compiled = compilation(f, call, VARIANTS.get(schedule, "interpreter"))
@@ -698,7 +704,7 @@ def _configured(f: mt.Program, schedule: str) -> mt.Program:
 
 
 def differs(got: Any, want: Any, off: float) -> str:
-    """What is wrong with a result; "" if nothing is."""
+    """What is wrong with a result; "" if nothing is wrong."""
     got, want = np.asarray(got), np.asarray(want)
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype}{list(got.shape)} is not {want.dtype}{list(want.shape)}"
@@ -719,7 +725,7 @@ def first_failure(
 ) -> Failure | None:
     """The first case, schedule and pass whose result is wrong.
 
-    All cases in all their schedules after all passes, unless told which.
+    Without arguments: all cases with all their schedules after all passes.
     """
     for name in names or CASES:
         for schedule in schedules or CASES[name].schedules:
@@ -747,7 +753,7 @@ def _failure(name: str, schedule: str, sizes: Mapping[str, int], after: Sequence
             wrong += [w for w in (differs(*two, case.off) for two in zip(results, wanted)) if w]
             if wrong:
                 return Failure(name, schedule, at, f"{dict(sizes)}: {wrong[0]}")
-    except StageUnavailable:  # an older Triton's interpreter has no loops to a bound that is an argument
+    except StageUnavailable:  # an older Triton's interpreter has no loops with an argument as their bound
         return None
     except CompileError as error:
         return Failure(name, schedule, _broken(error) or at, str(error)[:300])
@@ -762,7 +768,7 @@ def _broken(error: CompileError) -> str | None:
 
 
 def named(name: str, schedule: str, variants: Sequence[str] = ()) -> str | None:
-    """The pass that `check` names for a case, None if it finds nothing wrong; in the schedule's own variant unless told."""
+    """The pass that `check` names for a case, None if nothing is wrong. The default variant is the schedule's own."""
     variants = variants or (VARIANTS.get(schedule, "interpreter"),)
     for sizes in CASES[name].sizes:
         try:

@@ -24,7 +24,7 @@
   }
 
   const groups = ['.top > *, .top h1, .top .chip', '.rail button, .rail sup', '.pane > header > *', '.controls > *', '.told, .turn button, .sketch', '.status > *',
-    '.roofline text, .roofline circle', '.sketch text', '.legend span', '.choice > *', 'main > *',
+    '.roofline text, .roofline circle', '.drawing .words', '.sketch text', '.legend span', '.choice > *', 'main > *',
     '.editor > header > *', '.fields label, .sizes > button, .sizes > .hint', '.problems li > *', '.card', '.editor > :not(dialog)'];
   for (const group of groups) {
     const items = all.filter(n => n.matches(group)).map(n => [n, n.getBoundingClientRect()]);

@@ -1,14 +1,14 @@
-"""The package with a change in one of its files, without touching the file: forked children.
+"""Runs functions in forked processes in which one file of minitri has another text. The file does not change.
 
-In: for each job the new text of one file of minitri, the name of a function ("module:function")
-and its arguments. Out: what the function returned in a child process in which minitri was
-imported with that text. The one idea: this process imports what is slow (numpy, triton, lark,
-pytest) and those modules of minitri that do not import the file; each job is a fork of it, 0.1 s
-instead of 3, and leaves nothing behind. Jobs of one file should follow each other. A child that
-takes too long or too much memory is killed, and the outcome says so.
+In, for each job: the new text of a file, the name of a function ("module:function") and its arguments.
+Out: what the function returned in a child process that imported minitri with that text.
 
-Two things are built on it: the gallery of planted bugs (tests/mutants.py) and mutation testing
-(tests/mutation.py).
+The one idea: this process imports the slow packages (numpy, triton, lark, pytest) and the modules of
+minitri that do not import the changed file. Each job is a fork of it. A fork takes 0.1 s, a new process
+3 s. It leaves nothing behind. Give jobs of the same file one after another. A child that takes too much
+time or memory is killed, and its outcome says so.
+
+The gallery of planted bugs (tests/mutants.py) and mutation testing (tests/mutation.py) use this module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-MEMORY = 8 << 30  # bytes of address space above what the parent has
+MEMORY = 8 << 30  # bytes of address space that a child may add to its parent's
 SLOW_IMPORTS = (
     "numpy", "ml_dtypes", "networkx", "lark", "triton", "triton.language", "triton.runtime.interpreter",
     "triton.language.extra.libdevice", "click", "rich.console", "jinja2", "hypothesis", "pytest", "_pytest.doctest",
@@ -43,7 +43,7 @@ SLOW_IMPORTS = (
 
 @dataclass(frozen=True)
 class Job:
-    """`file`, relative to the repository, has the text `source` where `call` ("module:function") runs."""
+    """The function `call` ("module:function") runs while `file` (relative to the repository) has the text `source`."""
 
     name: str
     file: str
@@ -55,7 +55,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`value`: what the function returned (JSON). `error`: why there is none, in words."""
+    """`value`: what the function returned (JSON). `error`: why there is no value, in words."""
 
     job: Job = field(repr=False)
     value: Any
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def replaced(text: str, old: str, new: str, what: str) -> str:
-    """The text with `old`, which must stand in it exactly once, replaced."""
+    """The text with `old` replaced by `new`. AssertionError unless `old` occurs exactly once."""
     count = text.count(old)
     if count != 1:
         raise ValueError(f"{what}: the text to replace stands {count} times in the file, not once:\n{old}")
@@ -72,7 +72,7 @@ def replaced(text: str, old: str, new: str, what: str) -> str:
 
 
 def run(jobs: Iterable[Job], workers: int = 1) -> Iterator[Outcome]:
-    """The outcomes as they come, `workers` children at a time; a job is taken when there is room for it."""
+    """Yields outcomes as they are known. `workers` children run at a time; a job is taken when one of them is free."""
     _prepare()
     waiting = iter(jobs)
     running: dict[int, _Child] = {}
@@ -100,26 +100,26 @@ def _prepare() -> None:
     sys.path[:0] = [p for p in (str(ROOT), str(ROOT / "tests")) if p not in sys.path]
 
 
-# ---- what children share ---------------------------------------------------------------
+# ---- modules that all children share -----------------------------------------------------
 
 
-_shared = ""  # the file whose children there are now
+_shared = ""  # the file that the shared modules do not import
 
 
 def _share(file: str) -> None:
-    """This process then has the modules of minitri that import nothing from a file, however indirectly."""
+    """Imports into this process the modules of minitri that do not depend on a file."""
     global _shared
     _shared = file
     changed = _module(_reader(ROOT / file))
-    behind = {name for name in _imports() if changed in _behind(name)}
-    for name in sorted(behind & set(_loaded()), reverse=True):  # a package after what is in it, and has it as a name
+    behind = {name for name in _imports() if changed in _dependencies(name)}
+    for name in sorted(behind & set(_loaded()), reverse=True):  # modules before the package that has them as attributes
         package, _, own = name.rpartition(".")
         vars(sys.modules.get(package, sys.modules[name])).pop(own, None)
         del sys.modules[name]
     for name in set(_imports()) - behind:
         importlib.import_module(name)
     if (parser := sys.modules.get("minitri.language.parser")) is not None:
-        parser._lark()  # its tables take as long as all imports together
+        parser._lark()  # building its tables takes as long as all imports together
 
 
 def _loaded() -> list[str]:
@@ -132,15 +132,15 @@ def _module(path: Path) -> str:
 
 
 def _reader(path: Path) -> Path:
-    """The file itself; of a data file, the module beside it that names it."""
+    """The module itself. For a data file: the module of the same folder that names it."""
     if path.suffix == ".py":
         return path
     return next(p for p in path.parent.glob("*.py") if f'"{path.name}"' in p.read_text(encoding="utf-8"))
 
 
 @functools.cache
-def _behind(name: str) -> frozenset[str]:
-    """A module and all that it imports."""
+def _dependencies(name: str) -> frozenset[str]:
+    """A module and all modules that it imports, also indirectly."""
     found, waiting = set[str](), [name]
     while waiting:
         at = waiting.pop()
@@ -152,9 +152,9 @@ def _behind(name: str) -> frozenset[str]:
 
 @functools.cache
 def _imports() -> dict[str, set[str]]:
-    """What each module of minitri may import: every name in an import, wherever it stands.
+    """The modules of minitri that each module may import: every name in an import statement anywhere in the file.
 
-    `minitri` itself stands for everything: it imports what it is asked for.
+    `minitri` itself imports modules on demand, so here it imports all of them.
     """
     trees = {_module(p): ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "minitri").rglob("*.py")}
     trees.pop("minitri.__main__")
@@ -163,7 +163,7 @@ def _imports() -> dict[str, set[str]]:
 
 
 def _named(name: str, tree: ast.AST) -> Iterator[str]:
-    """The modules of minitri that a module imports, and the packages that they and it are in."""
+    """The modules of minitri that a module imports, and the packages that contain them and the module itself."""
     if (package := name.rpartition(".")[0]) != "minitri":
         yield package
     for node in ast.walk(tree):
@@ -178,7 +178,7 @@ def _file(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-# ---- the parent's side -----------------------------------------------------------------
+# ---- the parent process ------------------------------------------------------------------
 
 
 class _Child:
@@ -193,13 +193,13 @@ class _Child:
         os.close(end)
 
     def read(self) -> bool:
-        """Takes what has come; False at the end."""
+        """Reads what the child has written. False at the end."""
         new = os.read(self.pipe, 1 << 16)
         self.data += new
         return bool(new)
 
     def stop_if_late(self) -> None:
-        if not self.late and time.perf_counter() - self.start > 4 * self.job.seconds:  # waits; the limit is CPU time
+        if not self.late and time.perf_counter() - self.start > 4 * self.job.seconds:  # it waits; its limit is CPU time
             self.late = True
             os.kill(self.pid, signal.SIGKILL)
 
@@ -217,11 +217,11 @@ class _Child:
         )
 
 
-# ---- the child's side ------------------------------------------------------------------
+# ---- the child process -------------------------------------------------------------------
 
 
 def _work(job: Job, pipe: int) -> None:
-    """Runs the job and leaves; never returns."""
+    """Runs the job and ends the process. It never returns."""
     try:
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -243,7 +243,7 @@ def _answer(job: Job) -> dict[str, Any]:
         else:
             _change_data(ROOT / job.file, job.source)
         return {"value": getattr(importlib.import_module(module), function)(*job.args)}
-    except BaseException as error:  # whatever it is, it is the answer
+    except BaseException as error:  # any exception is the answer
         return {"error": "".join(traceback.format_exception_only(error)).strip()[:500]}
 
 
@@ -252,13 +252,13 @@ def _address_space() -> int:
 
 
 def _change_data(path: Path, text: str) -> None:
-    """Gives whoever reads a data file another text."""
+    """Replaces the text of a data file for everything that reads it."""
     read = Path.read_text
     Path.read_text = lambda self, *args, **more: text if self == path else read(self, *args, **more)
 
 
 class _Patch(MetaPathFinder):
-    """Gives the module of one file another text."""
+    """An import hook that gives the module of one file another text."""
 
     def __init__(self, path: Path, source: str) -> None:
         self.path, self.source = path, source

@@ -1,11 +1,11 @@
-"""The pictures of README.md, docs/learn/explorer.md and docs/learn/notebooks.md.
+"""Makes the pictures of README.md, docs/learn/explorer.md and docs/learn/notebooks.md.
 
-    python tests/pictures.py               makes all pictures anew, in docs/learn/
-    python tests/pictures.py passes walk   makes these two anew
+    python tests/pictures.py               makes all pictures in docs/learn/ again
+    python tests/pictures.py passes walk   makes two of them again
 
-In: the programs of examples/. Out: PNG files. The one idea: headless Chromium (tests/browser.py) takes every picture: of the
-explorer's pages, of a terminal's output as HTML, and of what a notebook shows. `PICTURES` has a function for each file, and
-`SHOWN` says which sections of the documents have a picture (tests/test_docs.py).
+In: the programs of examples/. Out: PNG files. The one idea: headless Chromium (tests/browser.py) takes every picture.
+It shows the explorer's pages, a terminal's output as HTML, and the cells of a notebook. `PICTURES` has a function for
+each file. `SHOWN` lists the sections of the documents that have a picture (tests/test_docs.py).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SHOWN = {
         "# The stage explorer", "The page", "The player", "Two programs", "What it costs", "What happened", "Served, with an editor",
     ],
 }  # fmt: skip
-"""The sections that show something, each by a picture."""
+"""The sections of documents that have a picture."""
 SERVERS = ExitStack()
-"""What the editor is served by."""
+"""The server of the editor, once it is started."""
 
 
 # ---- the explorer ------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def editor(tab: Browser) -> None:
 
 
 def problems(tab: Browser) -> None:
-    """Two mistakes, and what the first one is."""
+    """A program with two mistakes, and the message for the first one."""
     wrong = _served(tab).replace("sum(e", "np.sum(e").replace("exp(x", "log(x, 2) + exp(x")
     tab.ask("explorer.editor.choose({text: arguments[0], sizes: {M: 1000, N: 300}})", wrong)
     tab.wait("document.querySelectorAll('.problems li').length === 2")
@@ -85,7 +85,7 @@ def problems(tab: Browser) -> None:
 
 
 def _served(tab: Browser) -> str:
-    """Opens the editor with a softmax, all its stages compiled. The server answers until the script ends."""
+    """Opens the editor with a softmax whose stages are all compiled. The server answers until the script ends."""
     softmax = (ROOT / "examples" / "softmax.mt").read_text(encoding="utf-8")
     server = SERVERS.enter_context(running(first={"text": softmax, "sizes": {"M": 1000, "N": 300}}))
     server.quick.seconds = server.full.seconds = 120
@@ -112,7 +112,7 @@ def _pin(tab: Browser, label: str) -> None:
 
 
 def terminal(tab: Browser) -> None:
-    """Two commands and what they print: a check, and a mistake."""
+    """Two commands with their output: a check, and a mistake."""
     from rich.console import Console
     from rich.terminal_theme import SVG_EXPORT_THEME
     from rich.text import Text
@@ -127,7 +127,7 @@ def terminal(tab: Browser) -> None:
         shown = " ".join(f"'{word}'" if " " in word else word for word in words)
         lines.append(f"\x1b[32m$\x1b[0m minitri {shown}\n{seen('-m', 'minitri', *words, columns=110, PAGER='cat')}")
     console = Console(record=True, width=110, file=StringIO(), force_terminal=True)
-    shown = [line for line in "\n".join(lines).split("\n") if "\u2501" not in line]  # a bar, if the machine is slow
+    shown = [line for line in "\n".join(lines).split("\n") if "\u2501" not in line]  # a progress bar
     console.print(Text.from_ansi("\n".join(shown)))
     code = console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True, code_format="<pre>{code}</pre>")
     _page(tab, f"<div class=terminal>{code}</div>", 940)
@@ -137,7 +137,7 @@ def terminal(tab: Browser) -> None:
 
 
 def notebook(tab: Browser) -> None:
-    """Cells, and what a notebook shows below them."""
+    """Cells of a notebook, and the output below them."""
     f = mt.compile(Path("examples/softmax.mt"))
     low = f.lower(M=1000, N=300)
     _page(tab, _cells(f=f, **{"f.lower(M=1000, N=300)": low}), 900)
@@ -165,7 +165,7 @@ def _image(png: bytes) -> str:
 
 
 def _page(tab: Browser, body: str, width: int) -> None:
-    """Shows HTML as high as it is."""
+    """Shows HTML in a window of its own height."""
     style = """body { margin: 0; padding: 16px; font: 14px system-ui, sans-serif; background: #fff; } pre { font: 13px/1.45 monospace; margin: 0; }
         .terminal { background: #16191d; color: #d5dae1; padding: 14px 18px; border-radius: 8px; } .terminal pre { white-space: pre-wrap; }
         .cell { background: #f4f5f7; border: 1px solid #dfe2e7; border-radius: 4px; padding: 6px 10px; margin: 8px 0; } .row { display: flex; gap: 24px; }"""

@@ -25,13 +25,13 @@ TARGETS = ("cuda:90", "hip:gfx942")
 ALLOWED = {
     ROOMS,
     *(f"{ROOMS}.{name}" for name in (
-        "online_reductions", "online_reductions.transport", "factor_out_scales",  # trust/error_bounds.py
+        "online_reductions", "online_reductions.transport", "weight_scales",  # trust/error_bounds.py
     )),
 }  # fmt: skip
 
 
 class NoRooms(MetaPathFinder):
-    """An import hook that refuses optimisations."""
+    """An import hook that refuses to import optimisations."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name.startswith(ROOMS) and name not in ALLOWED:
@@ -39,7 +39,7 @@ class NoRooms(MetaPathFinder):
 
 
 def programs(kind: str, seeds: Sequence[int], without: Sequence[str] = ("all",)) -> Iterator[tuple[str, Any, Any]]:
-    """(what it is, the program with optimisations left out, arguments of a call)."""
+    """(name, the program without some optimisations, the arguments of a call)."""
     import minitri as mt
     from minitri.cli.inputs import make_inputs
 
@@ -63,11 +63,11 @@ def programs(kind: str, seeds: Sequence[int], without: Sequence[str] = ("all",))
 
 
 def tried(name: str, program: Any, arguments: Any) -> None:
-    """AssertionError unless the program compiles for each target, and is right at every stage."""
+    """AssertionError unless the program compiles for each target and is right at every stage."""
     for target in TARGETS:
         assert "@triton.jit" in program.lower(target=target)["triton"], (name, target)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numpy: 1 / 0
+        warnings.simplefilter("ignore")  # numpy warns of 1 / 0
         report = program.check(*arguments)
     assert report.ok, (name, report.first)
 

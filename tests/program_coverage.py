@@ -1,8 +1,8 @@
-"""What random programs consist of: how many of them use each construct of the language.
+"""Counts how many random programs use each construct of the language.
 
-In: random programs, with or without their arguments. Out: a count for each construct: operators and functions by name,
-dtypes, and traits (`TRAITS`) such as sizes of zero or arrays with negative strides. A program is valid Python, except
-for the `[]` of arrays without axes. So Python's own parser reads it.
+In: random programs, with or without their arguments. Out: a count for each construct. Constructs are operators and
+functions by name, dtypes, and traits (`TRAITS`) such as arrays of size zero or with negative strides. A program is
+valid Python, except for the `[]` of arrays without axes. So Python's own parser reads it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS
 from minitri.base.text_tables import table
 from minitri.base.types import DTYPES
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
-from minitri.testing.generator import HELPERS, RandomProgram
+from minitri.testing.small_programs import HELPERS, RandomProgram
 
 SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -41,7 +41,7 @@ CONSTRUCTS: dict[str, tuple[str, ...]] = {
 
 
 def coverage(examples: Iterable[RandomProgram], seed: int = 0) -> Counter[str]:
-    """In how many of the programs each of `CONSTRUCTS` occurs."""
+    """For each of `CONSTRUCTS`: the number of programs in which it occurs."""
     found: Counter[str] = Counter()
     for k, example in enumerate(examples):
         found.update(set(_written(example)))
@@ -50,7 +50,7 @@ def coverage(examples: Iterable[RandomProgram], seed: int = 0) -> Counter[str]:
 
 
 def shown(found: Counter[str]) -> str:
-    """A table: each construct, and how many programs have it."""
+    """A table of the constructs with the number of programs that have them."""
     rows = [(group, name, str(found[name])) for group, names in CONSTRUCTS.items() for name in names]
     return table([("", "construct", "programs"), *rows], (0, 1))
 

@@ -1,11 +1,11 @@
-"""Long sentences, and words that the glossary says not to use, in docs and docstrings.
+"""Finds long sentences, and terms that the glossary says not to use, in docs and docstrings.
 
     python tests/prose.py                    counts for each file, and the worst sentences
     python tests/prose.py --list             every finding as file:line
     python tests/prose.py --longest 25 PATH  another limit, some files or folders only
 
-In: README.md, the documents in docs/ and the docstrings of minitri/. Out: findings. A sentence is too long if it
-has more than 35 words. The words not to use are a table of docs/reference/glossary.md.
+In: README.md, the documents in docs/ and the docstrings of minitri/ and tests/. Out: findings. A sentence is too
+long if it has more than 35 words. The terms not to use are a table of docs/reference/glossary.md.
 
 Left out are code blocks, quotes, tables, generated pages and generated parts of pages. markdown-it
 finds these blocks. A docstring is read as Markdown too; its indented examples are code blocks. Code
@@ -29,7 +29,7 @@ from markdown_it.token import Token
 from minitri.base.text_tables import table
 
 ROOT = Path(__file__).parent.parent
-ALL = (ROOT / "README.md", ROOT / "docs", ROOT / "minitri")
+ALL = (ROOT / "README.md", ROOT / "docs", ROOT / "minitri", ROOT / "tests")
 GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 LONGEST = 35
 BLANK = "\N{NO-BREAK SPACE}"  # inside code, so that code is one word
@@ -56,7 +56,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Term:
-    """A row of the glossary's table of words not to use.
+    """A row of the glossary's table of terms not to use.
 
     Example: `lanes` may stand beside `warp`. The term is then no finding in a sentence with that word.
     """
@@ -203,7 +203,7 @@ def without_code(text: str) -> str:
 def sources(paths: Iterable[Path]) -> Iterator[Path]:
     """The files, and the documents and modules in the folders."""
     for path in paths:
-        files = sorted(p for p in path.rglob("*") if p.suffix in (".md", ".py"))
+        files = sorted(p for p in path.rglob("*") if p.suffix in (".md", ".py") and "node_modules" not in p.parts)
         yield from files if path.is_dir() else [path]
 
 
@@ -213,7 +213,7 @@ def sentences(paths: Iterable[Path]) -> Iterator[Sentence]:
 
 
 def long_sentences(found: Iterable[Sentence], longest: int = LONGEST) -> list[Finding]:
-    """Sentences with more than `longest` words, the longest first."""
+    """The findings for each sentence with more than `longest` words, the longest first."""
     long = sorted((s for s in found if s.words > longest), key=lambda s: -s.words)
     return [Finding(s, f"{s.words} words: {' '.join(s.text.split())}") for s in long]
 

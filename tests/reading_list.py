@@ -1,14 +1,13 @@
-"""The files of minitri that take a program from text to Triton source when nothing is optimised.
+"""Lists the files of minitri that compile a program from text to Triton source without optimisations.
 
     python tests/reading_list.py             prints the files in reading order, with lines of code
     python tests/reading_list.py --page      writes docs/log/reading.md
 
 In: the programs of `PROGRAMS`, each parsed and compiled by the passes of `CORE` (minitri/pipeline.py). Out: each
-file of which a function ran. A file that was only imported is no part of the list. Lines of code are the lines of the
-whole file without blank lines, comments and docstrings. Verifiers do not run: they check what passes make.
+file of which a function ran. A file that was only imported is not in the list. Lines of code are the lines of the
+whole file without blank lines, comments and docstrings. Verifiers do not run: they only check the results of passes.
 
-The trace watches calls with `sys.settrace`. A function that runs while a module is imported does not
-count.
+`sys.settrace` reports the calls. A function that runs while a module is imported does not count.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Trace:
         """A trace function for `sys.settrace`. It returns None, so lines are not traced."""
         module = module_of(frame)
         if not is_ours(module) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED or is_import(frame):
-            return  # the bodies of modules and classes are no functions
+            return  # the bodies of modules and classes are not functions
         if module not in self.functions:
             self.order.append(module)
             self.functions[module], self.callers[module] = set(), set()
@@ -100,7 +99,7 @@ def is_ours(module: str) -> bool:
 
 
 def is_import(frame: FrameType) -> bool:
-    """Whether the body of a module of minitri is on the stack: it is imported at this moment."""
+    """Whether a module of minitri is being imported: the body of one is on the stack."""
     before = frame.f_back
     while before is not None:
         if before.f_code.co_name == "<module>" and is_ours(module_of(before)):
@@ -110,7 +109,7 @@ def is_import(frame: FrameType) -> bool:
 
 
 def traced(source: str) -> Trace:
-    """What runs when one program is compiled without optimisations."""
+    """The functions that run when one program is compiled without optimisations."""
     trace = Trace()
     unverified = tuple(replace(p, verify=lambda value: None) for p in pipeline.CORE)
     with mock.patch.object(pipeline, "CORE", unverified):
@@ -125,7 +124,7 @@ def traced(source: str) -> Trace:
 
 
 def merged(orders: Iterable[list[str]]) -> list[str]:
-    """One order of several: what an order adds stands after the element before it."""
+    """Merges several orders into one. A new element comes after the element before it in its own order."""
     whole: list[str] = []
     for order in orders:
         place = 0

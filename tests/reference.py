@@ -1,15 +1,15 @@
-"""The generated reference: three pages of docs/reference/, and parts of other documents.
+"""Generates the reference: three pages of docs/reference/, and parts of other documents.
 
     python tests/reference.py > docs/reference/operators.md     the language's functions
-    python tests/reference.py names > docs/reference/names.md   what names of numpy, torch and jax are here
+    python tests/reference.py names > docs/reference/names.md   names of numpy, torch and jax, and their minitri form
     python tests/reference.py errors > docs/reference/errors.md   a section for each error code
 
 In: the operator table, the signatures, the library, the table of minitri/language/foreign/, the error pages. Out:
-Markdown. The one idea: what a reader looks up is what the compiler looks up; a new row of a table is a new line of the
-reference. The prose of the three pages is in operators.md.jinja, names.md.jinja and errors.md.jinja.
+Markdown. The one idea: the reference is made from the tables that the compiler uses. So a new row of a table becomes
+a new line of the reference. The prose of the three pages is in operators.md.jinja, names.md.jinja and errors.md.jinja.
 
-Left out: a definition of each structured function. minitri/explore/completions.toml has one line for each. What is
-exact is minitri/language/reference_functions.py and reference_views.py, which are numpy.
+Structured functions have no definition in the reference, only their line in minitri/explore/completions.toml. Their
+exact definitions are in numpy: minitri/language/reference_functions.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GROUPS = {
     "MT00": "Text", "MT01": "Names and calls", "MT02": "Types and shapes", "MT03": "Calling a program",
     "MT04": "Limits, targets and options", "MT05": "Stages read from text",
 }  # fmt: skip
-"""The sections of the page of errors, by the beginning of their codes."""
+"""The sections of the page of errors, by the first characters of their codes."""
 SHORT = {"array": "`numpy.ndarray`", "tensor": "`torch.Tensor`", "F": "`torch.nn.functional`", "nn": "`jax.nn`"}
 
 
@@ -59,7 +59,7 @@ def reference() -> str:
 
 
 def foreign() -> str:
-    """docs/reference/names.md: the names of other libraries."""
+    """docs/reference/names.md: names of other libraries."""
     return _page("names.md.jinja", count=f"{len({row.name for row in table()}):,}", instead=_instead(), here=_here(),
                  noted=[row for row in table() if row.here and row.note], missing=_missing())  # fmt: skip
 
@@ -108,7 +108,7 @@ def functions() -> str:
 
 
 def definitions() -> str:
-    """The source of the library, a block for each file."""
+    """The source of the library, one block for each file."""
     blocks: list[str] = []
     for source, group in groupby(library_functions().values(), key=lambda f: f.span.source):
         names = ", ".join(code(f.name) for f in group)
@@ -137,14 +137,14 @@ def _of(row: Foreign) -> str:
 
 
 def _here() -> Iterator[tuple[str, str]]:
-    """Each library with its names that are here."""
+    """Each library with the names that minitri has, too."""
     for key, title in LIBRARIES.items():
         if found := [row for row in table() if row.here and key in row.libraries]:
             yield title, _list(found)
 
 
 def _missing() -> Iterator[tuple[str, str]]:
-    """Each reason with the names that it keeps out."""
+    """Each reason with the names that are missing for it."""
     for reason in sorted({row.reason for row in table() if row.reason}, key=str.lower):
         rows = [row for row in table() if row.reason == reason]
         whole = [f"all of {LIBRARIES[library]}; " for row in rows if row.name == "*" for library in row.libraries]
@@ -181,7 +181,7 @@ def _block(example: Example) -> str:
 
 
 def promotion() -> str:
-    """What two dtypes meet in."""
+    """The promotion of each pair of dtypes."""
     rows = ([code(a.name), *(promote(a, b).name for b in DTYPES.values())] for a in DTYPES.values())
     return markdown_table(("", *map(code, DTYPES)), rows)
 
@@ -192,7 +192,7 @@ def codes() -> str:
 
 
 def passes() -> str:
-    """The passes of the pipeline, in order, and then the optimisations that happen within other passes."""
+    """The passes of the pipeline in order, then the optimisations that happen inside other passes."""
     found = [(p.name, p.stage, p.function.__module__) for p in pass_table.PASSES if p.function is not None]
     found += [(part.name, part.stage, part.module) for part in pass_table.PARTS]
     optional = ["yes" if name in pass_table.OPTIONAL else "" for name, _, _ in found]
@@ -209,7 +209,7 @@ def grammar(of: str) -> str:
 
 
 def definition(name: str) -> str:
-    """A function of the library as it is written."""
+    """The source of a library function."""
     return f"```python module\ndef {library_functions()[name].span.text}\n```\n"
 
 
@@ -221,7 +221,7 @@ _PART = re.compile(r"^(<!-- generated: ([^\n]*) -->\n).*?^(<!-- end -->)$", re.M
 
 
 def filled(text: str) -> str:
-    """A document with its generated parts brought up to date."""
+    """A document with its generated parts updated."""
 
     def part(found: re.Match[str]) -> str:
         name, *rest = found[2].split()
@@ -231,7 +231,7 @@ def filled(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the reference, or the page `errors` or `names`; or fills in the generated parts of the files that are named."""
+    """Prints the reference or the page `errors` or `names`; or updates the generated parts of the given files."""
     pages = {(): reference, ("errors",): errors, ("names",): foreign}
     if page := pages.get(tuple(arguments)):
         sys.stdout.write(page())

@@ -1,12 +1,12 @@
-"""What has been tried on the compiler, and how much of it: docs/log/reliability.md and its figures.
+"""Reports how much the compiler has been tested: writes docs/log/reliability.md from measured figures.
 
-    python tests/reliability.py [SECTION ...] [--budget 30m] [--jobs 2]     runs sections (all but GPU ones)
+    python tests/reliability.py [SECTION ...] [--budget 30m] [--jobs 2]     runs sections (by default all but GPU ones)
     python tests/reliability.py --page                                      writes the pages from the figures
 
-In: docs/log/reliability.json, a dictionary for each section, which a run replaces. Out: the same with
-new figures, and docs/log/reliability.md and docs/log/survivors.md made of it. tests/test_docs.py holds the page to the figures.
-A section is a function that runs something and returns figures (tests/figures.py), and one here that
-says them in Markdown.
+In: docs/log/reliability.json, which has a dictionary for each section. A run replaces the figures of its sections.
+Out: the same file, and the pages docs/log/reliability.md and docs/log/survivors.md. tests/test_docs.py requires that
+the pages follow from the figures. A section has two functions: one of tests/figures.py runs an experiment and returns
+figures, and one of this file writes them as Markdown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIST = ROOT / "docs" / "log" / "survivors.md"
 
 @dataclass(frozen=True)
 class Section:
-    """`usual`: part of a run that names no sections."""
+    """`usual`: whether it runs if no section is named."""
 
     title: str
     run: Callable[[Options], Figures]
@@ -41,10 +41,10 @@ class Section:
     usual: bool = True
 
 
-# ---- saying ------------------------------------------------------------------------------
+# ---- figures as Markdown -----------------------------------------------------------------
 
 
-def said_of_fuzzing(f: Figures) -> str:
+def describe_fuzzing(f: Figures) -> str:
     rows = [
         ("random programs", f"{f['programs']:,}"), ("stages compared with the reference", f"{f['stages']:,}"),
         ("pairs of programs compared with each other", f"{f['pairs']:,}"),
@@ -54,22 +54,22 @@ def said_of_fuzzing(f: Figures) -> str:
     return f"{where}\n\n{markdown_table(('', ''), rows)}"
 
 
-def said_of_coverage(f: Figures) -> str:
+def describe_coverage(f: Figures) -> str:
     rows = [(group, str(len(counts)), f"{min(counts.values())} ({min(counts, key=counts.__getitem__)})",
              f"{max(counts.values())} ({max(counts, key=counts.__getitem__)})") for group, counts in f.items()]  # fmt: skip
     return markdown_table(("constructs of 2,000 programs", "how many", "the rarest is in", "the commonest is in"), rows)
 
 
-def said_of_checks(f: Figures) -> str:
+def describe_checks(f: Figures) -> str:
     wrong = ", ".join(f["wrong"]) or "none"
     return f"{f['programs']} programs, {f['rows']:,} stages of passes compared with the reference; wrong: {wrong}.\n"
 
 
-def said_of_plants(f: Figures) -> str:
+def describe_plants(f: Figures) -> str:
     return f"{f['planted']} planted, {f['noticed']} noticed, {f['named']} with the right pass named.\n"
 
 
-def said_of_conditions(f: Figures) -> str:
+def describe_conditions(f: Figures) -> str:
     return (
         "Conditions of up to three comparisons of positions, under every reduction, with blocks of 1 to 8, at sizes of 0\n"
         f"to 17: {f['configurations']:,} configurations by numpy and by `tile.masked`, of which {f['with a block left out']:,} leave out\n"
@@ -77,14 +77,14 @@ def said_of_conditions(f: Figures) -> str:
     )
 
 
-def said_of_gpu_conditions(f: Figures) -> str:
+def describe_gpu_conditions(f: Figures) -> str:
     return (
         "The same with default options, sizes of up to 10,000 and six dtypes, against numpy in f64:\n"
         f"{f['cases']:,} cases, wrong: {len(f['wrong']) or 'none'}. `python tests/grid_conditions.py` draws them: {f['seconds']:.0f} s, {f['where']}.\n"
     )
 
 
-def said_of_rewrites(f: Figures) -> str:
+def describe_rewrites(f: Figures) -> str:
     rows = [(f"`{n}`", f"{r['programs']:,}", f"{r['fired']:,}", str(len(r["wrong"]))) for n, r in f.items()]
     return (
         "Random programs with and without one rewrite, its thresholds lowered so that it fires at small sizes. Both\n"
@@ -93,8 +93,8 @@ def said_of_rewrites(f: Figures) -> str:
     )
 
 
-def said_of_mutation(f: Figures) -> str:
-    """`run`: of those that there are of the present text of a file; sampled where it is fewer."""
+def describe_mutation(f: Figures) -> str:
+    """`run` counts the mutants that ran. It is smaller than the number of mutants of the file if they were sampled."""
     f = {file: row for file, row in f.items() if row["run"]}
     rows = [
         (f"`{file}`", *(str(row[k]) for k in ("mutants", "run", "killed", "equivalent")), f"{row['score']}%")
@@ -118,7 +118,7 @@ def survivors(figures: Figures) -> str:
 
 
 def _by_reason(file: str, rows: list[dict[str, Any]]) -> str:
-    """A block for each reason, in the order of the lines."""
+    """A block for each reason, in the order of their lines."""
     reasons = dict.fromkeys(m["why"] for m in rows)
     blocks = [(why, "\n".join(_diff(file, m) for m in rows if m["why"] == why)) for why in reasons]
     return "\n".join(f"{why or 'Not looked into'}:\n\n```diff\n{diff}\n```\n" for why, diff in blocks)
@@ -129,18 +129,18 @@ def _diff(file: str, mutant: dict[str, Any]) -> str:
     return "\n".join([f"@@ {file}:{mutant['line']} @@", *(f"{sign} {line}" for sign, line in marked)])
 
 
-def said_of_hostility(f: Figures) -> str:
+def describe_hostility(f: Figures) -> str:
     outcomes = ", ".join(f"{n:,} {name}" for name, n in sorted(f["outcomes"].items()))
     return f"{f['inputs']:,} inputs: {outcomes}; {f['faults']} faults.\n"
 
 
-def said_of_compiles(f: Figures) -> str:
+def describe_compiles(f: Figures) -> str:
     failed = ", ".join(f["failed"]) or "none"
     targets = ", ".join(f"`{t}`" for t in f["targets"])
     return f"{f['programs']} programs for {targets}: {f['kernels']:,} kernels, for any sizes; failed: {failed}.\n"
 
 
-def said_of_proofs(f: Figures) -> str:
+def describe_proofs(f: Figures) -> str:
     c = f["claims"]
     return (
         f"{f['programs']} programs, with the schedules of the interpreter and of a GPU, for known sizes and for\n"
@@ -150,18 +150,18 @@ def said_of_proofs(f: Figures) -> str:
     )
 
 
-def said_of_shapes(f: Figures) -> str:
+def describe_shapes(f: Figures) -> str:
     return (
         f"{f['templates']} templates with {f['schedules']} sets of blocks, at every combination of sizes from 0 to twice the block and\n"
         f"one: {f['configurations']:,} configurations run by the sanitizer, and compared bit for bit; wrong: {len(f['wrong'])}.\n"
     )
 
 
-def said_of_traps(f: Figures) -> str:
+def describe_traps(f: Figures) -> str:
     return f"{f['rows']} rows, at every stage and in every schedule: {f['passed']} tests pass, {f['failed']} fail.\n"
 
 
-def said_of_branches(f: Figures) -> str:
+def describe_branches(f: Figures) -> str:
     rows = [
         (f"`minitri/{part}`", str(n["branches"]), f"{100 * n['taken'] / n['branches']:.1f}%") for part, n in f.items()
     ]
@@ -170,32 +170,32 @@ def said_of_branches(f: Figures) -> str:
     return markdown_table(("branches of", "how many", "taken by the tests that need no GPU"), rows)
 
 
-def said_of_rounding(f: Figures) -> str:
+def describe_rounding(f: Figures) -> str:
     rows = [(f"`{name}`", f"{r['found']:.2f}", f"{r['bound']:.1f}") for name, r in f["rows"].items()]
     where = f"f32 on {f['where']}, {f['values']:,} values of each argument, from the whole range, denormals too."
     return f"{where}\n\n{markdown_table(('operator', 'largest error, ulp', 'bound'), rows)}"
 
 
 SECTIONS: dict[str, Section] = {
-    "examples": Section("Examples and the library at every pass", run.checked, said_of_checks),
-    "fuzz": Section("Random programs", run.fuzzed("cpu", 1_000_000), said_of_fuzzing),
-    "fuzz-gpu": Section("Random programs on a GPU", run.fuzzed("gpu", 2_000_000), said_of_fuzzing, usual=False),
-    "coverage": Section("What random programs consist of", run.covered, said_of_coverage),
-    "mutants": Section("Planted bugs", run.planted, said_of_plants),
-    "mutation": Section("Mutation testing", run.mutated, said_of_mutation),
-    "conditions": Section("Blocks left out by conditions", run.conditioned, said_of_conditions),
+    "examples": Section("Examples and the library at every pass", run.checked, describe_checks),
+    "fuzz": Section("Random programs", run.fuzzed("cpu", 1_000_000), describe_fuzzing),
+    "fuzz-gpu": Section("Random programs on a GPU", run.fuzzed("gpu", 2_000_000), describe_fuzzing, usual=False),
+    "coverage": Section("What random programs consist of", run.covered, describe_coverage),
+    "mutants": Section("Planted bugs", run.planted, describe_plants),
+    "mutation": Section("Mutation testing", run.mutated, describe_mutation),
+    "conditions": Section("Blocks left out by conditions", run.conditioned, describe_conditions),
     "conditions-gpu": Section(
-        "Conditions on positions on a GPU", run.conditioned_on_gpu, said_of_gpu_conditions, usual=False
+        "Conditions on positions on a GPU", run.conditioned_on_gpu, describe_gpu_conditions, usual=False
     ),
-    "rewrites": Section("Each rewrite alone", run.rewritten, said_of_rewrites, usual=False),
-    "compiled": Section("Compiled ahead of time", run.compiled, said_of_compiles),
-    "proofs": Section("Accesses proven", run.proven, said_of_proofs),
-    "shapes": Section("Small shapes, all of them", run.enumerated, said_of_shapes),
-    "traps": Section("The trap catalogue", run.trapped, said_of_traps),
-    "ulp": Section("Rounding in the interpreter", run.swept("cpu"), said_of_rounding),
-    "ulp-gpu": Section("Rounding on a GPU", run.swept("gpu"), said_of_rounding, usual=False),
-    "branches": Section("Branch coverage", run.branched, said_of_branches),
-    "hostile": Section("Hostile input", run.hostile, said_of_hostility),
+    "rewrites": Section("Each rewrite alone", run.rewritten, describe_rewrites, usual=False),
+    "compiled": Section("Compiled ahead of time", run.compiled, describe_compiles),
+    "proofs": Section("Accesses proven", run.proven, describe_proofs),
+    "shapes": Section("Small shapes, all of them", run.enumerated, describe_shapes),
+    "traps": Section("The trap catalogue", run.trapped, describe_traps),
+    "ulp": Section("Rounding in the interpreter", run.swept("cpu"), describe_rounding),
+    "ulp-gpu": Section("Rounding on a GPU", run.swept("gpu"), describe_rounding, usual=False),
+    "branches": Section("Branch coverage", run.branched, describe_branches),
+    "hostile": Section("Hostile input", run.hostile, describe_hostility),
 }
 MUTATION = """\
 A mutant is a small change of the compiler, made by an operator of Cosmic Ray. Each mutant runs against the programs of
@@ -251,6 +251,9 @@ Python 3.12.3, numpy 2.5.2, triton 3.6.0).
 `python tests/reliability.py fuzz --budget 30m` makes the figures of one section, whose name is in its title. `fuzz-gpu`,
 `conditions-gpu` and `ulp-gpu` need a GPU; `rewrites` takes hours. `make reliability` is the long profile. It also runs
 the slow tests and the mutants that have not been tried.
+
+Figures of random programs that are older than `minitri/testing/statement_forms.toml` keep their seeds. Commit
+0bec0e1 draws the programs of these seeds.
 
 **Trusted parts:** numpy, which defines what a program means and computes for the interpreter; lark, which parses by the
 grammar; Triton with its interpreter; and on a GPU NVIDIA's assembler and math library. z3 only confirms proofs, which

@@ -1,9 +1,10 @@
-"""Writes docs/reference/rooms.md: each optimisation, an example, its size, and what it is worth.
+"""Writes docs/reference/rooms.md: each optimisation with an example, its size, and its measured speedup.
 
     python tests/room_pages.py > docs/reference/rooms.md
 
-In: the table of rooms, the docstrings of their modules, the examples of tests/rooms.toml, and what `minitri bench
---ablate` measured. Out: the page as Markdown. The examples are compiled each time, so no difference shown can be stale.
+In: the table of optimisations (rooms), the docstrings of their modules, the examples of tests/rooms.toml, and the
+results of `minitri bench --ablate`. Out: the page as Markdown. The examples are compiled each time, so the
+differences on the page are always the present ones.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def section(room: Room) -> str:
 
 
 def difference(room: Room) -> Iterator[str]:
-    """The stage of a room's example without it and with it, as lines of a diff."""
+    """The stage of a room's example without the room and with it, as lines of a diff."""
     example = examples()[room.name]
     program = mt.compile(example["program"], **example["types"])
     stage = example.get("stage", room.stage)
@@ -99,7 +100,7 @@ def idea(room: Room) -> tuple[str, str]:
 
 
 def fenced(text: str) -> str:
-    """Indented lines as fenced blocks: Markdown takes them for prose where they follow a line of prose."""
+    """Indented lines as fenced blocks. Markdown would read them as prose directly below a line of prose."""
     lines: list[str] = []
     inside = listed = False
     for line in text.splitlines():
@@ -116,7 +117,7 @@ def file_of(room: Room) -> Path:
 
 
 def files(room: Room) -> list[Path]:
-    """All files of a room: its folder's, if no other room is in that folder."""
+    """All files of a room: the files of its folder if no other room is in that folder."""
     file = file_of(room)
     alone = [file_of(r).parent for r in ROOMS].count(file.parent) == 1
     return sorted(file.parent.glob("*.py")) if alone else [file]
@@ -131,17 +132,17 @@ def code(room: Room) -> str:
     return ", ".join(f"[{path}](../../{path})" for path in paths)
 
 
-# ---- what rooms are worth ----------------------------------------------------------------------
+# ---- the measured value of rooms ---------------------------------------------------------------
 
 
 @cache
 def results() -> ablation.Ablation | None:
-    """What `minitri bench --ablate` measured last; None before the first time."""
+    """The latest results of `minitri bench --ablate`; None before the first run."""
     return from_dict(json.loads(MEASURED.read_text(encoding="utf-8"))) if MEASURED.exists() else None
 
 
 def from_dict(found: Mapping[str, Any]) -> ablation.Ablation:
-    """The ablation from the dictionary that `dataclasses.asdict` made of it."""
+    """The ablation from a dictionary that `dataclasses.asdict` made."""
     return ablation.Ablation(found["device"], found["optimisations"], [ablation.Cell(**c) for c in found["cells"]])
 
 

@@ -1,4 +1,4 @@
-"""The schedule of a kernel by all rules, for tests that compile no program."""
+"""Schedules one kernel by all rules, for tests that compile no whole program."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from minitri.tiles.schedule import Options, Schedule
 
 
 def scheduled(kernel: Kernel, interpreter: bool = False, options: Options = Options(), chip: Chip = H200) -> Schedule:
-    """The schedule for a chip, with the caller's options."""
+    """The schedule for a chip, with the given options."""
     return schedule(kernel, Request(chip, interpreter, options))

@@ -1,11 +1,11 @@
-"""What the served explorer survives: the table of docs/learn/explorer.md.
+"""Tests the explorer's server with thousands of requests. Makes a table of docs/learn/explorer.md.
 
     python tests/serving.py                 measures, writes docs/log/serving.json; tests/documents.py fills in the table
 
-In: random programs, texts that no compiler likes, and programs that ask for more than they get. Out: for
-each kind how many were answered with stages and how many with a diagnostic, how long that took from request
-to answer, how many processes had to be replaced. A `Fault` ends it: an answer that is neither, a traceback,
-a process that does not answer the next request. tests/test_serve.py does a part of it in every run.
+In: random programs, texts with errors of all kinds, and programs that need more time or memory than the limits.
+Out, for each kind of request: how many answers have stages and how many a diagnostic, the times from request to
+answer, and how many worker processes were replaced. A `Fault` ends the run: an answer of another kind, a traceback,
+or a process that does not answer the next request. tests/test_serve.py runs a part of it every time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIGURES = Path(__file__).parent.parent / "docs" / "log" / "serving.json"
 SIMPLE = {"text": "def f(x: f32[N]):\n    return x + 1\n"}
 COUNT = 10_000
 
-# Each asks for more than it gets: time, memory, depth, a tile without end.
+# Each exceeds a limit: time, memory, depth, or the size of a tile.
 HOSTILE = [
     *[f"def f(x: f32[N]):\n    return {t}\n" for t in (
         "(" * 5000 + "x" + ")" * 5000, "x" + " + x" * 6000, "-" * 9000 + "x", "x ** " * 3000 + "x", "x * " + "9" * 5000,
@@ -48,7 +48,7 @@ HOSTILE = [
     "def f(x: f32[N]):\n" + "    x = concat((x, x))\n" * 60 + "    return x\n", "", "\n" * 19_000, "#" * 19_000, "def" * 6000, "\t" * 9000 + "x", "x" * 19_999, "\ufeff", "'" * 10_000,
     "def f(x: f32[N]):\n    return x\n" * 700, "\x00" * 500,
 ]  # fmt: skip
-# For all stages: kernels that Triton's compiler takes long over.
+# For requests of all stages: kernels that Triton's compiler needs long for.
 LARGE = [
     "def f(x: f32[4096, 4096]):\n    return cumulative_sum(exp(x), axis=0)\n",
     "def f(x: f32[N]):\n    return " + " + ".join(f"sin(x * {k})" for k in range(300)) + "\n",
@@ -56,15 +56,15 @@ LARGE = [
 
 
 class Fault(AssertionError):
-    """An answer that is none."""
+    """The server gave no valid answer."""
 
 
-# ---- asking ----------------------------------------------------------------------------------
+# ---- sending requests ------------------------------------------------------------------------
 
 
 @contextmanager
 def running(**options: Any) -> Iterator[Server]:
-    """A server of its own thread, as `listening` makes it."""
+    """A server in its own thread, made by `listening`."""
     server = listening(**options)
     thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -101,7 +101,7 @@ def asked(server: Server, request: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-# ---- what is asked ---------------------------------------------------------------------------
+# ---- the requests ----------------------------------------------------------------------------
 
 
 def random_requests(count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -110,7 +110,7 @@ def random_requests(count: int, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def hostile_requests(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Texts of every kind that tests/hostile.py makes."""
+    """Texts of every kind of tests/hostile.py."""
     for k in range(seed, seed + count):
         given = hostile.made(list(hostile.KINDS)[k % len(hostile.KINDS)], k)
         yield {"text": given.text, "types": dict(given.types)}
@@ -120,12 +120,12 @@ def greedy_requests() -> Iterator[dict[str, Any]]:
     yield from ({"text": text} for text in HOSTILE)
 
 
-# ---- what came of it -------------------------------------------------------------------------
+# ---- the outcomes ----------------------------------------------------------------------------
 
 
 @dataclass
 class Outcome:
-    """Of one kind of requests: `times` in seconds, from request to answer."""
+    """The outcome of one kind of requests. `times` are seconds from request to answer."""
 
     kind: str
     stages: int = 0
@@ -138,7 +138,9 @@ class Outcome:
 
 
 def tried(server: Server, kind: str, requests: Iterable[dict[str, Any]]) -> Outcome:
-    """Sends each; then a simple one, which a process that lives must answer. Fault if something is amiss."""
+    """Sends each request, then a simple one, which a running process must answer. Raises a Fault if an answer is
+    wrong.
+    """
     outcome, replaced = Outcome(kind), server.quick.replaced
     for request in requests:
         start = time.perf_counter()
@@ -162,7 +164,7 @@ def _has_stages(request: dict[str, Any], status: int, found: Any) -> bool:
 
 def measured(count: int) -> Iterator[Outcome]:
     with running() as server:
-        server.rate = 1e9  # one sender, as fast as it can
+        server.rate = 1e9  # there is one sender, which must not be slowed down
         tried(server, "warm", EXAMPLES)
         yield tried(server, "the examples, ten times", EXAMPLES * 10)
         yield tried(server, "random programs", random_requests(count, 0))
@@ -183,7 +185,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def known() -> str:
-    """The table of what was measured last."""
+    """The table of the latest measurement."""
     return table(json.loads(FIGURES.read_text(encoding="utf-8")))
 
 

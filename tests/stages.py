@@ -1,14 +1,18 @@
-"""Runs one call at every stage, with poison around and under everything.
+"""Runs one call at every stage and finds reads and writes outside arrays, with poison in and around the arrays.
 
-In: a program's text and types, arrays. Out: the results of each stage, as numpy arrays. On
-the way: outputs and temporaries are allocated between guard bands and filled with poison,
-twice with different poison, so that an element that no kernel writes (or one read before it
-is written) shows as a difference; the memory behind every input must be the same afterwards.
+In: the text and types of a program, and arrays. Out: the results of each stage, as numpy arrays.
+Outputs and temporaries are allocated between guard bands and filled with poison. Each call runs
+twice with different poison. So an element that no kernel writes, or one that is read before it is
+written, shows as a difference. The memory of every input must be the same afterwards.
 
-Other schedules than the interpreter's own are run too: "small" has blocks of 2 to 8, so that small
-arrays are many tiles and long loops; "bare" leaves out every optional pass; "cuda" is the kernel
-that a GPU would get for these sizes, "cuda general" the one for any sizes, "cuda wide" the one with
-64-bit offsets for any sizes, all in Triton's interpreter.
+The schedules, all run in Triton's interpreter:
+
+    own             the interpreter's schedule
+    small           blocks of 2 to 8, so that small arrays have many tiles and long loops
+    bare            without the optional passes
+    cuda            the kernel that a GPU gets for these sizes
+    cuda general    the kernel for any sizes
+    cuda wide       the kernel for any sizes, with 64-bit offsets
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ CPU_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.maske
 
 
 class Everywhere(dict[str, int]):
-    """Small blocks for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+    """Small blocks for every axis name. As a mapping it is empty, so no name counts as unknown."""
 
     def get(self, name: str, default: int | None = None) -> int:  # type: ignore[override]
         return 8 if name in "ijr" else 2
@@ -50,7 +54,7 @@ class Everywhere(dict[str, int]):
 SPLITS = ("collapse-reduced-axes", "split-reduction", "split-kv", "split-k", "split-scan")  # passes that add kernels
 SMALL = Options(blocks=Everywhere())
 VARIANTS: dict[str, dict[str, Any]] = {"small": {"options": SMALL}, "bare": {"without": ("all",)}}
-GUARD = 64  # elements before and after each output: keeps its alignment
+GUARD = 64  # elements before and after each output; the size keeps its alignment
 POISONS = (0xA5, 0x5A)
 
 
@@ -62,7 +66,7 @@ def program(text: str, types: tuple[tuple[str, str], ...], schedule: str = "own"
 def results(
     text: str, types: Mapping[str, str], arrays: Sequence[Any], on: str = "cpu", schedule: str = "own"
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """(stage, outputs) one after another."""
+    """Yields (stage, outputs) for each stage."""
     f = program(text, tuple(types.items()), schedule)
     before = [memory(a).tobytes("A") for a in arrays]
     if on == "gpu":
@@ -77,7 +81,7 @@ def results(
 
 
 def check(text: str, types: Mapping[str, str], arrays: Sequence[Any], wants: Sequence[Any], case: Any, on: str) -> None:
-    """Every stage gives what is wanted."""
+    """Asserts that every stage gives the expected results."""
     for stage, got in results(text, types, arrays, on, case.schedule):
         assert len(got) == len(wants), f"{stage}: {len(got)} results"
         for k, (g, want) in enumerate(zip(got, wants)):
@@ -85,7 +89,7 @@ def check(text: str, types: Mapping[str, str], arrays: Sequence[Any], wants: Seq
 
 
 def refuses(text: str, types: Mapping[str, str], arrays: Sequence[Any], code: str, on: str = "cpu") -> None:
-    """Compiling, or else running at each stage, is a CompileError with one of these codes."""
+    """Asserts that compiling, or else running each stage, raises a CompileError with one of these codes."""
     try:
         f = program(text, tuple(types.items()))
     except CompileError as error:
@@ -97,7 +101,7 @@ def refuses(text: str, types: Mapping[str, str], arrays: Sequence[Any], code: st
         assert raised.value.code in code.split(), (stage, raised.value)
 
 
-# ---- the GPU's schedules, interpreted ------------------------------------------------------
+# ---- the GPU's schedules in the interpreter --------------------------------------------------
 
 
 def _scheduled(f: Program, arrays: Sequence[Any], schedule: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -113,7 +117,7 @@ def _scheduled(f: Program, arrays: Sequence[Any], schedule: str) -> Iterator[tup
 
 
 def _twice(run: Callable[[], Any]) -> tuple[Any, ...]:
-    """The results of a run; every byte of them written, none outside of them."""
+    """The results of a call. Asserts that it writes every byte of them and nothing outside."""
     found: list[tuple[Any, ...]] = []
     for poison in POISONS:
         with poisoned(poison):
@@ -126,7 +130,7 @@ def _twice(run: Callable[[], Any]) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def poisoned(poison: int) -> Iterator[None]:
-    """Allocations are surrounded by and filled with a byte; what is around must not change."""
+    """Fills allocations, and the memory around them, with a byte. The memory around must not change."""
     made: list[tuple[Any, int]] = []
 
     def empty(like: ArrayView | None, dtype: Any, shape: tuple[int, ...]) -> ArrayView:
@@ -150,7 +154,7 @@ def poisoned(poison: int) -> Iterator[None]:
 
 
 def _quietly(run: Callable[[], Any]) -> tuple[Any, ...]:
-    """The results as a tuple; overflow and NaN are results, not warnings."""
+    """The results as a tuple, without numpy's warnings: overflow and NaN are valid results."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         return _tuple(run())
@@ -164,12 +168,12 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _on_gpu(f: Program, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Called with CUDA tensors that lie in memory as the arrays do."""
+    """Calls a program with CUDA tensors that have the layouts of the arrays."""
     tensors = [tensor(a) for a in arrays]
     copies = [t.clone() for t in tensors]
 
     def call() -> tuple[Any, ...]:
-        f._replays.kept.clear()  # a replayed call allocates by itself, without the poison
+        f._replays.kept.clear()  # a replayed call would allocate memory without poison
         f._replays.again = None
         return tuple(view(t, "out").numpy() for t in _tuple(f(*tensors)))
 
@@ -182,11 +186,11 @@ def _on_gpu(f: Program, arrays: Sequence[Any]) -> tuple[Any, ...]:
 def _bytes(t: Any) -> Any:
     import torch
 
-    return torch.cat([t.flatten()]).view(torch.uint8)  # one element may have any stride, and then has no bytes view
+    return torch.cat([t.flatten()]).view(torch.uint8)  # `cat` copies: any stride is then fine
 
 
 def tensor(array: Any) -> Any:
-    """A CUDA tensor with the strides and the surroundings of a numpy array (no negative strides in torch)."""
+    """A CUDA tensor with the strides of a numpy array and the memory around it (torch has no negative strides)."""
     import torch
 
     if any(s < 0 for s in array.strides):

@@ -1,13 +1,13 @@
-"""What the operator tests draw: shapes, memory layouts, values; and arrays made of them.
+"""Hypothesis strategies for the operator tests: shapes, memory layouts and values, and arrays made of them.
 
-In: hypothesis' choices. Out: `Case`s, and from a case numpy arrays. The one idea: hypothesis
-draws the structure and a seed, numpy's generator makes the elements from the seed. Structure
-shrinks, and an example costs no more than the program it runs.
+In: hypothesis' choices. Out: `Case`s, and numpy arrays of a case. The one idea: hypothesis draws the
+structure and a seed. From the seed, numpy's generator makes the elements. So hypothesis can shrink the
+structure, and an example costs no more than its program.
 
     Case(shape=(3, 5), operands=(Operand(ones=(), lead=1, layout="strided"), …), seed=7, …)
 
-On the GPU a new structure is a new kernel to compile (0.2 s), so cases come from a few fixed
-structures there, with new values every time.
+On a GPU each new structure means compiling a new kernel (0.2 s). So GPU cases take one of a few fixed
+structures, with new values every time.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LAYOUTS = ("plain", "plain", "transposed", "strided", "reversed", "reversed stri
 KINDS = ("wild", "special", "ties", "plain")
 SCHEDULES = ("own", "small", "bare", "cuda", "cuda general", "cuda wide")  # see tests/stages.py
 SIZES = (0, 1, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33)
-LIMIT = 300  # elements of an array
+LIMIT = 300  # the most elements of an array
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """How an operand differs from the result's shape, and how it lies in memory.
+    """How the shape of an operand differs from the result's, and its layout in memory.
 
-    ones    axes (from the end) that have size 1 here
-    lead    leading axes it does not have
+    ones    axes (counted from the end) that have size 1 in this operand
+    lead    how many leading axes are missing in this operand
     """
 
     ones: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One example. `symbolic`: sizes are names in the types, not literals; `choice` is for the test."""
+    """One example. `symbolic`: the types have names instead of numbers as sizes. The test interprets `choice`."""
 
     shape: Shape
     operands: tuple[Operand, Operand, Operand] = (Operand(), Operand(), Operand())
@@ -70,7 +70,7 @@ class Case:
 
 
 def _limited(shape: Sequence[int]) -> Shape:
-    """Sizes cut down, the first ones first, until there are few enough elements."""
+    """Reduces sizes, the first ones first, until the number of elements is small enough."""
     out = list(shape)
     for k in range(len(out)):
         while math.prod(out) > LIMIT and out[k] > 2:
@@ -108,7 +108,7 @@ FIXED: tuple[Case, ...] = (
 
 
 def cases(on: str, least: int = 0, most: int = 4, broadcast: bool = True, choices: int = 4) -> st.SearchStrategy[Case]:
-    """`on` "cpu" or "gpu"; on the GPU `choice` is one of a few, for it selects a program too."""
+    """`on` is "cpu" or "gpu". On a GPU `choice` is one of a few, because it selects a program, too."""
     if on == "gpu":
         fixed = [c for c in FIXED if least <= len(c.shape) <= most]
         return st.builds(_revalued, st.sampled_from(fixed), _CPU["kind"], st.integers(0, choices - 1), _CPU["seed"])
@@ -125,7 +125,7 @@ def _revalued(case: Case, kind: str, choice: int, seed: int) -> Case:
 
 @functools.cache
 def specials(d: DType) -> Any:
-    """The values most often got wrong: limits, signed zeros, NaN, infinities, halves, denormals."""
+    """Values that are often computed wrong: limits, signed zeros, NaN, infinities, halves, denormals."""
     if d.kind == "b":
         return np.array([False, True])
     if d.is_integer:
@@ -149,7 +149,7 @@ def values(
 
     plain    in the domain         ties     few different small numbers
     special  plain, some special   wild     any bits, special ones and plain ones
-    sums     plain, a few of them NaN, infinite or zero: no overflow on the way
+    sums     plain, a few of them NaN, infinite or zero: partial sums do not overflow
     """
     plain = _plain(rng, d, shape, domain)
     ties = rng.integers(-2 if d.kind in "if" else 0, 3, shape)
@@ -187,7 +187,7 @@ def _any_bits(rng: np.random.Generator, d: DType, shape: Shape) -> Any:
 
 
 def scalars(d: DType) -> list[int | float]:
-    """Python numbers that an array of this dtype may meet."""
+    """Python numbers that an expression may combine with an array of this dtype."""
     whole = [0, 1, 2, 3, -1, -2, -7, 100]
     low, high = (-(2**31), 2**31) if d.is_float or d.kind == "b" else d.limits
     return [n for n in (*whole, low, high) if low <= n <= high] + [0.0, -0.0, 0.5, 2.0, -1.5, 1e-3, 3.0]
@@ -197,7 +197,7 @@ def scalars(d: DType) -> list[int | float]:
 
 
 def laid_out(data: Any, layout: str) -> Any:
-    """An array equal to `data` (to its first slice for "repeated"), in other memory; gaps hold poison."""
+    """An array equal to `data` (for "repeated": to its first slice) in another layout. Gaps hold poison."""
     if layout == "repeated" and data.ndim and data.size:
         return np.broadcast_to(data[-1:].copy(), data.shape)
     if layout == "transposed":
@@ -215,7 +215,7 @@ def laid_out(data: Any, layout: str) -> Any:
 
 
 def memory(array: Any) -> Any:
-    """The array that owns the memory another one looks at."""
+    """The array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -225,7 +225,7 @@ def memory(array: Any) -> Any:
 
 
 def operand(case: Case, k: int, d: DType, domain: tuple[float, float] = (-9.0, 9.0), sums: bool = False) -> Any:
-    """The k-th operand of a case. `sums`: values that may be summed in any order."""
+    """The k-th operand of a case. `sums`: the sum of its values does not depend on their order."""
     how = case.operands[k]
     return array(case, k, d, how.shape(case.shape), domain, sums)
 
@@ -240,7 +240,7 @@ def array(
 
 
 def annotation(case: Case, d: DType, shape: Shape) -> str:
-    """`f32[N1, 1, 5]`: a size by its name where the case is symbolic; a broadcast 1 is always literal."""
+    """The type `f32[N1, 1, 5]`: a symbolic case has names as sizes, but a broadcast 1 is always literal."""
     sizes: list[str] = []
     for k, n in enumerate(shape):
         place = len(shape) - k
@@ -254,7 +254,7 @@ def dtypes(kinds: str) -> list[DType]:
 
 
 def by_types(types: dict[str, str], sizes: dict[str, int]) -> list[Any]:
-    """For `{"x": "f16[M, 64]"}` an array of each type: normal floats, integers up to a hundred."""
+    """An array of each type of `{"x": "f16[M, 64]"}`: normally distributed floats, integers up to a hundred."""
     rng, made = np.random.default_rng(0), []
     for t in types.values():
         name, _, shape = t[:-1].partition("[")

@@ -1,9 +1,9 @@
-"""Attention on a GPU: time and error by blocks, warps, stages and how blocks are read, beside what torch has.
+"""Measures attention on a GPU with many schedules: blocks, warps, stages and tensor descriptors, compared with torch.
 
     python tests/sweep_attention.py [--d 128] [--t 4096] [--mask causal] [--dtype bfloat16]
 
-In: a problem. Out: a line a schedule, the best last. Needs a GPU; nothing is stored. The blocks to give
-are those of the rows and of the keys; their axes' names are read from the kernel.
+In: the sizes and the mask. Out: a line for each schedule with its time and its error, the fastest last. It needs a GPU
+and stores nothing. The varied blocks are those of the rows and of the keys; their axes are found in the kernel.
 """
 
 from __future__ import annotations

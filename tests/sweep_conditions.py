@@ -1,10 +1,11 @@
-"""Conditions on positions under every reduction, at all small sizes: numpy against the masked tile programs.
+"""Tests conditions on indices below every reduction, at all small sizes: numpy against masked tile programs.
 
     python tests/sweep_conditions.py --configurations 200000 --jobs 2
 
-A configuration is a condition of up to three comparisons of positions, a reduction in one of two directions, blocks of
-1 to 8, and sizes of 0 to 17. Reductions are over `where(condition, x, filler)`; x has inf and nan here and there. The
-wanted result is computed by numpy alone. A program is lowered for known sizes as often as for any sizes.
+Example: `sum(where(i < j, x, 0), axis=1)`. A configuration is a condition of up to three comparisons of indices, a
+reduction along one of two axes, blocks of 1 to 8, and sizes of 0 to 17. Reductions are over
+`where(condition, x, filler)`; a few elements of x are inf and nan. Numpy alone computes the expected result. Half of
+the programs are lowered for known sizes, the others for any sizes.
 """
 
 from __future__ import annotations
@@ -38,12 +39,21 @@ FILLERS = {
     "log_softmax": ("-inf", 0),
 }  # fmt: skip
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-OF_SOMETHING = ("max", "min", "argmax", "argmin", "softmax", "log_softmax", "logsumexp", "sum of two")  # not of nothing
+NEED_ELEMENTS = (
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+    "softmax",
+    "log_softmax",
+    "logsumexp",
+    "sum of two",
+)  # not of empty axes
 SIZES = 10  # pairs of sizes for each program
 
 
 class Blocks(dict[str, int]):
-    """Blocks for whatever axes a program has; as a mapping it is empty, so that none is missing."""
+    """One block size for every axis name. As a mapping it is empty, so no name counts as unknown."""
 
     def __init__(self, rows: int, rest: int) -> None:
         super().__init__()
@@ -55,7 +65,7 @@ class Blocks(dict[str, int]):
 
 @dataclass(frozen=True)
 class Question:
-    """A program and its blocks. `condition`: a text over i and j, numpy's and the language's."""
+    """A program and its blocks. `condition` is a text over i and j that both numpy and minitri understand."""
 
     condition: str
     reduction: str
@@ -121,7 +131,7 @@ def array(rng: np.random.Generator, m: int, n: int) -> Any:
     return x
 
 
-# ---- what numpy says ---------------------------------------------------------------------------
+# ---- the expected result -----------------------------------------------------------------------
 
 
 def wanted(q: Question, x: Any) -> tuple[Any, ...]:
@@ -155,15 +165,15 @@ def _exponentials(name: str, x: Any, axis: int) -> Any:
     return np.where(np.isfinite(m), total, m).squeeze(axis)
 
 
-# ---- asking ------------------------------------------------------------------------------------
+# ---- running -----------------------------------------------------------------------------------
 
 
-def asked(q: Question) -> Iterator[tuple[int, int, str, bool]]:
-    """(M, N, what is wrong, whether a block was left out) for some sizes."""
+def results_of(q: Question) -> Iterator[tuple[int, int, str, bool]]:
+    """(M, N, what is wrong, whether a loop left a block out) for some sizes."""
     rng = np.random.default_rng(q.seed)
     f = mt.compile(q.text, x="f32[M, N]").configured(options=Options(blocks=Blocks(*q.blocks)))
     general = f.lower(target="cuda:90").compilation
-    least = [int(q.reduction in OF_SOMETHING and axis == q.axis) for axis in (0, 1)]
+    least = [int(q.reduction in NEED_ELEMENTS and axis == q.axis) for axis in (0, 1)]
     for _ in range(SIZES):
         m, n = (int(rng.integers(k, 18)) for k in least)
         compiled = f.lower(target="cuda:90", M=m, N=n).compilation if q.known else general
@@ -190,7 +200,7 @@ def batch(seeds: range) -> tuple[Counter[str], list[str]]:
     wrong: list[str] = []
     for seed in seeds:
         q = question(seed)
-        for m, n, what, skipped in asked(q):
+        for m, n, what, skipped in results_of(q):
             found["configurations"] += 1
             found["with a block left out"] += skipped
             if what:

@@ -1,10 +1,10 @@
-"""Few queries and many keys on a GPU: time by parts, keys a round, warps and stages, and of each kernel.
+"""Measures attention of few queries and many keys (decoding) on a GPU: time by parts, block of keys, warps and stages.
 
     python tests/sweep_decode.py [--heads 8] [--rows 8] [--keys 32768] [--d 128]
 
-In: a problem. Out: a line for each choice, the best last with a row for each of its kernels, beside the time that
-reading the keys and values takes. Needs a GPU; nothing is stored. How many parts there are is decided by
-minitri/optimize/split_kv.py; here it is told.
+In: the sizes. Out: a line for each choice, the fastest last, with a row for each of its kernels. For comparison: the
+time to copy as many bytes as the keys and values have. It needs a GPU and stores nothing. The compiler decides the
+number of parts in minitri/optimize/split_kv.py; this script sets it.
 """
 
 from __future__ import annotations

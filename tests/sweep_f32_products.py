@@ -1,14 +1,15 @@
-"""Products of f32 arrays on a GPU, compared with cuBLAS: times and errors by shape and layout, and what they rest on.
+"""Measures products of f32 arrays on a GPU: times and errors by shape and layout, compared with cuBLAS.
 
     python tests/sweep_f32_products.py [probe] [special] [products] [candidates]        none: all parts
 
-    probe       how tensor cores round TF32 sums: minitri/base/tf32_parts.py derives its bound from that
+    probe       how tensor cores round TF32 sums: the error bound of minitri/base/tf32_products.py is based on it
     special     infinities, NaN, subnormal and very large numbers; the time if every tile has one
     products    12 shapes, the layouts NN NT TN TT and a computed second factor: IEEE, and the compiler's choice
-    candidates  other tiles for a few shapes, best first
+    candidates  other tiles for a few shapes, fastest first
 
-In: nothing. Out: tables. Times are medians in milliseconds; a ratio is cuBLAS's time for the same layout over ours. An
-error is the largest difference from the product in f64, divided by the largest element of it. Needs a GPU.
+In: nothing. Out: tables. Times are medians in milliseconds; a ratio is cuBLAS's time for the same layout divided by
+ours. An error is the largest difference from the product in f64, divided by that product's largest element. It needs
+a GPU.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ PRECISIONS = ("ieee", "f32")
 
 
 def seconds(call: Call, budget: float = 0.02) -> float:
-    """The median time of calls within about `budget` seconds, after a warm-up. The host queues a call meanwhile."""
+    """The median time of calls within about `budget` seconds, after a warm-up. The host queues calls in the meantime."""
     call()
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -104,12 +105,12 @@ class Problem:
         return seconds(call, 0.04), self.error(call(), layout)
 
     def measured(self, call: Any, layout: str) -> tuple[Any, float]:
-        """The time and the error of a call; the text of an exception and NaN if there is no call or it fails."""
+        """The time and the error of a call. Without a call or if it fails: the text of an exception and NaN."""
         took = call if isinstance(call, str) else attempt(partial(seconds, call))
         return took, math.nan if isinstance(took, str) else self.error(call(), layout)
 
     def bound(self, layout: str, precision: str, **options: Any) -> Call:
-        """The call of a compiled program, whose kernels are compiled."""
+        """A call of a compiled program, after its kernels have been compiled."""
         x, w, first, second, _ = LAYOUTS[layout]
         more = {"s": "f32[N]"} if layout == "NC" else {}
         text = f'matmul({first}, {second}, precision="{precision}")'
@@ -189,7 +190,7 @@ def candidates() -> None:
 
 
 def special() -> None:
-    """Compares rows with special values to f64, and measures a product with one of them in every tile."""
+    """Compares rows that contain special values with f64. Measures a product in which every tile has such a value."""
     m = k = n = 1024
     f = mt.compile("x @ w.mT", x="f32[M, K]", w="f32[N, K]")
     x, w = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
@@ -239,7 +240,7 @@ def tiny(a, b, c, out):
 
 
 def probe() -> None:
-    """Each line is an element of one product, and what minitri/base/tf32_parts.py supposes of it."""
+    """Prints elements of products, each next to the value that minitri/base/tf32_products.py expects."""
     u = 2.0**-23
     cases: dict[str, tuple[list[float], list[float], float, float]] = {
         "a factor is truncated": ([1 + 1.5 * 2.0**-10], [1.0], 0.0, 1 + 2.0**-10),

@@ -1,9 +1,9 @@
-"""Reductions over rows of odd and of long lengths on a GPU, beside what torch has: what `minitri bench` measures of a few
-shapes, of many.
+"""Measures reductions over rows of odd and of long lengths on a GPU, compared with torch.
 
-    python tests/sweep_rows.py [WORD …]          cases in whose names a word occurs; none: all
+    python tests/sweep_rows.py [WORD …]          cases whose names contain a word; without any: all cases
 
-In: nothing. Out: a line a case, `!!` before those below 0.95 of the best peer. Needs a GPU; nothing is stored.
+In: nothing. Out: a line for each case, as in `minitri bench`, with many more shapes. `!!` marks a case that is slower
+than 0.95 of the fastest peer. It needs a GPU and stores nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`minitri bench --ablate`: every optimisation left out, on cases; here on the CPU, small, with times that are given."""
+"""`minitri bench --ablate`: each optimisation is left out of each case. Here: small cases on the CPU, with given
+times.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ SOFTMAX = Case("softmax", TEXT, (Input("f32", (24, 40)),), lambda x: torch.softm
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes of a call are 100; nothing waits for a GPU."""
+    """A call moves 100 bytes, and nothing waits for a GPU."""
     monkeypatch.setattr(ablation.host, "peak", lambda call: call() is not None and 100)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(ablation, "forget", lambda: None)
@@ -38,12 +40,12 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def clock(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float | Exception]:
-    """Every version takes 3 seconds, the whole program 2."""
+    """Every version takes 3 seconds, except the whole program, which takes 2."""
     assert all(call() is not None for calls in peers.values() for call in calls)
     return {name: 3.0 if name else 2.0 for name in peers}
 
 
-def test_a_cell_is_a_ratio_to_the_whole_program() -> None:
+def test_a_cell_is_the_time_relative_to_the_whole_program() -> None:
     cells = measure(SOFTMAX, OPTIONAL, clock, "cpu")
     assert cells and all(c.case == "softmax" and not c.note for c in cells)
     assert all(c.time == 1.5 and c.memory == 1.0 and c.first > 0 for c in cells)
@@ -51,7 +53,7 @@ def test_a_cell_is_a_ratio_to_the_whole_program() -> None:
     assert "fusion" in changed and "split-k" not in changed  # a softmax has no product
 
 
-def test_versions_are_those_whose_code_differs() -> None:
+def test_only_versions_with_other_code_are_measured() -> None:
     x = torch.ones(24, 40)
     versions = versions_of(SOFTMAX, OPTIONAL, [x])
     texts = [v.lower(x, target="interpreter")["triton"] for v in versions.values()]
@@ -98,7 +100,7 @@ def test_a_version_for_the_interpreter_has_times_of_the_host() -> None:
 
 @pytest.mark.parametrize("case", cases("ablation"), ids=lambda c: c.name)
 def test_torch_computes_the_same_as_an_extra_case(case: Case) -> None:
-    """In f64, as the ablation uses it."""
+    """The comparison is in f64, as in the ablation."""
     torch.manual_seed(0)
     arrays = [tensor(replace(i, shape=tuple(min(n, 70) for n in i.shape)), "cpu") for i in case.inputs]
     reference = case.eager(*[a.double() if a.is_floating_point() else a for a in arrays])

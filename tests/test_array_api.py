@@ -1,7 +1,7 @@
-"""The functions of the array API, and numpy's next to them, at every stage, against numpy.
+"""Functions of the array API, and some more of numpy: the results of every stage are compared with numpy.
 
-Each generator writes one call and says what numpy gives. Those of one group share a program, whose
-outputs they are: what costs here is running the stages.
+Each generator returns the text of one call and numpy's result. The calls of one group are the outputs of
+one program, because most of the time goes into running the stages.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from test_operators import types
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.base.dtype_facts import finfo
+from minitri.base.dtype_limits import finfo
 from minitri.base.types import DTYPES, DType, bool_, f32, i64
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the oracles may warn, stages must not
 
-Call = tuple[str, Any]  # the text, and what numpy gives: an array, or a Want
+Call = tuple[str, Any]  # the text, and numpy's result: an array, or a Want
 
 
 def usual(names: str, kinds: str = "fiub") -> list[Any]:
-    """Dtypes of these kinds. Those that are not named are for the long profile."""
+    """Dtypes of these kinds. Dtypes that are not in `names` run only in the full profile."""
     found = dtypes(kinds)
     return [d if d.name in names.split() else pytest.param(d, marks=pytest.mark.slow) for d in found]
 
 
 def wide(x: Any) -> Any:
-    """f16 and bf16 as f32: the same numbers, and numpy sorts and compares them."""
+    """f16 and bf16 as f32. The numbers are the same, and numpy can sort and compare them."""
     return x.astype(np.float32) if d_of(x).is_float and d_of(x).bits == 16 else x
 
 
@@ -128,7 +128,7 @@ def stacked(rng: Any, x: Any) -> Call:
 
 
 def row(x: Any) -> Any:
-    """A vector in x; the text is `ROW[x.ndim]`."""
+    """A vector of x. Its text is `ROW[x.ndim]`."""
     return x[(0,) * (x.ndim - 1)] if 0 not in x.shape[:-1] else x.reshape(-1)
 
 
@@ -187,7 +187,7 @@ def kron(rng: Any, x: Any) -> Call:
 
 
 def _order(x: Any, axis: int, descending: bool) -> Any:
-    """NaN is the largest; equal elements keep their order."""
+    """The order of numpy's stable sort: NaN is the largest, and equal elements keep their order."""
     if not descending:
         return np.argsort(wide(x), axis, kind="stable")
     backwards = np.flip(np.argsort(np.flip(wide(x), axis), axis, kind="stable"), axis)
@@ -253,7 +253,7 @@ GROUPS: dict[str, tuple[list[Callable[[Any, Any], Call]], int, bool]] = {  # fun
 @pytest.mark.parametrize("d", usual("f32 i8 u64 bool"), ids=str)
 @given(data=st.data())
 def test_groups(group: str, d: DType, data: Any) -> None:
-    """Elements arrive unchanged: NaN, signed zeros, limits."""
+    """Elements keep all their bits: NaN, signed zeros, limits."""
     functions, least, literal = GROUPS[group]
     case = data.draw(cases("cpu", least=least, most=3, broadcast=False))
     case = replace(case, symbolic=case.symbolic and not literal)
@@ -266,7 +266,7 @@ def test_groups(group: str, d: DType, data: Any) -> None:
 @pytest.mark.parametrize("d", usual("f32 i8", "fiu"), ids=str)
 @given(data=st.data())
 def test_searchsorted(d: DType, data: Any) -> None:
-    """One call a program, of few elements: a search is a long chain of small steps."""
+    """Each program has one call on few elements: a search is a long chain of small steps."""
     case = data.draw(cases("cpu", most=1, broadcast=False))
     x, rng = operand(case, 0, d), case.rng
     x = x[:9] if x.ndim else x
@@ -300,7 +300,7 @@ def product(d: DType, x: Any, y: Any, apply: Callable[[Any, Any], Any], terms: i
 
 
 def _crossed(x: Any, y: Any) -> Any:
-    """The sum of |products| of a cross product, for its bound."""
+    """The sum of the absolute products of a cross product, for its error bound."""
     j, k = [1, 2, 0], [2, 0, 1]
     return np.abs(x[..., j] * y[..., k]) + np.abs(x[..., k] * y[..., j])
 
@@ -347,7 +347,7 @@ def _vecdot(a: Any, b: Any, axis: int) -> Any:
     "text", ["trace(x @ y)", "trace(tanh(x @ y), 1)", "sum(diagonal(exp(x @ y), -1))", "trace(softmax(x @ x.mT) @ y)"]
 )
 def test_the_diagonal_of_a_product_is_summed(text: str) -> None:
-    """Rows and columns of the product are one axis then, which no program walks."""
+    """The rows and the columns of the product become one axis. No other program loops over such an axis."""
     x, y = np.random.default_rng(2).normal(size=(2, 5, 5)).astype(np.float32)
     for declared in ({"x": "f32[N, N]", "y": "f32[N, N]"}, {"x": "f32[5, 5]", "y": "f32[5, 5]"}):
         report = mt.compile(text, **declared).check(x, y)
@@ -475,13 +475,13 @@ def test_closeness_and_replacement(d: DType, data: Any) -> None:
 
 @pytest.mark.parametrize("stage", ["ast", "graph", "triton"])
 @pytest.mark.parametrize("d", [DTYPES["f16"], DTYPES["bf16"]], ids=str)
-def test_the_next_of_every_half(d: DType, stage: str) -> None:
+def test_nextafter_of_every_half(d: DType, stage: str) -> None:
     x = np.arange(2**16, dtype=np.uint16).view(d.numpy)
     x = x[~np.isnan(x.astype(np.float32))]
     f = mt.compile("nextafter(x, y)", x=f"{d}[N]", y=f"{d}[]")
     for towards in (np.inf, -np.inf, 0.0, 1.0, np.nan):
         y = np.array(towards, np.float32).astype(d.numpy)
-        got, want = f.run(stage, x, y), np.where(x == y, y, np.nextafter(x, y))  # numpy's halves stay at -0.0
+        got, want = f.run(stage, x, y), np.where(x == y, y, np.nextafter(x, y))  # numpy's stays at -0.0
         np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
         np.testing.assert_array_equal(np.signbit(got.astype(np.float32)), np.signbit(want.astype(np.float32)))
 
@@ -536,8 +536,8 @@ CORRECTIONS = ("0", "0.0", "1", "2", "3", "1.5", "-2", "2.0", "5", "inf", "nan",
 
 @pytest.mark.parametrize("correction", CORRECTIONS)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 5])
-def test_a_variance_with_nothing_left_to_divide_by_is_nan(correction: str, n: int) -> None:
-    """n - correction <= 0 gives NaN, whether sizes are known or not."""
+def test_a_variance_with_divisor_zero_or_less_is_nan(correction: str, n: int) -> None:
+    """n - correction <= 0 gives NaN, for known and for symbolic sizes."""
     x = np.random.default_rng(n).normal(size=(4, n)).astype(np.float32)
     value = eval(correction, {"N": n, "M": 4, "inf": math.inf, "nan": math.nan})
     rest = n - value if n - value > 0 else np.nan
@@ -598,7 +598,7 @@ def test_limits_of_dtypes(d: DType) -> None:
         assert got == d.numpy.type(getattr(info, name)) or name == "bits" and got == info.bits, name
 
 
-# ---- what is refused -------------------------------------------------------------------------
+# ---- refused programs ------------------------------------------------------------------------
 
 REFUSED = {
     "moveaxis(x, 0, 2)": "MT0204", "moveaxis(x, (0, 1), 0)": "MT0204", "moveaxis(x, (0, 0), (0, 1))": "MT0204", "swapaxes(x, 0, 5)": "MT0204",
@@ -630,7 +630,7 @@ def test_refused(text: str) -> None:
     assert error.code == REFUSED[text] and error.span is not None and error.span.source.name == "<expression>"
 
 
-def test_sizes_that_are_not_known_are_checked_at_the_call() -> None:
+def test_symbolic_sizes_are_checked_at_the_call() -> None:
     types = {"x": "f32[M, N]", "y": "f32[M, K]"}
     for text in (
         "split(x, 2, axis=1)[0]",
@@ -651,7 +651,7 @@ def test_sizes_that_are_not_known_are_checked_at_the_call() -> None:
 @given(data=st.data())
 def test_medians_and_quantiles(d: DType, data: Any) -> None:
     case = data.draw(cases("cpu", least=1, most=2, broadcast=False))
-    case = replace(case, shape=tuple(min(max(n, 1), 9) for n in case.shape))  # all pairs are compared
+    case = replace(case, shape=tuple(min(max(n, 1), 9) for n in case.shape))  # a quantile compares all pairs
     x, rng = operand(case, 0, d, (-50.0, 50.0)), case.rng
     x = np.clip(np.nan_to_num(wide(x)), -50, 50).astype(x.dtype) if d.is_float else x
     axis, q = (None, axis_of(rng, x))[int(rng.integers(2))], float(rng.choice([0, 0.1, 0.25, 0.5, 0.75, 1]))
@@ -672,7 +672,7 @@ def test_medians_and_quantiles_of_special_numbers(stage: str) -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_nothing_has_no_median() -> None:
+def test_the_median_of_an_empty_array_is_refused() -> None:
     for text in ("median(x)", "quantile(x, 0.5)", "median(x, axis=0)"):
         f = mt.compile(text, x="f32[N]")
         for stage in CPU_STAGES[1:]:

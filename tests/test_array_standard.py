@@ -1,6 +1,6 @@
-"""The array API standard, 2024.12: every name of it is here, or docs/reference/language.md says why not.
+"""The array API standard, 2024.12: minitri has every name of it, or docs/reference/language.md says why not.
 
-The special cases are those that the standard lists for numbers that are not complex.
+Special cases are the ones that the standard lists for real numbers.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ BINARY: dict[str, Rows] = {
         (inf, -inf, nan), (inf, inf, nan), (0.0, -0.0, nan), (0.0, 2, 0.0), (-0.0, 2, -0.0), (0.0, -2, -0.0), (-0.0, -2, 0.0), (2, 0.0, inf),
         (2, -0.0, -inf), (-2, 0.0, -inf), (-2, -0.0, inf), (inf, 2, inf), (inf, -2, -inf), (-inf, 2, -inf), (2, inf, 0.0), (2, -inf, -0.0), (-2, inf, -0.0),
     ],
-    "floor_divide": [  # with an infinity as in Python, which the standard allows
+    "floor_divide": [  # an infinity as in Python, which the standard allows
         (inf, inf, nan), (-inf, inf, nan), (0.0, -0.0, nan), (0.0, 2, 0.0), (-0.0, 2, -0.0), (0.0, -2, -0.0), (-0.0, -2, 0.0), (2, 0.0, inf), (2, -0.0, -inf),
         (-2, 0.0, -inf), (-2, -0.0, inf), (inf, 2, nan), (-inf, 2, nan), (inf, -2, nan), (2, inf, 0.0), (2, -inf, -1), (-2, inf, -1), (-2, -inf, 0.0), (-5, 2, -3),
     ],
@@ -164,11 +164,11 @@ NO_NAN = (
     "not_equal",
     "less",
     "greater_equal",
-)  # they say themselves
+)  # their text names its dtypes
 
 
 def same(got: np.ndarray, want: list[float], what: str) -> None:
-    """NaN is NaN, a zero has its sign, other numbers are near."""
+    """Asserts equal results: NaN is NaN, a zero has its sign, other numbers are close."""
     expected = np.array(want, np.float64)
     tolerance = 1e-6 if got.dtype == np.float32 else 1e-15
     np.testing.assert_allclose(got, expected, tolerance, 0, err_msg=what)
@@ -191,7 +191,7 @@ def test_special_cases_of_one_operand(d: str, stage: str) -> None:
 
 
 def compared(tables: Mapping[str, Sequence[tuple[float, ...]]], found: Iterable[np.ndarray]) -> None:
-    """Each function was given the arguments of all tables, one table after another."""
+    """Each function has received the arguments of all tables, one table after another."""
     start = 0
     for (name, table), got in zip(tables.items(), found):
         same(got[start : start + len(table)], [row[-1] for row in table], f"{name} {table}")
@@ -216,7 +216,7 @@ REDUCED = {
 
 @pytest.mark.parametrize("stage", CPU_STAGES)
 def test_special_cases_of_reductions(stage: str) -> None:
-    """NaN wins, and is true; nothing has the neutral element, or NaN."""
+    """A reduction with a NaN is NaN; `any` counts NaN as true; an empty axis gives the neutral element, or NaN."""
     found = program(", ".join(REDUCED), (("x", "f64[3]"),)).run(stage, np.array([0.0, 1.0, nan]))
     for (text, want), got in zip(REDUCED.items(), found):
         np.testing.assert_array_equal(np.float64(got), want, err_msg=text)
@@ -224,7 +224,7 @@ def test_special_cases_of_reductions(stage: str) -> None:
 
 # ---- parameters --------------------------------------------------------------------------------
 
-PARAMETERS = {  # those that the standard passes by name, but for `device` and `copy`
+PARAMETERS = {  # the standard's keyword parameters, except `device` and `copy`
     "arange": "stop step dtype", "asarray": "dtype", "empty": "dtype", "empty_like": "dtype", "eye": "k dtype", "full": "dtype", "full_like": "dtype",
     "linspace": "dtype endpoint", "meshgrid": "indexing", "ones": "dtype", "ones_like": "dtype", "tril": "k", "triu": "k", "zeros": "dtype",
     "zeros_like": "dtype", "take": "axis", "take_along_axis": "axis", "tensordot": "axes", "vecdot": "axis", "concat": "axis", "expand_dims": "axis",

@@ -1,9 +1,10 @@
-"""Attention from its definition: one kernel, whatever is done to the scores, and what numpy gives.
+"""Attention from its definition: it becomes one kernel for any change of the scores, with numpy's results.
 
-No operator of the compiler is called attention: `fusion` finds that the products, the maximum and the
-sum share a loop, `online-reductions` how they follow each other in it. Here: that each variant is one kernel
-(so that no matrix of scores is stored), right within the bounds of `check` in small blocks, for rows
-that are masked whole, for infinities, and that the compiled code holds what it should.
+No operator of the compiler is called attention. `fusion` finds that the products, the maximum and the
+sum share a loop. `online-reductions` finds how they depend on each other in it. The tests require that
+each variant is one kernel, so that no matrix of scores is stored. They run it in small blocks, with rows
+that are masked completely and with infinities, and compare within the bounds of `check`. They also read
+the compiled code.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ def checked(f: Any, given: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
-def test_one_kernel_that_is_right(name: str) -> None:
-    """In blocks of 16 of both axes, rows and keys ragged; rows that nothing is left of are nan, as in numpy."""
+def test_each_variant_is_one_correct_kernel(name: str) -> None:
+    """Both axes have blocks of 16 that do not divide them. A row whose scores are all masked is nan, as in numpy."""
     f = program(name).configured(options=SMALL)
     assert len(f.lower(**sizes_of(f, SIZES)).kernels) == 1
     checked(f, arrays(name, SIZES, "bf16"))
@@ -109,7 +110,7 @@ def test_one_kernel_that_is_right(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("name", list(VARIANTS))
-def test_one_kernel_of_every_width(name: str, dtype: str) -> None:
+def test_each_variant_is_one_kernel_for_every_dtype(name: str, dtype: str) -> None:
     f = program(name, dtype)
     for d in (64, 80, 128, 256):
         plan = f.lower(**sizes_of(f, {"B": 4, "H": 16, "T": 20000, "S": 4000, "D": d, "E": d})).compilation
@@ -117,8 +118,8 @@ def test_one_kernel_of_every_width(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
-def test_memory_grows_with_the_length_alone(name: str) -> None:
-    """At 32,768 queries and keys nothing is written but the results."""
+def test_memory_grows_linearly_with_the_length(name: str) -> None:
+    """With 32,768 queries and keys, only the results are written."""
     f = program(name)
     plan = f.lower(**sizes_of(f, {"B": 1, "H": 2, "T": 32768, "S": 32768, "D": 64, "E": 64})).compilation.value(
         "kernels"
@@ -129,7 +130,7 @@ def test_memory_grows_with_the_length_alone(name: str) -> None:
 
 
 def masked(name: str) -> Any:
-    """A variant whose sixth query sees nothing."""
+    """A variant in which the sixth query may read no key."""
     body, parameters = VARIANTS[name]
     whole = re.sub(
         r"softmax\((.*?), axis=-1\) @", r"softmax(where(arange(T)[:, None] != 5, \1, -inf), axis=-1) @", body
@@ -139,7 +140,7 @@ def masked(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n not in ("library", "by hand")])
-def test_a_row_that_sees_nothing_in_every_variant(name: str) -> None:
+def test_a_query_without_keys_is_right_in_every_variant(name: str) -> None:
     f = masked(name).configured(options=SMALL)
     given = arrays(name, SIZES, "bf16")
     checked(f, given)
@@ -149,7 +150,7 @@ def test_a_row_that_sees_nothing_in_every_variant(name: str) -> None:
 
 
 @pytest.mark.parametrize("empty", ["B", "T", "D", "E"])
-def test_nothing_to_do(empty: str) -> None:
+def test_empty_axes(empty: str) -> None:
     f = program("full").configured(options=SMALL)
     given = arrays("full", SIZES | {"T": 5, "S": 5} | {empty: 0}, "bf16")
     checked(f, given)
@@ -157,7 +158,7 @@ def test_nothing_to_do(empty: str) -> None:
 
 
 def test_no_keys() -> None:
-    """A maximum of nothing has no value, in numpy neither: an error before anything runs."""
+    """The maximum of an empty row has no value, as in numpy: an error before anything runs."""
     for f in (program("full"), program("full").configured(options=SMALL)):
         with pytest.raises(mt.CompileError, match="MT0209"):
             f(*arrays("full", SIZES | {"S": 0}, "bf16"))
@@ -166,7 +167,7 @@ def test_no_keys() -> None:
 @pytest.mark.parametrize("name", ["full", "causal", "padding", "lengths", "alibi", "logsumexp"])
 @pytest.mark.parametrize("dtype", list(DTYPES))
 def test_any_scores(name: str, dtype: str) -> None:
-    """Scores of 1e4 and more, infinities and nan in queries and keys, a key of its own width."""
+    """Scores of 1e4 and more, infinities and nan in queries and keys, and keys of another width than values."""
     sizes = SIZES | {"D": 24, "E": 40, "S": 33, "T": 20}
     f = program(name, dtype).configured(options=SMALL)
     given = arrays(name, sizes, dtype, seed=1, scale=100)
@@ -180,7 +181,7 @@ def test_any_scores(name: str, dtype: str) -> None:
 
 
 def test_infinite_values() -> None:
-    """What no row of a block may see can be left out with the block; what some row sees counts."""
+    """Infinite values of masked keys do not matter if their block is left out. Infinite values of other keys count."""
     f = program("causal").configured(options=SMALL)
     q, k, v = arrays("causal", SIZES, "bf16")
     v[0, 0, 45], v[0, 0, 3], v[0, 1, 20] = np.inf, np.nan, -np.inf
@@ -188,7 +189,7 @@ def test_infinite_values() -> None:
     assert np.isnan(f(q, k, v).astype(np.float32)[0, 0, 3:]).all()
 
 
-def test_a_row_that_is_masked_whole_is_nan() -> None:
+def test_a_row_whose_scores_are_all_masked_is_nan() -> None:
     f = program("lengths").configured(options=SMALL)
     given = arrays("lengths", SIZES, "bf16")
     given[-1][:] = (0, 7)
@@ -197,7 +198,7 @@ def test_a_row_that_is_masked_whole_is_nan() -> None:
 
 
 def test_statistics_of_rows_beside_the_product() -> None:
-    """Stored once, by the program that has all columns of the product: also of a row of nothing but -inf."""
+    """One program has all columns of the product and stores the statistic once, also for a row of -inf alone."""
     text = f"softmax(where(arange(S) < n, {SCORES}, -inf), axis=-1) @ v, logsumexp(where(arange(S) < n, {SCORES}, -inf), axis=-1)"
     f = mt.compile(f"def f({QKV.format(t='f32')}, n: i32[]):\n    return {text}\n").configured(options=SMALL)
     low = f.lower(**SIZES)
@@ -216,7 +217,7 @@ ROWS = ("max(q @ k.mT, axis=-1)", "logsumexp(q @ k.mT, axis=-1)", "var(q @ k.mT,
 
 @pytest.mark.parametrize("text", ROWS)
 def test_reductions_of_scores_alone(text: str) -> None:
-    """No second product: the scores are reduced as they are made."""
+    """Without a second product, the scores are reduced as soon as they are computed."""
     f = mt.compile(text, q="f32[T, D]", k="f32[S, D]").configured(options=SMALL)
     assert len(f.lower(T=37, S=50, D=16).kernels) == 1
     rng = np.random.default_rng(0)
@@ -228,8 +229,8 @@ def test_reductions_of_scores_alone(text: str) -> None:
 LOOPS = {"full": 1, "causal": 2, "window": 3, "two sided": 3, "alibi": 1, "padding": 1, "lengths": 1}
 
 
-def visited(low: Any) -> list[tuple[int, bool]]:
-    """How many blocks of keys each loop of each program of one head walks, and whether it tests them."""
+def visited_blocks(low: Any) -> list[tuple[int, bool]]:
+    """For each loop: how many blocks of keys all programs of one head visit, and whether the loop evaluates the mask."""
     (program,) = low.compilation.value("tile.masked").programs
     rows = next(a for a in program.grid if a.block > 1)
     found: list[tuple[int, bool]] = []
@@ -252,37 +253,37 @@ def visited(low: Any) -> list[tuple[int, bool]]:
 def test_loops(name: str) -> None:
     f = program(name)
     low = f.lower(**sizes_of(f, {"B": 2, "H": 2, "T": 4096, "S": 4096, "D": 64, "E": 64}))
-    assert len(visited(low)) == LOOPS[name]
+    assert len(visited_blocks(low)) == LOOPS[name]
 
 
 def test_blocks_that_a_mask_empties_are_not_visited() -> None:
-    """Of 64 blocks of 64 rows and 64 of 64 keys: a causal mask leaves half, and one of each row has to be tested."""
+    """64 blocks of rows, 64 of keys. A causal mask leaves half of the pairs; one block of each row needs the mask."""
 
     def blocks(name: str) -> list[tuple[int, bool]]:
         f = program(name).configured(options=mt.Options({"k": 64, "r": 64}))
-        return visited(f.lower(B=2, H=2, T=4096, S=4096, D=64, E=64))
+        return visited_blocks(f.lower(B=2, H=2, T=4096, S=4096, D=64, E=64))
 
     assert blocks("full") == [(64 * 64, False)]
     assert blocks("causal") == [(64, True), (sum(range(64)), False)]
     assert sum(count for count, _ in blocks("window")) <= 3 * 64
 
 
-ROUNDS = {  # rows and keys of a round, and whether they come through descriptors
-    "full": ("full", {}, (128, 128, True)), "rows that end within a block": ("full", {"T": 4000}, (128, 128, True)),
-    "with a bias": ("bias", {}, (64, 128, True)), "keys that nobody knows": ("padding", {}, (128, 128, True)),
+BLOCK_SIZES = {  # the blocks of rows and keys, and whether tensor descriptors load them
+    "full": ("full", {}, (128, 128, True)), "rows that blocks do not divide": ("full", {"T": 4000}, (128, 128, True)),
+    "with a bias": ("bias", {}, (64, 128, True)), "masked keys": ("padding", {}, (128, 128, True)),
     "capped": ("capped", {}, (128, 128, True)), "causal": ("causal", {}, (128, 128, True)), "a window": ("window", {}, (64, 64, False)),
-    "picked heads": ("grouped", {}, (128, 64, False)), "keys that end within a block": ("full", {"S": 4000}, (128, 64, False)),
-    "keys that end within a large block": ("full", {"S": 4032}, (64, 64, True)),
+    "gathered heads": ("grouped", {}, (128, 64, False)), "keys that blocks do not divide": ("full", {"S": 4000}, (128, 64, False)),
+    "keys that large blocks do not divide": ("full", {"S": 4032}, (64, 64, True)),
     "wider": ("full", {"D": 128, "E": 128}, (128, 64, True)), "wider, with a bias": ("bias", {"D": 128, "E": 128}, (64, 64, False)),
     "narrower": ("full", {"D": 32, "E": 32}, (128, 64, False)), "one batch": ("full", {"B": 1, "H": 32}, (128, 128, True)),
-    "of two widths": ("full", {"E": 32}, (128, 64, False)), "little to do": ("full", {"B": 1, "T": 2048, "S": 1024}, (64, 64, False)),
-    "programs for a part of a round": ("full", {"B": 3, "H": 3}, (64, 128, True)),
+    "keys and values of different width": ("full", {"E": 32}, (128, 64, False)), "few rows": ("full", {"B": 1, "T": 2048, "S": 1024}, (64, 64, False)),
+    "fewer programs than multiprocessors": ("full", {"B": 3, "H": 3}, (64, 128, True)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", list(ROUNDS))
-def test_rounds_of_attention(case: str) -> None:
-    name, sizes, wanted = ROUNDS[case]
+@pytest.mark.parametrize("case", list(BLOCK_SIZES))
+def test_block_sizes_of_attention(case: str) -> None:
+    name, sizes, wanted = BLOCK_SIZES[case]
     known = {"B": 4, "H": 8, "T": 4096, "S": 4096, "D": 64, "E": 64} | sizes
     compilation = program(name).lower(**sizes_of(program(name), known), target="cuda:90").compilation
     (tiles,), (kernel,) = compilation.value("tile").programs, compilation.value("triton")
@@ -291,14 +292,14 @@ def test_rounds_of_attention(case: str) -> None:
     assert (len(kernel.descriptors) >= 3) == tiles.descriptors
 
 
-PARTS = {  # whether the maximum of a row is made in parts: rows, keys, warps
+PARTS = {  # rows, keys, warps, and whether the maximum of a row is computed in parts
     "long rows": ("full", 64, 128, 4, True), "longer": ("capped", 128, 256, 8, True), "masked": ("padding", 64, 128, 4, True),
-    "short rows": ("full", 64, 64, 4, False), "several warps a row": ("full", 64, 128, 8, False),
+    "short rows": ("full", 64, 64, 4, False), "several warps for each row": ("full", 64, 128, 8, False),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", list(PARTS))
-def test_maxima_of_long_rows_are_made_in_parts(case: str) -> None:
+def test_maxima_of_long_rows_are_computed_in_parts(case: str) -> None:
     name, rows, keys, warps, parts = PARTS[case]
     f = program(name, "f16").configured(options=mt.Options({"k": rows, "r": keys}, warps))
     text = f.lower(target="cuda:90", D=16, E=16)["triton"]
@@ -310,14 +311,14 @@ def test_maxima_of_long_rows_are_made_in_parts(case: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "parts"), [("logsumexp(exp(x @ w), axis=1)", True), ("logsumexp(exp(w), axis=1)", False)])  # fmt: skip
-def test_only_maxima_of_products_are_made_in_parts(text: str, parts: bool) -> None:
+def test_only_maxima_of_products_are_computed_in_parts(text: str, parts: bool) -> None:
     f = mt.compile(f"def f(x: f16[640, 32], w: f16[32, 1280]):\n    return {text}\n")
     blocks = mt.Options({"i": 64 if parts else 16, "r": 128}, 4 if parts else 1)
     emitted = f.configured(options=blocks).lower(target="cuda:90")["triton"]
     assert ("reduce_max_in_parts" in emitted, "reduce_max(" in emitted) == (parts, not parts)
 
 
-READ_TOO = {  # for each score, and what shared memory would have to hold with the tiles of attention without it
+SCORE_LOADS = {  # arrays with an element for each score; their blocks must fit in shared memory
     "bias of 16 bits": ("s + b", {"b": "bf16[H, T, S]"}), "bias": ("s + b", {"b": "f32[H, T, S]"}),
     "two": ("s + b + c", {"b": "f32[H, T, S]", "c": "f32[B, H, T, S]"}),
     "six": ("s + b + c + d + e + f + g", {n: "f32[B, H, T, S]" for n in "bcdefg"}),
@@ -328,9 +329,11 @@ READ_TOO = {  # for each score, and what shared memory would have to hold with t
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:89", "cuda:90"])
 @pytest.mark.parametrize("d", [64, 128, 256])
-@pytest.mark.parametrize("name", list(READ_TOO))
-def test_what_is_read_for_each_score_fits(name: str, d: int, target: str) -> None:
-    """By the reckoning of AttentionTile.bytes, which test_compiled_rounds_fit holds against what Triton asks for."""
+@pytest.mark.parametrize("name", list(SCORE_LOADS))
+def test_blocks_of_arrays_with_an_element_for_each_score_fit(name: str, d: int, target: str) -> None:
+    """The sizes are those of AttentionTile.bytes; test_compiled_attention_fits_in_shared_memory compares them with
+    Triton's.
+    """
     tiles = attention_with(name, d, target).compilation.value("tile").programs
     most = shared_bytes(Target.parse(target))
     for tile in tiles:
@@ -345,7 +348,7 @@ def test_what_is_read_for_each_score_fits(name: str, d: int, target: str) -> Non
 
 
 @pytest.mark.parametrize(("name", "d"), [("bias", 128), ("two", 64), ("two products", 128)])
-def test_compiled_rounds_fit(name: str, d: int) -> None:
+def test_compiled_attention_fits_in_shared_memory(name: str, d: int) -> None:
     low = attention_with(name, d, "cuda:90")
     most = shared_bytes(Target.parse("cuda:90"))
     kernels = low.compilation.value("triton")
@@ -354,14 +357,14 @@ def test_compiled_rounds_fit(name: str, d: int) -> None:
 
 
 def attention_with(name: str, d: int, target: str) -> Any:
-    scores, more = READ_TOO[name]
+    scores, more = SCORE_LOADS[name]
     given = {x: f"bf16[B, H, {n}, D]" for x, n in (("q", "T"), ("k", "S"), ("v", "S"))} | more
     parameters = ", ".join(f"{x}: {t}" for x, t in given.items())
     text = f"def f({parameters}):\n    s = q @ k.mT\n    return softmax({scores}, axis=-1).astype(bf16) @ v\n"
     return mt.compile(text).lower(B=4, H=16, T=4096, S=4096, D=d, target=target)
 
 
-def test_narrow_rows_of_f32_are_not() -> None:
+def test_narrow_rows_of_f32_have_no_descriptors() -> None:
     known = {"B": 4, "H": 8, "T": 4096, "S": 4096, "D": 64, "E": 64}
     (tiles,) = program("full", "f32").lower(**known, target="cuda:90").compilation.value("tile").programs
     assert not tiles.descriptors
@@ -375,8 +378,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", list(REFUSED))
-def test_what_needs_the_scores_twice_stores_them(text: str) -> None:
-    """The ledger says why, and the results are right."""
+def test_scores_that_are_needed_twice_are_stored(text: str) -> None:
+    """The ledger gives the reason, and the results are right."""
     f = mt.compile(text, q="f32[T, D]", k="f32[S, D]", v="f32[S, E]").configured(options=SMALL)
     low = f.lower(T=37, S=50, D=16, E=16)
     assert len(low.kernels) > 1
@@ -385,21 +388,23 @@ def test_what_needs_the_scores_twice_stores_them(text: str) -> None:
     checked(f, [rng.normal(size=s).astype(np.float32) for s in ((37, 16), (50, 16), (50, 16))])
 
 
-def test_sizes_must_be_known_to_hold_a_side_whole() -> None:
+def test_an_axis_is_kept_in_registers_only_if_its_size_is_known() -> None:
     assert len(program("full").lower().kernels) > 1
     assert len(program("full").lower(B=1, H=1, T=64, S=64, D=512, E=64).kernels) > 1
 
 
 @pytest.mark.parametrize("name", list(VARIANTS))
-def test_lengths_need_not_be_known(name: str) -> None:
-    """One kernel for any lengths, batch and heads: only what a program holds whole is known."""
+def test_one_kernel_for_symbolic_lengths(name: str) -> None:
+    """One kernel runs for any lengths, batch and heads. Only the axes that a program keeps in registers have known
+    sizes.
+    """
     f = program(name)
     low = f.lower(**sizes_of(f, {"D": 64, "E": 64}))
     assert len(low.kernels) == 1 and not low.compilation.plan.temporaries
 
 
-def test_a_short_last_block_is_apart() -> None:
-    """Where blocks do not divide the keys, no other block tests for their end."""
+def test_only_the_last_block_of_keys_has_bounds_checks() -> None:
+    """The blocks do not divide the number of keys, so the last block is peeled."""
     for known in ({"S": 4000}, {}):
         low = program("full").lower(B=2, H=2, T=4096, D=64, E=64, **known)
         (tiles,) = low.compilation.value("tile.masked").programs
@@ -413,8 +418,8 @@ def test_any_number_of_keys(s: int) -> None:
         checked(program(name).configured(options=SMALL), arrays(name, SIZES | {"S": s, "T": 20}, "bf16"))
 
 
-def test_work_of_an_element() -> None:
-    """A product with a constant and a difference, which are one instruction, a power, and the conversion."""
+def test_operations_of_an_element_are_counted() -> None:
+    """A product with a constant and a difference are one instruction. A power and a conversion are counted apart."""
     low = program("full").lower(B=2, H=2, T=4096, S=4096, D=64, E=64)
     (tiles,) = low.compilation.value("tile").programs
     (loop,) = (s for s in tiles.body if isinstance(s, Loop))
@@ -436,7 +441,7 @@ def in_loops(sass: str) -> list[str]:
 
 @pytest.mark.parametrize(("d", "known"), [(64, LENGTHS), (128, LENGTHS), (128, {}), (80, LENGTHS), (256, LENGTHS)])
 def test_products_are_of_tensor_cores(d: int, known: dict[str, int]) -> None:
-    """No loop spills, what a program takes fits an H100, and a power is one instruction."""
+    """No loop spills registers, a program fits an H100, and a power is one instruction."""
     pytest.importorskip("triton")
     low = program("causal").lower(**known, D=d, E=d, target="cuda:90")
     assert "wgmma.mma_async" in low["ptx"] and "ex2.approx.ftz" in low["ptx"] and "ex2.approx.f32" not in low["ptx"]

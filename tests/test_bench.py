@@ -1,4 +1,4 @@
-"""The cases of the benchmark: what torch is timed at computes the same as the program of ours."""
+"""The benchmark (`minitri bench`): its cases, whose torch version computes the same as the program, and its reports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ FACTS = {"device": "x", "torch": "1", "triton": "2", "copy_bytes_per_second": 1e
 
 
 def wide(x: Any) -> Any:
-    """A small array of a case for torch, floats as f64."""
+    """A small array of a case for torch, with floats as f64."""
     x = np.asarray(x)
     return torch.from_numpy(x.astype(x.dtype if x.dtype.kind in "iub" else np.float64))
 
@@ -53,13 +54,13 @@ def test_torch_computes_the_same(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", list(sweep_rows.cases())[:26], ids=lambda c: c.name)
-def test_what_is_swept_is_the_same(case: Case) -> None:
+def test_torch_computes_the_same_as_swept_cases(case: Case) -> None:
     random = np.random.default_rng(0)
     arrays = [array(i, random) for i in case.inputs]
     assert relative(mt.compile(case.program).numpy(*arrays), case.eager(*map(wide, arrays))) <= within(case)
 
 
-def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:
+def test_torch_has_the_attention_kernels_of_the_benchmark() -> None:
     from torch.nn.attention import SDPBackend
 
     assert all(hasattr(SDPBackend, name) for name in table.BACKENDS.values())
@@ -67,7 +68,7 @@ def test_torch_has_the_kernels_that_attention_is_timed_at() -> None:
 
 
 @pytest.mark.parametrize("mask", ["causal", "window"])
-def test_operations_count_pairs_that_see_each_other(mask: str) -> None:
+def test_operations_count_only_pairs_that_the_mask_keeps(mask: str) -> None:
     for case in (*cases(), *cases("ablation")):
         if mask in case.name:
             batch, heads, length, d = case.inputs[0].shape
@@ -94,7 +95,7 @@ def test_names_are_different() -> None:
     assert len({c.name for c in cases()}) == len(cases())
 
 
-def test_means_are_those_of_a_kind() -> None:
+def test_each_kind_of_case_has_its_mean() -> None:
     rows = [Row(f"r{k}", 1e-3, kind, peers={"minitri": Peer(1.0, 0.0), "eager": Peer(t, 0.0), "compile": Peer(2 * t, 0.0)})
             for k, (kind, t) in enumerate([("a", 2.0), ("a", 8.0), ("b", 3.0)])]  # fmt: skip
     text = report(rows, FACTS)
@@ -102,11 +103,11 @@ def test_means_are_those_of_a_kind() -> None:
     assert "b, geometric mean of 1 cases: best/ours 3.00 (least 3.00), compile/ours 6.00" in text
 
 
-# ---- the path of the GPU, on the CPU and small -------------------------------------------------
+# ---- a GPU's measurement, on the CPU with small cases --------------------------------------------
 
 
 class Clock:
-    """Every call of every peer is made once and takes what `seconds` says, or else a second."""
+    """Calls every peer once. The time is `seconds[name]`, or else a second."""
 
     def __init__(self, **seconds: float | Exception) -> None:
         self.seconds = seconds
@@ -124,7 +125,7 @@ class Clock:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda f, **_: f)
     monkeypatch.setattr(comparison, "SETS", 2)
-    torch.manual_seed(0)  # of two elements that nearly cancel the relative error may be anything
+    torch.manual_seed(0)  # for two elements that nearly cancel the relative error has no limit
 
 
 def shrunk(case: Case) -> Case:
@@ -156,7 +157,7 @@ def test_cases_agree_with_their_reference(case: Case) -> None:
 
 
 def test_a_peer_that_fails_is_a_line_of_the_report() -> None:
-    """Of ours that are made for other arguments, and of one that fails while it is timed."""
+    """One failure: our program has other parameters. Another: a peer fails while it is timed."""
     given = Case("too few", cases()[0].program, (Input("f32", (3, 3)),), lambda x: x)
     clock = Clock(compile=RuntimeError("out of memory\nin a long story"))
     row = compare(given, "cpu", clock, copied)
@@ -165,7 +166,7 @@ def test_a_peer_that_fails_is_a_line_of_the_report() -> None:
     assert text.count("failed") == 2 and "too few, minitri: " in text and "too few, compile: out of memory" in text
 
 
-def test_a_copy_takes_turns_with_what_moves_bytes() -> None:
+def test_memory_bound_cases_alternate_with_a_copy() -> None:
     case, clock = case_called("add f32 16384x4096"), Clock(copy=2.0, minitri=1e-6)
     row = compare(case, "cpu", clock, copied)
     assert clock.pace == MOVING and row.copy_bytes_per_second == COPY_BYTES
@@ -174,7 +175,7 @@ def test_a_copy_takes_turns_with_what_moves_bytes() -> None:
     assert as_dict(row)["copy_bytes_per_second"] == COPY_BYTES
 
 
-def test_what_computes_runs_longer_before_and_has_no_copy_beside_it() -> None:
+def test_compute_bound_cases_warm_up_longer_and_have_no_copy() -> None:
     clock = Clock()
     row = compare(case_called("matmul bf16 1024"), "cpu", clock, copied)
     assert clock.pace == COMPUTING and COMPUTING.warm_up > MOVING.warm_up and "copy" not in clock.calls
@@ -182,8 +183,8 @@ def test_what_computes_runs_longer_before_and_has_no_copy_beside_it() -> None:
 
 
 @pytest.mark.parametrize("mask", ["causal", "window"])
-def test_masks_are_held_against_attention_without_one(mask: str) -> None:
-    """In the same turns; it is no peer, and its different result is not wrong."""
+def test_masked_attention_is_compared_with_full_attention(mask: str) -> None:
+    """Full attention alternates with the masked one. It is not a peer, so its different result is not an error."""
     name = f"attention {mask} bf16 4x16x4096x128"
     clock = Clock(minitri=2.0, full=1.0, eager=3.0, library=4.0, cudnn=4.0, flash=4.0, flex=4.0, compile=5.0)
     row = compare(case_called(name), "cpu", clock, copied)
@@ -195,7 +196,7 @@ def test_masks_are_held_against_attention_without_one(mask: str) -> None:
     assert as_dict(row)["beside"] == {"full": {"seconds": 1.0, "error": None, "first": beside.first, "note": ""}}
 
 
-def test_a_program_beside_that_fails_is_a_line_of_the_report() -> None:
+def test_a_failing_program_for_comparison_is_a_line_of_the_report() -> None:
     case = dataclasses.replace(
         case_called("add f32 16384x4096"), beside={"other": "def f(x: f32[N]):\n    return x + z\n"}
     )
@@ -218,19 +219,20 @@ def test_sets_of_inputs_exceed_the_cache_together(
     assert sets in (1, 64) or (sets - 1) * sum(sizes) < comparison.ROTATED <= sets * sum(sizes)
 
 
-def test_copies_of_inputs_are_equal_and_lie_elsewhere() -> None:
+def test_copies_of_inputs_are_equal_and_have_their_own_memory() -> None:
     arrays = [torch.randn(3, 4), torch.arange(5)]
     first, second = comparison.rotated(arrays)
     for a, b in zip(first, second, strict=True):
         assert torch.equal(a, b) and a.data_ptr() != b.data_ptr()
 
 
-def test_each_call_is_made_for_its_own_set() -> None:
+def test_each_set_of_inputs_has_its_own_call() -> None:
     case = dataclasses.replace(
         case_called("matmul bf16 1024"), beside={"again": "def f(x: bf16[M, K], w: bf16[K, N]):\n    return x @ w\n"}
     )
     sets = [[comparison.tensor(i, "cpu") for i in case.inputs] for _ in range(3)]
-    ways = comparison._implementations(case, sets, Row("", 0.0), False) | comparison._other_programs(case, sets)
+    beside = {name: partial(comparison._bound, text, sets) for name, text in case.beside.items()}
+    ways = comparison._implementations(case, sets, Row("", 0.0), False) | beside
     assert {"minitri", "minitri tuned", "eager", "compile", "max-autotune", "again"} <= set(ways)
     for name, make in ways.items():
         for call, (x, w) in zip(make(), sets, strict=True):
@@ -242,7 +244,7 @@ def test_each_call_is_made_for_its_own_set() -> None:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A machine that says it has one; what is measured there is small and on the CPU."""
+    """A machine that claims to have a GPU. Cases are small and run on the CPU."""
     clock = Clock(minitri=0.5, copy=1.0, full=1.5)
     cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a GPU", empty_cache=lambda: None)
     made = SimpleNamespace(
@@ -263,10 +265,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_schedules_are_measured_for_every_program_if_that_is_wanted(
+def test_tune_measures_schedules_of_every_program(
     gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of add and a sum the tuned ones take 0.4 instead of 0.5; how long the longer one of both was tuned is told."""
+    """The tuned programs of two cases take 0.4 instead of 0.5. The report has the longer one of both tuning times."""
     gpu.seconds["minitri tuned"] = 0.4
     path = tmp_path / "found.json"
     assert run.main(["add f32", "row sum f32"], str(path)) == 0
@@ -278,7 +280,7 @@ def test_schedules_are_measured_for_every_program_if_that_is_wanted(
         f"schedules of 2 programs measured, in {found[longest]:.1f} s at most ({longest}); without that 0.80 at least"
         in capsys.readouterr().out
     )
-    assert min(found.values()) > 0 and len(gpu.calls) == 5  # ours twice, eager, compiled, and a copy
+    assert min(found.values()) > 0 and len(gpu.calls) == 5  # our program twice, eager, compiled, and a copy
 
 
 def test_cases_are_chosen_by_parts_of_their_names_and_by_their_kinds() -> None:
@@ -292,7 +294,7 @@ def test_cases_are_chosen_by_parts_of_their_names_and_by_their_kinds() -> None:
     assert "memory" in str(raised.value.help)
 
 
-def test_host_times_are_measured_with_all_cases_or_if_that_is_wanted(
+def test_host_times_are_measured_with_all_cases_or_on_demand(
     gpu: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = run.select(["add f32"])
@@ -308,7 +310,7 @@ def test_host_times_are_measured_with_all_cases_or_if_that_is_wanted(
         run.main(["add f32"], calls=True)
 
 
-def test_a_run_is_printed_again_from_what_it_kept(
+def test_a_run_can_be_printed_again_from_its_file(
     gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "found.json"
@@ -323,7 +325,7 @@ def test_a_run_is_printed_again_from_what_it_kept(
     assert capsys.readouterr().out == first and "7.25" in first and "compile: out of memory" in first
 
 
-def test_a_run_keeps_what_it_found(
+def test_a_run_writes_its_results(
     gpu: Clock, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "found.json"
@@ -338,7 +340,7 @@ def test_a_run_keeps_what_it_found(
     assert [c["best_over_minitri"] for c in found["cases"]] == [2.0, 2.0]
 
 
-def test_a_run_that_is_cut_off_was_not_for_nothing(gpu: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_keeps_its_results(gpu: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, measured = tmp_path / "found.json", run.compare
 
     def cut(case: Case, *rest: Any) -> Row:
@@ -352,7 +354,7 @@ def test_a_run_that_is_cut_off_was_not_for_nothing(gpu: Clock, tmp_path: Path, m
     assert [c["name"] for c in json.loads(path.read_text())["cases"]] == ["add f32 16384x4096"]
 
 
-def test_what_cannot_be_written_or_drawn_is_said_first(
+def test_unusable_outputs_are_errors_before_the_run(
     gpu: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(CompileError, match="cannot write"):
@@ -363,7 +365,7 @@ def test_what_cannot_be_written_or_drawn_is_said_first(
     assert not gpu.calls
 
 
-def test_figures_of_no_gpu_have_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_without_a_gpu_have_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "found.json"
     path.write_text(json.dumps({"device": "interpreter", "cases": []}))
     for given in ([str(path)], []):
@@ -372,5 +374,5 @@ def test_figures_of_no_gpu_have_no_table(tmp_path: Path, monkeypatch: pytest.Mon
             bench_report.main()
 
 
-def test_the_copy_copies(gpu: Clock) -> None:
+def test_the_copy_for_comparison_copies(gpu: Clock) -> None:
     assert bool((run.copy_of_memory()() == 1).all())

@@ -1,4 +1,4 @@
-"""The clock of the benchmark, on a host and a GPU that are made up: what time passes is known."""
+"""The clock of the benchmark, with a simulated host and GPU whose times are known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACE = Pace(25 * MS)
 
 
 class Machine(Cuda):
-    """A host that queues work and a GPU that does it later; `log` has what was queued, in order."""
+    """A host that queues work and a GPU that runs it later. `log` lists the queued work in order."""
 
     def __init__(self) -> None:
         self.host = self.gpu = self.heat = 0.0
@@ -48,7 +48,7 @@ class Machine(Cuda):
 
     def peer(self, name: str, gpu: float | Callable[[], float], host: float = 5 * US, kernels: int = 1, sets: int = 1
              ) -> list[Run]:  # fmt: skip
-        """Calls of so many kernels; `gpu` and `host`: seconds of each."""
+        """Calls that launch `kernels` kernels. `gpu` and `host` are the seconds of each kernel."""
 
         def call(which: int) -> str:
             self.log.append(f"{name}{which}")
@@ -67,7 +67,7 @@ class Machine(Cuda):
         return "".join(name for name, _ in groupby(entry[0] for entry in self.called))
 
 
-def test_the_median_is_what_the_gpu_needs() -> None:
+def test_the_median_is_the_time_of_the_gpu() -> None:
     m = Machine()
     found = alternating_times({"a": m.peer("a", 10 * US), "b": m.peer("b", 3 * MS)}, PACE, m)
     assert found["a"] == pytest.approx(10 * US) and found["b"] == pytest.approx(3 * MS)
@@ -87,7 +87,7 @@ def test_without_the_spin_a_slow_host_would_be_timed(monkeypatch: pytest.MonkeyP
     assert isinstance(found["a"], float) and found["a"] > 50 * US
 
 
-def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
+def test_every_timed_call_follows_a_spin_and_is_between_two_marks() -> None:
     m = Machine()
     alternating_times({"a": m.peer("a", 1 * MS)}, PACE, m)
     spins = [k for k, entry in enumerate(m.log) if entry == "spin"]
@@ -99,20 +99,20 @@ def test_every_timed_call_stands_alone_between_two_marks_after_a_spin() -> None:
     (5 * US, 1 * MS, 1), (130 * US, 2 * US, 2), (130 * US, 120 * US, 1), (130 * US, 1 * MS, 1), (390 * US, 10 * US, 6),
 ])  # fmt: skip
 def test_the_gpu_spins_for_as_long_as_the_host_needs(host: float, gpu: float, spins: int) -> None:
-    """As long for all, since a chip that rests computes faster; not longer where computing is what takes long."""
+    """All peers have the same spin, since a chip that idles computes faster. Long calls need no longer spin."""
     m = Machine()
     found = alternating_times({"a": m.peer("a", 1 * MS), "b": m.peer("b", gpu, host)}, PACE, m)
     assert found == {"a": pytest.approx(1 * MS), "b": pytest.approx(gpu)}
     assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {spins}
 
 
-def test_no_spin_hides_a_host_that_waits() -> None:
+def test_a_host_that_waits_for_the_gpu_is_timed() -> None:
     m = Machine()
     alternating_times({"a": m.peer("a", 10 * US, 20 * MS)}, PACE, m)
     assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {MOST_SPINS}
 
 
-def test_a_host_that_is_slow_at_first_is_not_waited_for() -> None:
+def test_a_host_that_is_slow_only_at_first_does_not_count() -> None:
     m = Machine()
     slow = m.peer("a", 10 * US, 2 * MS)
     quick = m.peer("a", 10 * US)
@@ -120,15 +120,15 @@ def test_a_host_that_is_slow_at_first_is_not_waited_for() -> None:
     assert {len(list(group)) for entry, group in groupby(m.log) if entry == "spin"} == {1}
 
 
-def test_turns_come_in_order_and_then_in_reverse() -> None:
+def test_peers_run_in_order_and_then_in_reverse() -> None:
     m = Machine()
     alternating_times({name: m.peer(name, 1 * MS) for name in "abc"}, PACE, m)
-    assert m.turns == "abcabcba"  # hosts, and turns: both of c are side by side
+    assert m.turns == "abcabcba"  # first the host times; then two runs of c are neighbours
     assert m.called.count("a0") == pytest.approx(m.called.count("c0"), rel=0.3)
 
 
 def test_a_chip_that_gets_slower_is_fair_to_all() -> None:
-    """It ends 2.7 times as slow as it began; in the same order twice, equal peers would be 1.46 apart."""
+    """The chip ends 2.7 times as slow as it began. With the same order twice, equal peers would differ by 1.46."""
     m = Machine()
 
     def slower() -> float:
@@ -141,8 +141,8 @@ def test_a_chip_that_gets_slower_is_fair_to_all() -> None:
 
 
 @pytest.mark.parametrize(("warm_up", "expected"), [(100 * MS, 1.2 * MS), (0.0, 1.0 * MS)])
-def test_a_chip_that_meets_its_limit_of_power_is_timed_there(warm_up: float, expected: float) -> None:
-    """A tenth of a second of calls, and it is slower by a fifth; without these it would be timed before."""
+def test_a_chip_is_timed_after_it_reached_its_power_limit(warm_up: float, expected: float) -> None:
+    """After a tenth of a second of calls the chip is a fifth slower. Without a warm-up it would be timed before that."""
     m = Machine()
 
     def call() -> float:
@@ -153,47 +153,47 @@ def test_a_chip_that_meets_its_limit_of_power_is_timed_there(warm_up: float, exp
     assert found["a"] == pytest.approx(expected)
 
 
-WARM = 23  # calls of a millisecond, each after a spin, in 25 ms
-TIMED = 46  # in 50 ms
+WARM = 23  # calls of a millisecond, each after a spin, within 25 ms
+TIMED = 46  # within 50 ms
 
 
-def test_a_warm_up_is_like_what_is_timed_and_long_enough() -> None:
+def test_a_warm_up_runs_the_timed_calls_long_enough() -> None:
     m = Machine()
     alternating_times({"a": m.peer("a", 1 * MS), "b": m.peer("b", 1 * MS)}, PACE, m)
     counted = [text.count("spin mark a0 mark") for text in " ".join(m.log).split("wait")]
     assert [n for n in counted if n] == [WARM + TIMED] * 2
 
 
-def test_who_is_still_warm_is_not_warmed_again() -> None:
+def test_a_peer_that_is_still_warm_has_no_second_warm_up() -> None:
     m = Machine()
     alternating_times({"a": m.peer("a", 1 * MS)}, PACE, m)
     assert m.log.count("spin") == WARM + 2 * TIMED
 
 
-def test_what_is_slow_before_the_clock_has_fallen_does_not_count() -> None:
+def test_slow_calls_during_the_warm_up_do_not_count() -> None:
     m = Machine()
     calls = 0
 
     def call() -> float:
         nonlocal calls
         calls += 1
-        return 1 * MS if calls > 9 + 9 + 60 else 3 * MS  # its host, its length, and nearly all that do not count
+        return 1 * MS if calls > 9 + 9 + 60 else 3 * MS  # calls for host time and length, then most of the warm-up
 
     assert alternating_times({"a": m.peer("a", call)}, Pace(200 * MS), m)["a"] == pytest.approx(1 * MS)
-    assert calls == 9 + 9 + 65 + 2 * 17  # of 3.1 ms each: 65 in 200 ms, 17 in 50 ms
+    assert calls == 9 + 9 + 65 + 2 * 17  # at 3.1 ms each: 65 in 200 ms, 17 in 50 ms
 
 
-def test_sets_of_inputs_take_turns() -> None:
+def test_sets_of_inputs_alternate() -> None:
     m = Machine()
     alternating_times({"a": m.peer("a", 1 * MS, sets=4), "b": m.peer("b", 1 * MS)}, PACE, m)
     turns = [list(group) for name, group in groupby(m.called, key=lambda entry: entry[0]) if name == "a"]
-    assert len(turns) == 3  # the time of its host, and two turns
-    for calls in (turn[9:] for turn in turns[1:]):  # after its length was found
+    assert len(turns) == 3  # the measurement of the host time, and two of the call
+    for calls in (turn[9:] for turn in turns[1:]):  # after the calls that measure the length
         assert len(calls) > 50 and all(len(set(calls[k : k + 4])) == 4 for k in range(len(calls) - 3))
 
 
 def test_results_stay_until_their_set_comes_again() -> None:
-    """So that no call writes to memory that lies in the cache since the one before."""
+    """Otherwise a call would write to memory that is in the cache because of the call before."""
     m, alive, most = Machine(), 0, 0
 
     class Result:
@@ -223,7 +223,7 @@ def test_long_calls_are_repeated_a_few_times_and_short_ones_for_a_while() -> Non
     assert m.log.count("spin") / 2 * (2 * SPIN + 130 * US) == pytest.approx(2 * PACE.timed, rel=0.05)
 
 
-def test_a_peer_that_fails_has_no_more_turns() -> None:
+def test_a_peer_that_fails_is_not_called_again() -> None:
     m, left = Machine(), iter(range(30))
 
     def fails() -> None:
@@ -241,7 +241,7 @@ def test_a_peer_that_fails_has_no_more_turns() -> None:
 
 
 class Event:
-    """What torch.cuda.Event is, without a GPU; its times are milliseconds."""
+    """A replacement of torch.cuda.Event without a GPU. Its times are milliseconds."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         assert enable_timing
@@ -255,10 +255,10 @@ class Event:
         return 2.5
 
 
-def test_cuda_is_asked_for_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_uses_only_functions_that_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "_sleep", asked.append)  # an AttributeError where torch has none
+    monkeypatch.setattr(torch.cuda, "_sleep", asked.append)  # an AttributeError if torch has no `_sleep`
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: asked.append("synchronize"))
     device = Cuda()
     device.spin()
@@ -268,8 +268,8 @@ def test_cuda_is_asked_for_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu() -> None:
-    """One spin and two of them; many small kernels take less than it takes to launch them."""
+def test_spins_and_small_kernels_on_a_gpu() -> None:
+    """Compares one spin with two. The time of many small kernels is less than the time to launch them."""
     x = torch.zeros(1024, device="cuda")
 
     def spins(n: int) -> Run:

@@ -1,4 +1,4 @@
-"""The bounds of `check`: right implementations keep them, wrong ones do not."""
+"""The error bounds of `check`: right implementations keep them, and wrong ones do not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def accepts(text: str, result: Any, *arrays: Any) -> bool:
     return compare(result, wanted(text, *arrays))[0]
 
 
-# ---- sums: any order, no other precision -------------------------------------------------------
+# ---- sums: any order, but no lower precision ---------------------------------------------------
 
 
 def one_by_one(x: Any, dtype: Any = F) -> Any:
@@ -92,7 +92,7 @@ def test_small_whole_numbers_have_one_sum() -> None:
 
 
 def tf32(x: Any) -> Any:
-    """Rounded to the 10 bits of TF32."""
+    """The array rounded to the 10 mantissa bits of TF32."""
     bits = np.ascontiguousarray(x, F).view(np.uint32)
     return ((bits + 0x0FFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(F)
 
@@ -120,7 +120,7 @@ def test_products_of_f16_add_in_f32(k: int) -> None:
 
 
 def online(x: Any, rescale: bool = True) -> Any:
-    """One pass over blocks of 16: the running sum is rescaled when the maximum grows."""
+    """A softmax in one pass over blocks of 16. The running sum is rescaled when the maximum grows."""
     m, s = np.full(len(x), -np.inf, F), np.zeros(len(x), F)
     for k in range(0, x.shape[1], 16):
         block = x[:, k : k + 16]
@@ -143,7 +143,7 @@ def test_a_missing_rescale_is_wrong(spread: float) -> None:
 @pytest.mark.parametrize(
     "text", ["x * y + x", "x / y - y", "sqrt(abs(x)) * y", "floor(x / y)", "x % y", "maximum(x, y) ** 1"]
 )
-def test_what_ieee_rounds_is_fixed(text: str) -> None:
+def test_operations_that_ieee_defines_must_be_exact(text: str) -> None:
     x, y = (rng(s).normal(size=50).astype(F) for s in (0, 1))
     found = wanted(text, x, y)
     f = mt.compile(text, x="f32[50]", y="f32[50]")
@@ -154,7 +154,7 @@ def test_what_ieee_rounds_is_fixed(text: str) -> None:
     assert not exact or not compare(np.nextafter(result, F(np.inf)), found)[0]
 
 
-def test_fused_rounding_is_wrong_where_two_are_promised() -> None:
+def test_one_rounding_is_wrong_if_the_program_has_two() -> None:
     x, y = (rng(s).normal(size=200).astype(F) for s in (0, 1))
     fused = (x.astype(np.float64) * y + x).astype(F)
     assert not accepts("x * y + x", fused, x, y)
@@ -170,7 +170,7 @@ def test_functions_may_be_off_by_their_ulps() -> None:
     assert accepts("exp(x)", np.zeros(1, F), np.array([-104], F))
 
 
-def test_nan_and_infinity_stand_where_they_stand() -> None:
+def test_nan_and_infinity_must_be_at_the_right_elements() -> None:
     x = np.array([np.nan, np.inf, -np.inf, 1], F)
     assert accepts("tanh(x)", np.tanh(x), x)
     for place, value in ((0, 1), (1, np.nan), (2, np.inf), (3, np.nan)):
@@ -179,7 +179,7 @@ def test_nan_and_infinity_stand_where_they_stand() -> None:
         assert not accepts("tanh(x)", other, x)
 
 
-def test_f64_is_held_to_f64() -> None:
+def test_f64_results_must_have_f64_precision() -> None:
     x = rng().normal(size=(5, 300))
     assert accepts("sum(tanh(x), axis=-1)", np.tanh(x).sum(-1), x)
     assert not accepts("sum(tanh(x), axis=-1)", np.tanh(x.astype(F)).sum(-1).astype(np.float64), x)
@@ -201,20 +201,20 @@ SCORES = """def scores(w: bf16[16, 16], z: bf16[16], a: bf16[16, 16]):
 """
 
 
-def test_a_factor_that_can_be_anything_makes_a_product_that_can_be_anything() -> None:
-    """Relaxed scores may be so far off that what softmax divides by may be 0."""
+def test_an_unbounded_factor_gives_an_unbounded_product() -> None:
+    """Scores computed with fast math may be so far off that softmax divides by 0."""
     f = mt.compile(SCORES)
     arrays = [rng().integers(-1, 2, shape).astype(ml_dtypes.bfloat16) for shape in ((16, 16), (16,), (16, 16))]
     (found,) = enclosures(f, bind(f.function, arrays, {}))
-    unbounded = np.isinf(found.radius)  # whole rows: those whose scores may be so far off
+    unbounded = np.isinf(found.radius)  # complete rows: the ones with such scores
     assert unbounded.any() and (unbounded.any(axis=1) == unbounded.all(axis=1)).all()
 
 
-def test_a_weight_may_round_at_the_scale_of_the_sums() -> None:
-    """exp(x - max) = 19.7 units of the denormal numbers of f16 rounds to 20, and 19.7 / 1.025 = 19.2 rounds to 19."""
+def test_a_weight_may_be_rounded_before_it_is_divided_by_the_sum() -> None:
+    """In units of f16's smallest denormal: exp(x - max) = 19.7 rounds to 20; 19.7 / 1.025 = 19.2 rounds to 19."""
     q, v = np.zeros((16, 16), np.float16), np.zeros((16, 16), np.float16)
     k = np.eye(16, dtype=np.float16)
-    q[:, 0], q[:, 1] = np.log(2**-24 * 19.71), np.log(0.025)  # weights of columns 0, 1, and 1 for the others together
+    q[:, 0], q[:, 1] = np.log(2**-24 * 19.71), np.log(0.025)  # columns 0, 1 and all others
     q[:, 3:] = -60000
     v[0, :] = 1
     text = "softmax(x @ y.mT, axis=-1) @ z"
@@ -226,8 +226,8 @@ def test_a_weight_may_round_at_the_scale_of_the_sums() -> None:
     assert (late != early).any() and accepts(text, late, q, k, v) and accepts(text, early, q, k, v)
 
 
-def test_jumps_of_what_is_inexact() -> None:
-    x = np.array([0.5, 1.0, 2.0], F)  # tanh(x) / tanh(x) is 1 or next to it: its floor is 0 or 1
+def test_functions_with_jumps_have_both_values_if_operands_are_inexact() -> None:
+    x = np.array([0.5, 1.0, 2.0], F)  # tanh(x) / tanh(x) is 1 or its neighbour: its floor is 0 or 1
     found = wanted("floor(exp(log(x)))", x)
     assert found.radius.tolist()[0] == 0 and found.radius[1] >= 1 and found.radius[2] >= 1
     assert not compare(np.array([1, 1, 2], F), found)[0]
@@ -237,8 +237,8 @@ FLOATS = [row for row in OPERATORS.values() if "f" in row.accepts and row.operan
 
 
 @pytest.mark.parametrize("row", FLOATS, ids=[row.name for row in FLOATS])
-def test_boxes_hold_what_is_inside(row: Operator) -> None:
-    """Operands anywhere within their radius give results within the radius that the box has."""
+def test_results_of_operands_within_their_radius_are_within_the_result_box(row: Operator) -> None:
+    """For operands anywhere within their radius, the result is within the radius of the box."""
     r = rng(len(row.name))
     low, high = max(row.domain[0], -50), min(row.domain[1], 50)
     count = 3000

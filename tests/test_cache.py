@@ -1,4 +1,6 @@
-"""The cache: what is stored comes back whole or not at all, whatever happens to the disk."""
+"""The disk cache (minitri/runtime/disk_cache.py): an entry is read completely or not at all, whatever happens to the
+disk.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def test_a_value_comes_back(root: Path) -> None:
     assert len(list(root.iterdir())) == 2
 
 
-def test_nobody_else_may_touch_it(root: Path) -> None:
+def test_only_the_owner_has_access(root: Path) -> None:
     disk_cache.put("blocks", KEY, 1)
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     assert stat.S_IMODE(only(root).stat().st_mode) == 0o600
@@ -47,7 +49,7 @@ def test_nobody_else_may_touch_it(root: Path) -> None:
     assert disk_cache.get("blocks", KEY) == 1 and stat.S_IMODE(root.stat().st_mode) == 0o700
 
 
-def test_names_are_hashes(root: Path) -> None:
+def test_file_names_are_hashes(root: Path) -> None:
     for kind in ("../../outside", "a/b", "\0", "x" * 10_000, "CON"):
         assert disk_cache.put(kind, KEY, 1) and disk_cache.get(kind, KEY) == 1
     assert all(len(p.name) == 69 and p.parent == root for p in root.iterdir())
@@ -69,7 +71,7 @@ def test_names_are_hashes(root: Path) -> None:
     ],
     ids=lambda data: repr(data[:12]),
 )
-def test_a_torn_entry_is_a_miss(root: Path, data: bytes) -> None:
+def test_a_damaged_entry_is_a_miss(root: Path, data: bytes) -> None:
     disk_cache.put("blocks", KEY, 1)
     only(root).write_bytes(data)
     assert disk_cache.get("blocks", KEY) is None
@@ -87,14 +89,14 @@ def test_every_truncation_is_a_miss(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"version": 0}, {"kind": "warps"}, {"key": 3}])
 def test_an_entry_of_another_version_or_key_is_a_miss(root: Path, change: dict[str, Any]) -> None:
-    """Also what a collision of hashes, or a file that was moved, would look like."""
+    """A collision of hashes, or a moved file, would look like this, too."""
     disk_cache.put("blocks", KEY, 1)
     only(root).write_text(json.dumps({"version": 1, "kind": "blocks", "key": KEY, "value": 1, **change}))
     assert disk_cache.get("blocks", KEY) is None
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", float, "x" * disk_cache.MAX_BYTES])
-def test_what_is_no_json_or_too_large_is_not_stored(root: Path, value: Any) -> None:
+def test_values_that_are_not_json_or_too_large_are_not_stored(root: Path, value: Any) -> None:
     assert not disk_cache.put("blocks", KEY, value) and disk_cache.get("blocks", KEY) is None
     assert not disk_cache.put("blocks", {"key": object()}, 1) and disk_cache.get("blocks", object()) is None
 
@@ -115,7 +117,7 @@ def test_links_are_refused(root: Path, tmp_path: Path) -> None:
     assert disk_cache.put("blocks", KEY, 2) and outside.read_bytes() == before and not entry.is_symlink()
 
 
-def test_a_pipe_in_the_way_does_not_block(root: Path) -> None:
+def test_a_pipe_in_place_of_an_entry_does_not_block(root: Path) -> None:
     disk_cache.put("blocks", KEY, 1)
     path = only(root)
     path.unlink()
@@ -133,14 +135,14 @@ def test_another_users_folder_is_refused(root: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("where", ["/dev/null/cache", "\0", "/proc/cache"])
-def test_no_folder_is_no_cache(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_nothing_is_stored(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "MINITRI_CACHE_DIR": where})
     assert disk_cache.folder() is None
     assert not disk_cache.put("blocks", KEY, 1) and disk_cache.get("blocks", KEY) is None
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "fdopen"])
-def test_a_full_disk_is_no_cache(root: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_nothing_is_stored(root: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert disk_cache.put("blocks", KEY, 1)
 
     def full(*_: Any) -> Any:
@@ -169,8 +171,8 @@ print(len(seen))
 """
 
 
-def test_processes_that_write_at_once(root: Path) -> None:
-    """Readers see one writer's entry or another's, never a mixture and never nothing."""
+def test_processes_may_write_the_same_entry_at_once(root: Path) -> None:
+    """A reader always gets the complete entry of one writer."""
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, str(n)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

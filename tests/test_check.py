@@ -1,7 +1,7 @@
-"""`check` names the pass that is wrong, with the smallest call that shows it.
+"""`Program.check` names the wrong pass and shows the smallest call that gives a wrong result.
 
-Each planted pass is a real one whose result is changed afterwards: the change is wrong but well
-formed, so the verifier of the IR lets it through and only results can tell.
+Each planted pass is a real pass whose result is changed afterwards. The changed result is wrong but well
+formed. So the verifier of the IR accepts it, and only the values of results show the error.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from minitri.trust.sanitizer import AccessError
 pytest.importorskip("triton")
 
 X = {"x": "f32[M, N]"}
-Change = Callable[[Any, Any], Any]  # (what the pass made, its context) → what it is to make
+Change = Callable[[Any, Any], Any]  # (result of the pass, its context) → the changed result
 
 
-# ---- changing what a pass made ---------------------------------------------------------------
+# ---- changing the result of a pass -----------------------------------------------------------
 
 
 def nodes(change: Callable[[Any, Node], Node | None]) -> Change:
-    """Every node for which `change` has another."""
+    """Replaces every node for which `change` returns another one."""
 
     def wrong(graph: Graph, context: Any) -> Graph:
         return rebuild(graph, lambda i, node, args: change(i, made := copy(i, node, args)) or made)
@@ -53,7 +53,7 @@ def nodes(change: Callable[[Any, Node], Node | None]) -> Change:
 
 
 def ops(change: Callable[[Any], Op]) -> Change:
-    """Every op of every kernel or tile program, changed."""
+    """Applies `change` to every op of every kernel or tile program."""
 
     def body(statements: Any, new: dict[Op, Op]) -> Any:
         made: list[Any] = []
@@ -80,7 +80,7 @@ def only(target: str, change: Change) -> Change:
 
 
 def source(old: str, new: str) -> Change:
-    """Generated text with one thing for another."""
+    """Replaces a piece of the generated text."""
     return lambda kernels, _: [replace(k, source=k.source.replace(old, new)) for k in kernels]
 
 
@@ -102,12 +102,12 @@ def transposed(i: Any, node: Node) -> Node | None:
     return None
 
 
-def least(op: Any) -> Op:
+def min_for_max(op: Any) -> Op:
     return replace(op, op="min") if isinstance(op, Reduce) and op.op == "max" else op
 
 
 def first_column(op: Any) -> Op:
-    """Loads of the last column read the one before."""
+    """Loads of the last column read the column before it."""
     if isinstance(op, Load) and len(op.index) == 2:
         return replace(op, index=(op.index[0], op.index[1] * 0))
     return op
@@ -122,14 +122,14 @@ def ones_outside(op: Any) -> Op:
 
 
 def without_rescale(op: Any) -> Op:
-    """What a masked-out lane holds is not made neutral."""
+    """Masked elements keep their value instead of getting the neutral element."""
     if isinstance(op, Compute) and op.op == "where" and isinstance(op.args[0], ir.Inside):
         return op.args[1]
     return op
 
 
 def larger(programs: Any, context: Any) -> Any:
-    """Grid axes have one element too many."""
+    """Grid axes get one element too many."""
 
     def one_more(p: Program) -> Program:
         return replace(p, axes=tuple(replace(a, extent=a.extent + 1) if a.role == "grid" else a for a in p.axes))
@@ -160,30 +160,30 @@ PLANTED: dict[str, Planted] = {
     "operands swapped by build": Planted("build", nodes(other_way), "x - 1"),
     "operands swapped by specialise": Planted("specialise", nodes(other_way), "x - 1"),
     "a constant folded wrongly": Planted("simplify", nodes(a_third)),
-    "a view turned round": Planted("simplify", nodes(transposed), "x[::-1] + 1", sizes=(5, 5)),
-    "another reduction": Planted("fusion", ops(least)),
-    "the first column for all": Planted("fusion", ops(first_column)),
+    "a reversed view": Planted("simplify", nodes(transposed), "x[::-1] + 1", sizes=(5, 5)),
+    "another reduction": Planted("fusion", ops(min_for_max)),
+    "the first column for every column": Planted("fusion", ops(first_column)),
     "a pass that raises": Planted("fusion", raises, note="KeyError"),
     "rules of the IR are broken": Planted("collapse-axes", broken, note="broke a rule"),
-    "merged wrongly": Planted("collapse-axes", ops(least)),
+    "fused wrongly": Planted("collapse-axes", ops(min_for_max)),
     "split for the GPU alone": Planted(
         "split-reduction", only("cuda", nodes(lambda i, n: replace_sum(i, n))), "sum(x)", sizes=(64, 130)
     ),
-    "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(least))),
+    "lowered wrongly for the GPU alone": Planted("lower", only("cuda", ops(min_for_max))),
     "one tile too many": Planted("lower", larger, note="out of bounds"),
     "a mask dropped": Planted("mask", ops(unmasked), note="out of bounds"),
-    "ones outside": Planted("mask", ops(ones_outside), "sum(x, axis=1)"),
-    "not neutral outside": Planted("mask", ops(without_rescale), "sum(exp(x), axis=1)"),
+    "masked elements are 1": Planted("mask", ops(ones_outside), "sum(x, axis=1)"),
+    "masked elements are not neutral": Planted("mask", ops(without_rescale), "sum(exp(x), axis=1)"),
     "an operator spelt wrongly": Planted("emit", source(" - ", " + ")),
     "no source at all": Planted("emit", source("def", "dfe"), note="SyntaxError"),
-    "a name that is not there": Planted("emit", source("rt.reduce_max", "rt.reduce_most"), note="reduce_most"),
+    "an undefined name": Planted("emit", source("rt.reduce_max", "rt.reduce_most"), note="reduce_most"),
     "stores past the end": Planted("emit", source("tl.store(p1", "tl.store(p1 + 1"), note="outside of an output"),
     "writes to an input": Planted("emit", source("tl.store(p1", "tl.store(p0"), "x + 1", note="the input x"),
 }
 
 
 def replace_sum(i: Any, node: Node) -> Node | None:
-    """The partial results are reduced by max."""
+    """Partial results are combined by max."""
     match node:
         case View(x=x) if node.rank == 2:
             return i.view(x, node.shape, tuple(d * 0 for d in node.index))
@@ -217,7 +217,7 @@ def test_the_wrong_pass_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert f"the pass `{case.guilty}` is wrong" in str(report)
 
 
-# ---- what a report says ------------------------------------------------------------------------
+# ---- the text of a report ----------------------------------------------------------------------
 
 
 def wrong_report(monkeypatch: pytest.MonkeyPatch, case: str = "lowered wrongly for the GPU alone") -> CheckReport:
@@ -226,7 +226,7 @@ def wrong_report(monkeypatch: pytest.MonkeyPatch, case: str = "lowered wrongly f
     return mt.compile(text, **types).check(*arrays(types, PLANTED[case].sizes))
 
 
-def test_a_right_program() -> None:
+def test_a_right_program_has_no_findings() -> None:
     report = mt.compile("softmax(x)", **X).check(*arrays(X, (3, 5)))
     assert report.ok and report.guilty is report.first_bad is report.smallest is None
     made = [(r.variant, r.by) for r in report.rows]
@@ -244,7 +244,7 @@ def test_the_variant_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_smallest_call_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     smallest = wrong_report(monkeypatch).smallest
     assert smallest is not None and smallest.got is not None
-    assert smallest.sizes == {"M": 1, "N": 2}  # the least and the largest of one element are the same
+    assert smallest.sizes == {"M": 1, "N": 2}  # the minimum and the maximum of one element are equal
     assert sorted(smallest.arguments["x"].tolist()[0]) == [0, 1] or smallest.arguments["x"].tolist() == [[0, 1]]
     assert not np.array_equal(smallest.got[0], smallest.expected[0])
     assert "reduce.max" in smallest.before and "reduce.min" in smallest.after
@@ -269,18 +269,18 @@ def test_the_report_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 1
     (found,) = json.loads(result.stdout)["rounds"]
     assert (found["guilty"], found["first_bad"]) == ("mask", "tile.masked")
-    assert found["smallest"]["sizes"] == {"N": 3}  # lanes are a power of two
+    assert found["smallest"]["sizes"] == {"N": 3}  # tiles have powers of two as sizes
 
 
-def test_what_comes_after_a_wrong_pass_is_not_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An access out of bounds that numpy has found must not be made by the interpreter, which has no checks."""
+def test_stages_after_a_wrong_pass_do_not_run_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numpy finds an access out of bounds. The interpreter has no bounds checks, so it must not make this access."""
     rows = wrong_report(monkeypatch, "a mask dropped").rows
     first = next(r for r in rows if not r.ok)
     assert not [r for r in rows if r.variant == first.variant and r.by == "emit"]
 
 
-def test_programs_with_conditions_are_shrunk_within_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, Planted("fusion", ops(least)))
+def test_shrinking_keeps_the_conditions_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, Planted("fusion", ops(min_for_max)))
     report = mt.compile("max(x[2:5], axis=0)", x="f32[N]").check(np.arange(9, dtype=np.float32))
     assert report.smallest is not None and report.smallest.sizes == {"N": 4}
 
@@ -291,7 +291,7 @@ def test_programs_with_conditions_are_shrunk_within_them(monkeypatch: pytest.Mon
 M, N = dims.size("M"), dims.size("N")
 
 
-def test_shrinking_keeps_what_fails() -> None:
+def test_shrinking_keeps_the_failure() -> None:
     given = {"x": np.asfortranarray(np.random.default_rng(0).normal(size=(40, 70))), "y": np.arange(71)}
     tries = 0
 
@@ -302,7 +302,7 @@ def test_shrinking_keeps_what_fails() -> None:
 
     found = shrink_arguments.smallest(given, {"x": (M, N), "y": (N + 1,)}, {"M": 40, "N": 70}, fails)
     assert found["x"].shape == (17, 3) and not found["x"].any() and found["x"].flags.c_contiguous
-    assert found["y"].tolist() == [0, 1, 2, 3]  # of 3 ... 0 the first that is simple and still fails
+    assert found["y"].tolist() == [0, 1, 2, 3]  # the first simple array that still fails, tried from 3 ... 0 on
     assert tries <= 150
 
 
@@ -322,7 +322,7 @@ def test_shrinking_stops() -> None:
 
 
 @pytest.mark.parametrize("layout", ["plain", "transposed", "reversed", "strided", "repeated", "empty"])
-def test_guarded_copies_lie_as_their_originals(layout: str) -> None:
+def test_guarded_copies_have_the_layout_of_their_originals(layout: str) -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     made = {
         "plain": x, "transposed": x.T, "reversed": x[::-1, ::-2], "strided": x[:, 1::3],
@@ -337,7 +337,7 @@ def test_guarded_copies_lie_as_their_originals(layout: str) -> None:
     memory.verify()
 
 
-def test_guards_see_what_is_written_around_arrays() -> None:
+def test_guard_bands_show_writes_outside_arrays() -> None:
     memory = Guarded()
     out = memory.empty(None, mt.base.types.f32, (3,))
     np.lib.stride_tricks.as_strided(out.numpy(), (4,), (4,))[3] = 1
@@ -360,7 +360,7 @@ def test_contexts_of_a_call() -> None:
 
 
 def test_only_stores_and_loads_are_masked() -> None:
-    """What `stages.results` relies on to tell masked programs from others."""
+    """`stages.results` recognises masked programs by this."""
     low = mt.compile("exp(x)", **X).lower(M=3, N=5).compilation
     for stage, masked in (("tile", False), ("tile.masked", True)):
         stores = [op for p in low.value(stage) for op in p.ops() if isinstance(op, Store)]

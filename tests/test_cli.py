@@ -1,4 +1,4 @@
-"""The command line: what goes to which stream, exit codes, inputs, and that help is quick."""
+"""The command line: output streams, exit codes, inputs, and the start-up time of help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import minitri as mt
 from minitri import doctor, program
-from minitri.cli import console, inputs
+from minitri.cli import inputs, output
 from minitri.cli.main import RUNNABLE, STAGES, main
 from minitri.language import ast
 from minitri.language.front_end import parse_program
@@ -54,17 +54,17 @@ def function(text: str, **types: str) -> ast.Function:
 
 
 def test_help_is_quick() -> None:
-    child("--help")  # compile the .pyc files
+    child("--help")  # this call writes the .pyc files
     seconds = []
     for _ in range(3):
-        before = os.times()  # processor time, since others use this machine too
+        before = os.times()  # CPU time: other processes use this machine, too
         assert child("--help").returncode == 0
         after = os.times()
         seconds.append(after.children_user + after.children_system - before.children_user - before.children_system)
     assert min(seconds) < 0.3
 
 
-def test_help_loads_no_library() -> None:
+def test_help_imports_no_slow_package() -> None:
     code = """
 import sys
 from minitri.cli.main import RUNNABLE, STAGES, main
@@ -87,7 +87,7 @@ def test_every_command_has_help(command: str) -> None:
     assert "Usage: minitri " + command in result.stdout
 
 
-def test_help_lists_what_there_is() -> None:
+def test_help_lists_all_commands() -> None:
     assert RUNNABLE == program.RUNNABLE
     both = {*mt.compile(*ADD[1:2], x="f32[M, N]", y="f32[N]").lower().stages, "amdgcn"}
     assert set(re.findall(r"[a-z.]+", STAGES)) == both
@@ -125,7 +125,7 @@ def test_sizes_reach_the_program() -> None:
     assert "12" in result.stdout and "34" in result.stdout
 
 
-def test_pack_sizes() -> None:
+def test_sizes_of_several_axes() -> None:
     args = (
         "compile",
         "-e",
@@ -189,7 +189,7 @@ def test_a_file_is_named_in_its_errors(tmp_path: Path) -> None:
     assert "wrong.mt:2:12" in result.stderr
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_file_with_invalid_text(tmp_path: Path) -> None:
     path = tmp_path / "binary.mt"
     path.write_bytes(b"\xff\xfe\x00def")
     result = minitri("compile", str(path))
@@ -203,7 +203,7 @@ def test_standard_input() -> None:
     assert "shift" in result.stdout
 
 
-def test_standard_input_that_is_no_text() -> None:
+def test_standard_input_with_invalid_text() -> None:
     result = minitri("compile", "-", input=b"\xff\xfe")
     assert result.exit_code == 1
     assert "not text in UTF-8" in result.stderr
@@ -226,7 +226,7 @@ def test_print_after_unknown_pass() -> None:
 def test_without_a_pass() -> None:
     args = ("compile", "-e", "exp(sum(x, axis=1)) + 1", "-t", "x=f32[M, N]", "--emit=kernels")
     assert minitri(*args).stdout != minitri(*args, "--without=fusion").stdout
-    refused = minitri(*args, "--without=fuse")  # its old name
+    refused = minitri(*args, "--without=fuse")  # the former name of the pass
     assert refused.exit_code == 2 and "it is called `fusion` now" in refused.stderr
     assert minitri("check", *args[1:5], "--without=fusion", "-D", "N=7").exit_code == 0
 
@@ -261,7 +261,7 @@ def test_a_stage_of_another_target() -> None:
     result = minitri("compile", *ADD, "--emit=ast,amdgcn", "--target=cuda:90")
     assert result.exit_code == 3
     assert "--target=hip:gfx942" in result.stderr
-    assert "def main" in result.stdout  # what there is, is shown
+    assert "def main" in result.stdout  # the message shows the stages that exist
 
 
 # ---- usage -----------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ def test_run_reads_files(tmp_path: Path) -> None:
     assert answer["outputs"][0]["values"] == (x + 2.5).tolist()
     assert answer["sizes"] == {"M": 2, "N": 3}
     assert answer["check"]["ok"] is True
-    assert result.stderr == ""  # no size was assumed
+    assert result.stderr == ""  # all sizes were given
 
 
 def test_run_takes_types_from_files(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_bad_sizes(text: str) -> None:
         ("i64[2]", "randint:-5:-4", [-5, -5]),
     ],
 )
-def test_words(type: str, text: str, expected: list[object]) -> None:
+def test_values_of_arguments_as_words(type: str, text: str, expected: list[object]) -> None:
     made = inputs.make_inputs(function("x", x=type), {"x": text}, {})
     assert made.arrays[0].tolist() == expected
     assert made.arrays[0].dtype.name.startswith({"f": "float", "i": "int", "u": "uint", "b": "bool"}[type[0]])
@@ -442,7 +442,7 @@ def test_words(type: str, text: str, expected: list[object]) -> None:
         ("float", "a.npy"),
     ],
 )  # fmt: skip
-def test_bad_words(type: str, text: str) -> None:
+def test_wrong_values_of_arguments(type: str, text: str) -> None:
     with pytest.raises(inputs.InputError) as caught:
         inputs.make_inputs(function("x", x=type), {"x": text}, {})
     assert "\n" not in str(caught.value)
@@ -452,7 +452,7 @@ def test_random_values_are_typed_and_varied() -> None:
     f = function("a, b, c, d", a="f32[V, D]", b="i64[*B]", c="bool[64]", d="bf16[D]")
     a, b, c, d = inputs.make_inputs(f, {}, {"B": (50,)}).arrays
     assert (a.shape, b.shape, d.dtype.name) == ((7, 33), (50,), "bfloat16")
-    assert b.min() >= -7 and b.max() <= 6 and b.min() < 0  # an index into `a`, from either end
+    assert b.min() >= -7 and b.max() <= 6 and b.min() < 0  # an index into `a`, from the start or from the end
     assert c.any() and not c.all()
 
 
@@ -462,7 +462,7 @@ def test_assumed_sizes_differ() -> None:
     assert made.assumed == {"B": (2, 3), "N": 7}
 
 
-def test_impossible_sizes() -> None:
+def test_sizes_without_a_solution_are_errors() -> None:
     with pytest.raises(inputs.InputError):
         inputs.make_inputs(function("x", x="f32[N - 5]"), {}, {"N": 3})
 
@@ -475,7 +475,7 @@ def test_defaults_stay_unless_given() -> None:
         inputs.make_inputs(f, {"b": "3"}, {})
 
 
-def test_files_fix_sizes_and_contradictions_are_said(tmp_path: Path) -> None:
+def test_files_fix_sizes_and_contradictions_are_errors(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((2, 3, 4), np.float32))
     path = str(tmp_path / "x.npy")
     f = function("x + y", x="f32[*B, N]", y="f32[N]")
@@ -539,7 +539,7 @@ def test_explain_measures() -> None:
     assert (
         "  measured  reached\n" in shown and "kernel  launches  programs" in shown and "interpreter on the CPU" in shown
     )
-    assert minitri(*words, "--target=interpreter").exit_code == 2  # for which size?
+    assert minitri(*words, "--target=interpreter").exit_code == 2  # an interpreter needs sizes
     import torch
 
     if not torch.cuda.is_available():
@@ -585,7 +585,7 @@ def test_the_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert doctor.cache().state == "broken"
 
 
-# ---- streams and endings -----------------------------------------------------------------------
+# ---- streams and exit codes --------------------------------------------------------------------
 
 
 def test_a_closed_pipe_is_quiet() -> None:
@@ -601,13 +601,13 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 
 def test_interrupt_is_130() -> None:
-    with pytest.raises(SystemExit) as ended, console.reported():
+    with pytest.raises(SystemExit) as ended, output.reported():
         raise KeyboardInterrupt
     assert ended.value.code == 130
 
 
 def test_a_bug_shows_no_data_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended, console.reported():
+    with pytest.raises(SystemExit) as ended, output.reported():
         raise RuntimeError("a secret of the user")
     assert ended.value.code == 1
     written = capsys.readouterr().err
@@ -615,9 +615,9 @@ def test_a_bug_shows_no_data_and_no_traceback(capsys: pytest.CaptureFixture[str]
 
 
 def test_exit_codes_of_diagnostics() -> None:
-    assert console.exit_code(mt.CompileError("MT0203", "")) == 1
-    assert console.exit_code(mt.StageUnavailable("MT0402", "")) == 3
-    assert console.exit_code(mt.CompileError("MT0402", "")) == 2
+    assert output.exit_code(mt.CompileError("MT0203", "")) == 1
+    assert output.exit_code(mt.StageUnavailable("MT0402", "")) == 3
+    assert output.exit_code(mt.CompileError("MT0402", "")) == 2
 
 
 def test_real_exit_codes() -> None:
@@ -629,8 +629,8 @@ def test_real_exit_codes() -> None:
 # ---- demo ------------------------------------------------------------------------------------
 
 
-def test_the_first_look_is_short_and_shows_every_stage() -> None:
-    """What `make demo` prints: at most 120 lines, with the rows of `doctor`."""
+def test_the_demo_is_short_and_shows_every_stage() -> None:
+    """`make demo` prints at most 120 lines, with the rows of `doctor`."""
     result = child("demo", str(EXAMPLES / "linear.mt"), "-D", "M=1000", "-D", "K=512", "-D", "N=1024")
     lines = result.stdout.splitlines()
     rows = len(doctor.PACKAGES) + len(("python", "minitri", "torch build", "GPU", "interpreter", "compiler", "cache"))
@@ -642,6 +642,6 @@ def test_the_first_look_is_short_and_shows_every_stage() -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "vector_add", "layer_norm", "cross_entropy"])
-def test_the_first_look_at_any_module(name: str) -> None:
+def test_the_demo_of_any_module(name: str) -> None:
     result = child("demo", str(EXAMPLES / f"{name}.mt"))
     assert result.returncode == 0 and "checked against numpy: ok" in result.stdout, result.stderr

@@ -1,4 +1,6 @@
-"""Functions of Python that call each other and use constants; where their text comes from; expressions without types."""
+"""`mt.jit` functions that call each other and use constants, the origin of their source text, and calls without
+types.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def test_a_function_calls_another() -> None:
     assert unit.check(X).ok
 
 
-def test_a_function_may_stand_further_down() -> None:
+def test_a_function_may_be_defined_later() -> None:
     np.testing.assert_array_equal(early(X), -X + 0.5)
 
 
@@ -83,7 +85,7 @@ def test_functions_of_other_modules() -> None:
     assert [f.name for f in f.module.functions] == ["scaled", "f"]
 
 
-def test_functions_around_it() -> None:
+def test_functions_of_an_enclosing_function() -> None:
     by = 2
 
     @mt.jit
@@ -99,7 +101,7 @@ def test_functions_around_it() -> None:
     np.testing.assert_array_equal(f(X), X * 3 + 3)
 
 
-def test_programs_of_texts_can_be_called() -> None:
+def test_a_function_can_call_a_program_made_of_text() -> None:
     text = mt.compile("def half(x): return x / 2\ndef f(x: f32[N]): return half(x) + 1")
 
     @mt.jit
@@ -115,7 +117,7 @@ def test_programs_of_texts_can_be_called() -> None:
     assert "a Loaded of Python" in failure(lambda: mt.jit(g)(X)).message
 
 
-def test_equal_names_are_kept_apart() -> None:
+def test_functions_with_equal_names_are_distinguished() -> None:
     def maker(by: float) -> Any:
         @mt.jit
         def scaled(x):
@@ -133,7 +135,7 @@ def test_equal_names_are_kept_apart() -> None:
     assert [f.name for f in f.module.functions] == ["scaled_3", "scaled_2", "scaled", "f"]
 
 
-def test_an_own_function_comes_before_the_languages() -> None:
+def test_own_functions_hide_functions_of_the_language() -> None:
     @mt.jit
     def relu(x):
         return x - 1
@@ -155,7 +157,7 @@ def test_an_own_function_comes_before_the_languages() -> None:
     np.testing.assert_array_equal(maximum(X), X * 2)
 
 
-def test_a_new_definition_is_seen() -> None:
+def test_a_new_definition_compiles_again() -> None:
     def first(x):
         return x + 1
 
@@ -179,7 +181,7 @@ def test_a_new_definition_is_seen() -> None:
     np.testing.assert_array_equal(above.configured(without=["all"])(X), (X + 10) * 4)
 
 
-def test_a_circle_is_refused() -> None:
+def test_recursion_is_refused() -> None:
     @mt.jit
     def again(x):
         return again(x) + 1
@@ -241,7 +243,7 @@ def test_a_changed_constant_compiles_again(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert seen() == 0.5
     kept = f._variants
-    monkeypatch.setitem(globals(), "EPS", float("0.5"))  # an equal number
+    monkeypatch.setitem(globals(), "EPS", float("0.5"))  # an equal number, but another object
     assert seen() == 0.5 and f._variants is kept
     monkeypatch.setitem(globals(), "EPS", 2)
     assert seen() == 2.0 and "number 2" in f.lower()["ast"]
@@ -249,9 +251,9 @@ def test_a_changed_constant_compiles_again(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(composed.scaled(X), -X)
 
 
-def test_what_is_inside_comes_first() -> None:
+def test_parameters_and_dimensions_hide_constants() -> None:
     @mt.jit
-    def f(x: f32[N], EPS: f32[N]):  # a dimension, and a parameter
+    def f(x: f32[N], EPS: f32[N]):  # here N is a dimension and EPS a parameter
         FLAG = x * N
         return FLAG + EPS
 
@@ -259,12 +261,12 @@ def test_what_is_inside_comes_first() -> None:
     assert not f.watched
 
 
-def test_a_default_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_value_is_fixed_at_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "EPS", 100.0)
     np.testing.assert_allclose(unit(X), X / np.sqrt((X * X).sum() + 0.5), rtol=1e-6)
 
 
-def test_what_cannot_be_used() -> None:
+def test_values_that_a_function_cannot_use_are_errors() -> None:
     thing, numbers, mask = composed.plain, [1, 2], np.ones(3)
 
     def calls(x):
@@ -312,18 +314,18 @@ def test_a_constant_may_change_while_threads_call() -> None:
     assert not wrong and float(f(X)[0]) == 4
 
 
-# ---- where the text of a function comes from -----------------------------------------------------
+# ---- the origin of a function's source text ------------------------------------------------------
 
 
 def typed(text: str, name: str, scope: dict[str, Any]) -> dict[str, Any]:
-    """Runs a text as IPython does and as the prompt of Python 3.13 does: `linecache` knows its lines."""
+    """Runs a text as IPython or the prompt of Python 3.13 would: `linecache` knows its lines."""
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     exec(compile(text, name, "exec"), scope)
     return scope
 
 
 @pytest.mark.parametrize("name", ["<python-input-3>", "<ipython-input-2-abc>", "<cell 1>"])
-def test_cells_and_prompts_that_keep_their_text(name: str) -> None:
+def test_functions_of_cells_and_prompts_have_their_text(name: str) -> None:
     module = ModuleType("__main__")
     scope = typed("import minitri as mt\n@mt.jit\ndef f(x):\n    return x + 1\n", name, vars(module))
     np.testing.assert_array_equal(scope["f"](X), X + 1)
@@ -331,7 +333,7 @@ def test_cells_and_prompts_that_keep_their_text(name: str) -> None:
     assert str(error.span) == f"{name}:3:16"
 
 
-def test_text_that_nothing_keeps() -> None:
+def test_a_function_without_source_text_is_an_error() -> None:
     error = failure(lambda: exec("@mt.jit\ndef f(x):\n    return x", {"mt": mt}))
     assert error.code == "MT0003" and 'mt.compile("""def f(…): …""")' in error.help
 
@@ -357,7 +359,7 @@ def test_the_prompt_of_python(options: list[str]) -> None:
 
 
 def prompt(options: list[str], lines: list[str], until: str) -> str:
-    """What Python's prompt prints in a terminal."""
+    """The output of Python's prompt in a terminal."""
     leader, follower = pty.openpty()
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb", "PYTHON_HISTORY": os.devnull, "HOME": "/nowhere"}
     process = subprocess.Popen(
@@ -370,7 +372,7 @@ def prompt(options: list[str], lines: list[str], until: str) -> str:
             os.write(leader, line.encode() + b"\n")
         while until.encode() not in output and select.select([leader], [], [], 60)[0]:
             output += os.read(leader, 1 << 16)
-    except OSError:  # the other end is closed
+    except OSError:  # the other end has closed the terminal
         pass
     finally:
         process.kill()

@@ -1,4 +1,4 @@
-"""Products of matrices: einsum against numpy's at every stage, the one kernel that it becomes, precisions."""
+"""Matrix products and einsum: compared with numpy at every stage, compiled to one kernel, with several precisions."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def einsum(spec: str, shapes: Any, dtype: str) -> mt.Program:
 
 
 def small(shapes: Any, dtype: str, seed: int = 0) -> list[Any]:
-    """Whole numbers so small that sums of products are exact."""
+    """Whole numbers that are small enough for exact sums of products."""
     rng = np.random.default_rng(seed)
     return [rng.integers(0 if dtype == "bool" else -3, 2, s).astype(mt.base.types.DTYPES[dtype].numpy) for s in shapes]
 
 
 @pytest.mark.parametrize("spec", list(SPECS))
 @pytest.mark.parametrize("dtype", ["f32", "i32", "bool"])
-def test_einsum_is_numpys(spec: str, dtype: str) -> None:
+def test_einsum_equals_numpys(spec: str, dtype: str) -> None:
     arrays = small(SPECS[spec], dtype)
     got = einsum(spec, SPECS[spec], dtype)(*arrays)
     want = np.einsum(spec, *arrays)
@@ -93,8 +93,8 @@ def test_mistakes(text: str, message: str) -> None:
 ONE_MATRIX = {
     "a batch of one matrix": ("x @ w", {"x": "f16[A, B, C, D]", "w": "f16[D, E]"}, ["A*B*C", "D", "E"]),
     "single rows": ("x @ w", {"x": "f16[B, 1, D]", "w": "f16[D, E]"}, ["B", "D", "E"]),
-    "heads put together": ('einsum("bthd,hde->bte", x, w)', {"x": "f16[B, T, H, D]", "w": "f16[H, D, E]"}, ["B*T", "D*H", "E"]),
-    "heads made": ('einsum("td,dhe->the", x, w)', {"x": "f16[T, D]", "w": "f16[D, H, E]"}, ["T", "E*H", "D"]),
+    "heads combined": ('einsum("bthd,hde->bte", x, w)', {"x": "f16[B, T, H, D]", "w": "f16[H, D, E]"}, ["B*T", "D*H", "E"]),
+    "heads split": ('einsum("td,dhe->the", x, w)', {"x": "f16[T, D]", "w": "f16[D, H, E]"}, ["T", "E*H", "D"]),
     "queries of one key": ("q @ k.mT", {"q": "f16[H, G, 1, D]", "k": "f16[H, 1, S, D]"}, ["H", "G", "D", "S"]),
 }  # fmt: skip
 
@@ -121,18 +121,18 @@ def test_16_bits_have_one_precision() -> None:
     assert "precision = ieee" in f.lower()["graph"]
 
 
-# ---- split over the depth --------------------------------------------------------------
+# ---- splits of the summed axis -----------------------------------------------------------
 
 DEEP = {
     "few rows": ("relu(x @ w + 1)", "f16[16, 8192]", "f16[8192, 512]", 16),
     "a batch": ("x @ w", "f16[4, 64, 8192]", "f16[4, 8192, 512]", 16),
-    "of an odd depth": ("x @ w", "f16[16, 8194]", "f16[8194, 512]", 2),
+    "an odd depth": ("x @ w", "f16[16, 8194]", "f16[8194, 512]", 2),
     "scaled": ("(x * 2) @ w", "f16[16, 8192]", "f16[8192, 512]", 16),
     "many tiles": ("x @ w", "f16[4096, 8192]", "f16[8192, 512]", 1),
     "little depth": ("x @ w", "f16[16, 4096]", "f16[4096, 512]", 1),
-    "little depth of f32": ("x @ w", "f32[16, 4096]", "f32[4096, 512]", 8),
+    "little depth in f32": ("x @ w", "f32[16, 4096]", "f32[4096, 512]", 8),
     "a factor that is a sum": ("(x - mean(x, axis=1, keepdims=True)) @ w", "f16[16, 8192]", "f16[8192, 512]", 1),
-    "sizes that nobody knows": ("x @ w", "f16[16, K]", "f16[K, 512]", 1),
+    "symbolic sizes": ("x @ w", "f16[16, K]", "f16[K, 512]", 1),
 }  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_a_split_product_at_every_stage() -> None:
 
 @pytest.mark.parametrize(("text", "split"), [("x @ w", True), ("x @ w.T", False), ("sum(w.T, axis=1)", True), ("sum(w, axis=0)", True),
                                              ("sum(w * 2, axis=1)", False)])  # fmt: skip
-def test_a_long_way_through_memory_is_split(text: str, split: bool) -> None:
-    """Where the sums lie side by side in memory a program makes many; then there are too few programs."""
+def test_sums_with_a_large_stride_are_split(text: str, split: bool) -> None:
+    """If the sums are contiguous, one program computes many of them. Then there would be too few programs."""
     plan = mt.compile(text, x="f32[1, 4096]", w="f32[4096, 4096]").lower(target="cuda:90").compilation.plan
     assert len(plan.kernels) == 1 + split

@@ -1,4 +1,6 @@
-"""Corrections are applied literally: what the help says compiles, and computes what numpy or torch computes."""
+"""The corrections in error messages: after the edits of `error.edits` a program compiles and computes what numpy or
+torch do.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError, Edit, corrected
 from minitri.language import syntax_repairs
 from minitri.language.parser import whole_text
-from minitri.language.python_rewriting import comprehension, expression, statement, update
+from minitri.language.python_corrections import comprehension, expression, statement, update
 
 MISTAKES = corrections.mistakes()
 IDIOMS = [(library, there, here) for library in LIBRARIES for there, here in idioms(library).items()]
@@ -33,7 +35,7 @@ def test_a_mistake_has_a_code_a_caret_and_a_help_that_compiles(mistake: Mistake)
 
 def test_every_row_of_the_repairs_corrects_a_mistake() -> None:
     def repaired(program: str, k: int, pattern: re.Pattern[str], row: dict[str, str]) -> str:
-        """The program with line k as the row writes it."""
+        """The program with line k changed as the row says."""
         lines = program.split("\n")
         for match in reversed(list(pattern.finditer(lines[k]))):
             texts = {name: "0" if text is None else text for name, text in match.groupdict().items()}
@@ -55,7 +57,7 @@ def test_there_are_enough_mistakes_and_idioms() -> None:
 
 
 @pytest.mark.parametrize("library, there, here", IDIOMS, ids=[there for _, there, _ in IDIOMS])
-def test_an_idiom_is_understood_or_rewritten(library: str, there: str, here: str) -> None:
+def test_an_idiom_compiles_or_is_corrected(library: str, there: str, here: str) -> None:
     assert rewritten(there, table("idioms")["types"]) == here
 
 
@@ -73,7 +75,7 @@ OWN_DTYPE = {"x.astype(f16)"}
 
 
 def arrays() -> dict[str, np.ndarray[Any, Any]]:
-    """An array for each name of idioms.toml."""
+    """An array for each name in idioms.toml."""
     rng, found = np.random.default_rng(3), {}
     for name, type in table("idioms")["types"].items():
         dtype, _, sizes = type.rstrip("]").partition("[")
@@ -121,7 +123,7 @@ def test_an_update_of_jax_computes_what_an_assignment_does(index: str) -> None:
     np.testing.assert_array_equal(mt.compile(text, x="f32[M, N]").run("ast", given), changed)
 
 
-# ---- parts -----------------------------------------------------------------------------------------
+# ---- single corrections ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_logic_of_python_is_rewritten(text: str, at: str, edit: str | None) -> N
         ("sum(a * a for a in x + 1)", "(x + 1) * (x + 1)"),
         ("[a for a in x if a > 0]", "where(x > 0, x, 0)"),
         ("[a for a in x if a > 0 if a < 1]", None),
-        ("[a - b for a, b in zip(x, y * 2)]", "x - (y * 2)"),
+        ("[a - b for a, b in zip(x, y * 2)]", "x - y * 2"),
         ("[a + k for k, a in enumerate(x)]", "x + arange(x.shape[0])"),
         ("2 * [v[k] for k in range(3)]", "v[arange(3)]"),
         ("[a + b for a, b in x]", None),
@@ -196,7 +198,7 @@ def test_a_comprehension_is_rewritten(text: str, edit: str | None) -> None:
     "text, becomes",
     [
         ("x.at[x < 0].set(0) + 1", "where(x < 0, 0, x) + 1"),
-        ("x.at[0].add(y * 2)", "where(arange(x.shape[0]) == 0, x + (y * 2), x)"),
+        ("x.at[0].add(y * 2)", "where(arange(x.shape[0]) == 0, x + y * 2, x)"),
         ("exp(x).at[x > f(0)].multiply(2)", "where(x > f(0), exp(x) * 2, exp(x))"),
         ("x.at[i].set(0)", None),
         ("x.at[0].get()", None),
@@ -251,7 +253,7 @@ def test_a_mistake_is_reported_once() -> None:
     ]
 
 
-def test_a_mistake_in_the_library_stands_at_the_callers_line() -> None:
+def test_a_mistake_in_the_library_is_reported_at_the_callers_line() -> None:
     error = refusal("def f(x: f32[M, N]):\n    return 2 * softmax(x, axis=2)\n")
     assert error.span is not None and error.span.text == "softmax(x, axis=2)"
     assert error.notes == ("in `max(x, axis=axis, keepdims=True)` at minitri/language/library/normalization.mt:3:23",)
@@ -287,15 +289,15 @@ def test_the_dtype_of_an_array_is_a_value() -> None:
 
 
 @pytest.mark.parametrize("text", ["1e400 * x", "1e300 * 1e300 * x", "1e39 * x", "where(x > 0, x, -1e39)"])
-def test_a_number_is_never_infinite_by_accident(text: str) -> None:
+def test_a_literal_that_overflows_is_an_error(text: str) -> None:
     assert refusal(text, x="f32[N]").code == "MT0208"
 
 
-def test_large_numbers_that_fit_stay() -> None:
+def test_large_literals_that_fit_compile() -> None:
     assert error_of("3.4e38 * x", {"x": "f32[N]"}) is None and error_of("1e300 * x", {"x": "f64[N]"}) is None
 
 
-def test_a_requirement_that_shapes_leave_open_is_told() -> None:
+def test_a_condition_that_shapes_do_not_decide_is_in_the_message() -> None:
     with pytest.warns(mt.ShapeWarning, match="`x \\+ b` needs K == N at every call"):
         f = mt.compile("x + b", x="f32[M, N]", b="f32[K]")
     assert f(np.ones((2, 3), np.float32), np.ones(3, np.float32)).shape == (2, 3)

@@ -1,4 +1,4 @@
-"""Symbolic integers: equal expressions are equal objects, and arithmetic is Python's."""
+"""Symbolic integers (minitri/base/dims.py): equal expressions are equal objects, and arithmetic is Python's."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def test_canonical_form_keeps_the_value(tree: tuple[Dim, Callable[..., int]], n:
         assert low <= expected(env) <= high
 
 
-def test_a_dimension_may_be_called_as_an_axis_is() -> None:
+def test_a_dimension_and_an_axis_may_have_the_same_name() -> None:
     i, called_i = axis("i"), size("i")
     assert i + called_i == called_i + i and i * called_i == called_i * i and i != called_i
     f = mt.compile("x + y", x="f32[i, j]", y="f32[j]")
     assert f.check(np.ones((3, 5), np.float32), np.ones(5, np.float32)).ok
 
 
-def test_constants_leave_a_quotient() -> None:
+def test_constants_are_moved_out_of_a_quotient() -> None:
     assert (4 * M + I + 7) // 4 == M + (I + 3) // 4 + 1
     assert (6 * M) // (2 * M) == 3 and Dim.of(7) // N == Dim.of(7) // size("N")
 
 
 @given(st.data())
-def test_quotients_of_nests_of_axes_keep_their_values(data: st.DataObject) -> None:
-    """x[i, j, k] as one axis and back: sums of axes with coefficients, divided by a product of some extents."""
+def test_quotients_of_combined_axes_keep_their_values(data: st.DataObject) -> None:
+    """x[i, j, k] as one axis and back: a sum of axes times coefficients is divided by a product of some extents."""
     extents = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=4))
     names = [axis(c) for c in "ijkl"][: len(extents)]
     steps = [prod(extents[n + 1 :]) * data.draw(st.sampled_from((1, 1, 1, 2, 3))) for n in range(len(extents))]
@@ -92,7 +92,7 @@ def test_quotients_of_nests_of_axes_keep_their_values(data: st.DataObject) -> No
         ((3 * I + J) // 64, Dim.of(3), (3 * I + J) // 64),
     ],
 )
-def test_what_is_smaller_than_a_unit_leaves_a_quotient(made: Dim, columns: Dim, simple: Dim) -> None:
+def test_terms_smaller_than_the_divisor_are_dropped_from_a_quotient(made: Dim, columns: Dim, simple: Dim) -> None:
     """j is less than `columns`."""
     assert (
         simplify(made, {Symbol("i", "axis"): (ZERO, Dim.of(1023)), Symbol("j", "axis"): (ZERO, columns - 1)}) == simple

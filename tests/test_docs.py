@@ -1,6 +1,6 @@
-"""The documents are true: blocks run, outputs are current, links lead somewhere, examples work.
+"""The documents are up to date: blocks run, outputs are the present ones, links have a target, examples work.
 
-What a block is and how it is run: tests/documents.py. If a document is out of date:
+tests/documents.py describes blocks and runs them. If a document is out of date:
 
     python tests/documents.py
 """
@@ -43,12 +43,12 @@ def read(path: Path) -> str:
 
 
 def prose(path: Path) -> str:
-    """A document without its blocks of code."""
+    """A document without its code blocks."""
     return FENCED.sub("", read(path))
 
 
 @pytest.mark.parametrize("path", documents(), ids=named)
-def test_every_block_runs_and_shows_what_comes_out(path: Path) -> None:
+def test_every_block_runs_and_shows_its_output(path: Path) -> None:
     now, then = renewed(path).splitlines(), read(path).splitlines()
     changes = "\n".join(difflib.unified_diff(then, now, "as written", "as it is", lineterm="", n=1))
     assert not changes, f"{named(path)} is out of date; run `python tests/documents.py`\n{changes}"
@@ -71,7 +71,7 @@ def links() -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.parametrize(("path", "target"), list(links()), ids=lambda value: str(getattr(value, "name", value)))
-def test_links_lead_somewhere(path: Path, target: str) -> None:
+def test_links_have_a_target(path: Path, target: str) -> None:
     file, _, anchor = target.partition("#")
     place = (path.parent / file).resolve() if file else path
     assert place.exists(), f"{named(path)} links to {target}"
@@ -98,7 +98,7 @@ def test_the_index_lists_every_document() -> None:
 
 
 @pytest.mark.parametrize("document, sections", pictures.SHOWN.items(), ids=list(pictures.SHOWN))
-def test_what_a_document_describes_is_shown_as_a_picture(document: str, sections: list[str]) -> None:
+def test_sections_about_the_screen_have_a_picture(document: str, sections: list[str]) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     parts = {part.partition("\n")[0]: part for part in re.split(r"^## ", text, flags=re.MULTILINE)}
     assert [s for s in sections if not re.search(r"!\[[^\]]+\]\([\w/]*\.png\)", parts[s])] == []
@@ -137,7 +137,7 @@ def test_every_operator_and_code_is_listed() -> None:
 
 @pytest.fixture
 def cbrt() -> Iterator[str]:
-    """The row of the README, registered as the README does it, and gone afterwards."""
+    """The operator of the README, registered as the README does it, and removed afterwards."""
     blocks = [m["text"] for m in BLOCK.finditer(read(ROOT / "README.md")) if "register(Operator(" in m["text"]]
     assert len(blocks) == 1
     with same_compiler():
@@ -166,16 +166,16 @@ def test_the_operator_of_the_readme_compiles_and_is_documented(cbrt: str) -> Non
         mt.compile("cbtr(x)", x="f32[N]")
 
 
-def test_an_operator_that_is_gone_is_unknown() -> None:
+def test_a_removed_operator_is_unknown() -> None:
     with pytest.raises(mt.CompileError, match="there is no function `cbrt`"):
         mt.compile("cbrt(x)", x="f32[N]")
 
 
-# ---- what the language leaves out --------------------------------------------------------
+# ---- constructs that the language lacks --------------------------------------------------
 
 
 def refused() -> list[tuple[str, str]]:
-    """The rows of the table in docs/reference/language.md: each Python text, and what is to be written."""
+    """The rows of the table in docs/reference/language.md: each Python text, and what to write instead."""
     text = read(ROOT / "docs" / "reference" / "language.md")
     section = text[text.index("## What Python has") :]
     rows = re.findall(r"^\| (`.*`) \| (`.*`) \|$", section[: section.index("Also without")], re.MULTILINE)
@@ -194,23 +194,23 @@ def _compiled(text: str) -> mt.Program:
     return mt.compile(head + body)
 
 
-def test_the_table_of_what_is_left_out_is_read() -> None:
+def test_the_table_of_missing_constructs_is_read() -> None:
     assert len(refused()) >= 18
 
 
 @pytest.mark.parametrize(("python", "instead"), refused())
-def test_what_is_left_out_is_refused_and_what_stands_for_it_works(python: str, instead: str) -> None:
+def test_missing_constructs_are_refused_and_their_replacements_work(python: str, instead: str) -> None:
     with pytest.raises(mt.CompileError) as caught:
         _compiled(python)
     assert caught.value.span is not None
     _compiled(instead)
 
 
-# ---- found while writing the documents ---------------------------------------------------
+# ---- errors that the documents have shown ------------------------------------------------
 
 
 def test_calls_of_functions_have_a_limit() -> None:
-    """docs/reference/language.md: calls nest 100 deep; more is a diagnostic, not Python's recursion limit."""
+    """docs/reference/language.md: calls nest up to 100 deep. More is a diagnostic, not Python's RecursionError."""
 
     def chain(n: int) -> str:
         steps = "".join(f"def f{k}(x):\n    return f{k - 1}(x)\n" for k in range(1, n))
@@ -222,8 +222,8 @@ def test_calls_of_functions_have_a_limit() -> None:
     assert caught.value.code == "MT0401"
 
 
-def test_every_phase_of_a_tile_program_has_values_of_its_own() -> None:
-    """A load that two loops repeat was one op in two places, and the text named two values alike."""
+def test_every_op_of_a_tile_program_occurs_once() -> None:
+    """A regression: a load in two loops was one op in two places, and the text had two values of one name."""
     low = mt.compile("x / sum(x * x, axis=1, keepdims=True)", x="f32[M, N]").lower()
     for program in low.compilation.value("tile"):
         made = [m[1] for text, _ in program_lines(program) if (m := re.match(r" *(%\d+):", text))]
@@ -232,8 +232,8 @@ def test_every_phase_of_a_tile_program_has_values_of_its_own() -> None:
         assert len(ops) == len(set(ops))
 
 
-def test_sizes_are_named_only_where_they_stand_alone() -> None:
-    """A broken condition said `2*(N = 7//2)`."""
+def test_messages_name_only_sizes_that_are_plain_symbols() -> None:
+    """A regression: a message said `2*(N = 7//2)`."""
     with pytest.raises(mt.CompileError) as caught:
         mt.compile("reshape(x, (2, N // 2))", x="f32[N]")(np.zeros(7, np.float32))
     assert caught.value.message == "cannot reshape f32[N = 7] to [2, N//2]: N = 7 elements are not 2*(N//2)"

@@ -1,4 +1,6 @@
-"""Each rewrite alone, in a few random programs; `python tests/each_rewrite.py` tries thousands."""
+"""Each rewrite alone (tests/each_rewrite.py), in a few random programs. `python tests/each_rewrite.py` tries
+thousands.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ def test_every_rewrite_that_can_be_left_out_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("name", REWRITES)
-def test_with_it_and_without_it(name: str) -> None:
+def test_results_are_equal_with_and_without_the_rewrite(name: str) -> None:
     found, wrong = firings(name, 2, 1)
     assert not wrong, wrong[0]
     assert found["fired"] >= 2, found

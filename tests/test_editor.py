@@ -1,4 +1,4 @@
-"""The editor of the served explorer: problems, links to the stages, completion, sizes, examples, files."""
+"""The editor of the served explorer in a real browser: problems, links to stages, completion, sizes, examples, files."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def f(x: f32[M, N]) -> f32[M, N]:
 def server() -> Iterator[Server]:
     with running(first={"text": SOFTMAX, "sizes": {"M": 1000, "N": 300}}) as made:
         made.rate = 1e9
-        made.quick.seconds = made.full.seconds = 120  # a busy machine is slow
+        made.quick.seconds = made.full.seconds = 120  # the machine may be busy
         yield made
 
 
 def begun(tab: Browser, server: Server, width: int = 1280, height: int = 800, dark: bool = False) -> None:
-    """The page with its first program, at minitri's own stages."""
+    """Opens the page with its first program and waits for minitri's own stages."""
     tab.visit(server.address, width, height, dark)
 
 
@@ -66,7 +66,7 @@ def settled(tab: Browser) -> None:
 
 
 def write(tab: Browser, text: str, sizes: dict[str, Any] | None = None) -> None:
-    """Another program, as from the gallery. Waits for minitri's own stages or for the problems."""
+    """Replaces the program, as a click in the gallery does. Waits for minitri's own stages or for the problems."""
     tab.ask("explorer.editor.choose({text: arguments[0], sizes: arguments[1]})", text, sizes or {})
     tab.wait(
         "explorer.editor.code.text === explorer.programs[0].sources[0].text || !document.querySelector('.problems').hidden",
@@ -90,7 +90,7 @@ def underlined(tab: Browser) -> list[str]:
 # ---- the bundle ----------------------------------------------------------------------------
 
 
-def test_the_bundle_is_made_of_what_its_folder_says() -> None:
+def test_the_bundle_is_made_from_its_folder() -> None:
     """`npm run build` in tests/codemirror/ makes it again."""
     files = [(MANIFEST / name).read_bytes() for name in ("build.js", "bundle.js", "package.json", "package-lock.json")]
     head = BUNDLE.read_text("ascii").partition("*/")[0]
@@ -103,14 +103,14 @@ def test_the_bundle_has_the_licence_of_each_package() -> None:
     bundled = {
         n.removeprefix("node_modules/"): p["version"]
         for n, p in packages.items()
-        if n and "esbuild" not in n and not n.endswith("/lr")  # left out by the bundler
+        if n and "esbuild" not in n and not n.endswith("/lr")  # the bundler leaves these out
     }
     assert all(f"{name} {version}" in head for name, version in bundled.items()), bundled
     assert head.count("Permission is hereby granted") == head.count("MIT License") or head.count("Copyright (C)") >= 4
     assert all(package.get("license") == "MIT" for name, package in packages.items() if name)
 
 
-def test_the_bundle_asks_for_nothing_and_makes_no_html() -> None:
+def test_the_bundle_makes_no_requests_and_no_html() -> None:
     text = BUNDLE.read_text().partition("*/")[2]
     assert set(re.findall(r"https?://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}
     assert not re.search(
@@ -139,7 +139,7 @@ def test_all_problems_are_underlined_and_listed(tab: Browser, server: Server) ->
     tab.picture("editor-problems")
 
 
-def test_a_problem_says_what_it_is_where_it_is(tab: Browser, server: Server) -> None:
+def test_a_problem_is_explained_at_its_place(tab: Browser, server: Server) -> None:
     begun(tab, server)
     write(tab, WRONG)
     tab.point(tab.all(".cm-lintRange-error")[1])
@@ -152,7 +152,7 @@ def test_a_problem_says_what_it_is_where_it_is(tab: Browser, server: Server) -> 
     assert underlined(tab) == ["softmax(x, axis=7)", "foo"] and tab.errors() == []
 
 
-def test_keys_reach_problems_and_their_corrections(tab: Browser, server: Server) -> None:
+def test_the_keyboard_reaches_problems_and_their_corrections(tab: Browser, server: Server) -> None:
     begun(tab, server)
     write(tab, WRONG)
     tab.ask("explorer.editor.code.go({start: 0, end: 0})")
@@ -190,7 +190,7 @@ def test_a_correction_of_another_text_does_nothing(tab: Browser, server: Server)
     assert changed[0] == changed[1]
 
 
-def test_what_shapes_require_is_a_note(tab: Browser, server: Server) -> None:
+def test_a_condition_on_sizes_is_a_note(tab: Browser, server: Server) -> None:
     begun(tab, server)
     write(tab, "def f(x: f32[M, N], b: f32[K]) -> f32[M, N]:\n    return x + b\n")
     tab.wait("!document.querySelector('.problems').hidden")
@@ -198,7 +198,7 @@ def test_what_shapes_require_is_a_note(tab: Browser, server: Server) -> None:
     assert tab.texts(".cm-lintRange-warning") == ["x + b"]
 
 
-def test_a_server_that_is_gone_is_a_problem_without_a_place(tab: Browser, server: Server) -> None:
+def test_a_stopped_server_is_a_problem_without_a_place(tab: Browser, server: Server) -> None:
     begun(tab, server)
     tab.ask("window.fetch = () => Promise.reject(new TypeError())")
     type_at_end(tab, "#")
@@ -209,7 +209,7 @@ def test_a_server_that_is_gone_is_a_problem_without_a_place(tab: Browser, server
 # ---- typing --------------------------------------------------------------------------------
 
 
-def test_stages_follow_what_is_typed(tab: Browser, server: Server) -> None:
+def test_stages_follow_the_typed_text(tab: Browser, server: Server) -> None:
     from selenium.webdriver import ActionChains
 
     begun(tab, server)
@@ -236,7 +236,7 @@ def test_tab_indents_and_escape_leaves(tab: Browser, server: Server) -> None:
     assert tab.ask("explorer.editor.code.view.hasFocus")
     type_at_end(tab, TAB, "#")
     assert content(tab).endswith("\n    #") and tab.ask("explorer.editor.code.view.hasFocus")
-    tab.keys(ESCAPE, ESCAPE, TAB)  # the first one may end a completion
+    tab.keys(ESCAPE, ESCAPE, TAB)  # the first one may close a completion
     assert not tab.ask("explorer.editor.code.view.hasFocus")
 
 
@@ -274,7 +274,7 @@ def lit(tab: Browser, pane: str, kind: str = "lit") -> list[str]:
 
 
 def piece(tab: Browser, text: str) -> tuple[int, int]:
-    """The middle of a text in the editor, in pixels."""
+    """The position of a text in the editor, in pixels."""
     at = content(tab).index(text) + len(text) // 2
     box = tab.ask(
         "(b => [b.left + 2, (b.top + b.bottom) / 2])(explorer.editor.code.view.coordsAtPos(arguments[0]))", at
@@ -285,16 +285,16 @@ def piece(tab: Browser, text: str) -> tuple[int, int]:
 def pointer(tab: Browser, x: int, y: int, click: bool = False) -> None:
     from selenium.webdriver.common.action_chains import ActionBuilder
 
-    tab.wait(f"explorer.editor.code.view.posAndSideAtCoords({{x: {x}, y: {y}}})")  # it has measured its lines
+    tab.wait(f"explorer.editor.code.view.posAndSideAtCoords({{x: {x}, y: {y}}})")  # CodeMirror has measured its lines
     builder = ActionBuilder(tab.driver, duration=0)
-    builder.pointer_action.move_to_location(x - 1, y)  # a pointer that is there already would not move
+    builder.pointer_action.move_to_location(x - 1, y)  # a pointer that is already at the place would not move
     builder.pointer_action.move_to_location(x, y)
     if click:
         builder.pointer_action.click()
     builder.perform()
 
 
-def test_pointing_at_the_program_lights_its_lines(tab: Browser, server: Server) -> None:
+def test_pointing_at_the_program_highlights_lines_of_the_stages(tab: Browser, server: Server) -> None:
     begun(tab, server)
     settled(tab)
     tab.ask("explorer.arrange(['tile', 'triton', 'sass'])")
@@ -306,12 +306,14 @@ def test_pointing_at_the_program_lights_its_lines(tab: Browser, server: Server) 
     held = lit(tab, "triton", "pin")
     assert any("libdevice.exp" in line for line in held) and tab.all(".cm-line .piece.held")
     pointer(tab, *piece(tab, "exp("))
-    tab.wait("document.querySelector('.cm-tooltip .about')")  # over the text below, which stays within reach
+    tab.wait(
+        "document.querySelector('.cm-tooltip .about')"
+    )  # above the text, so that the pointer can still reach the text
     pointer(tab, *piece(tab, "sum("))
     assert lit(tab, "triton", "pin") == held and any("reduce_sum" in line for line in lit(tab, "triton"))
 
 
-def test_what_is_lit_stays_lit_when_machine_code_arrives(tab: Browser, server: Server) -> None:
+def test_highlights_stay_when_machine_code_arrives(tab: Browser, server: Server) -> None:
     begun(tab, server)
     x, y = piece(tab, "exp(")
     pointer(tab, x, y, click=True)
@@ -323,7 +325,7 @@ def test_what_is_lit_stays_lit_when_machine_code_arrives(tab: Browser, server: S
     )
 
 
-def test_lines_light_the_program(tab: Browser, server: Server) -> None:
+def test_pointing_at_a_line_highlights_the_program(tab: Browser, server: Server) -> None:
     begun(tab, server)
     settled(tab)
     row = next(r for r in tab.all(".is-triton .row") if "reduce_max" in r.text)
@@ -333,7 +335,7 @@ def test_lines_light_the_program(tab: Browser, server: Server) -> None:
     assert "max(" in "".join(tab.texts(".cm-line .piece.held"))
 
 
-def test_the_cursor_lights_lines_too(tab: Browser, server: Server) -> None:
+def test_the_cursor_highlights_lines_too(tab: Browser, server: Server) -> None:
     begun(tab, server)
     settled(tab)
     start = content(tab).index("exp(")
@@ -348,13 +350,71 @@ def test_the_cursor_lights_lines_too(tab: Browser, server: Server) -> None:
     assert not lit(tab, "triton", "pin")
 
 
-def test_nothing_is_lit_in_a_text_that_is_not_compiled_yet(tab: Browser, server: Server) -> None:
+def test_nothing_is_highlighted_before_the_text_is_compiled(tab: Browser, server: Server) -> None:
     begun(tab, server)
     settled(tab)
     pointer(tab, *piece(tab, "exp("), click=True)
     assert tab.all(".cm-line .piece.held")
-    tab.ask("explorer.editor.code.view.dispatch({changes: {from: 0, insert: '# '}})")
-    assert not tab.all(".cm-line .piece") and tab.ask("explorer.editor.code.marksAt(60)") == []
+    at_once = "document.querySelectorAll('.cm-line .piece').length, explorer.editor.code.marksAt(60)"
+    change = "explorer.editor.code.view.dispatch({changes: {from: 0, insert: '# '}})"
+    assert tab.ask(f"(() => {{ {change}; return [{at_once}]; }})()") == [0, []]
+
+
+# ---- the walk ------------------------------------------------------------------------------
+
+
+def test_the_walk_follows_the_program_in_the_editor(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    settled(tab)
+    assert not tab.find(".walk").is_displayed()
+    tab.find(".top button").click()
+    assert tab.find(".walk h2").text == "1 of 12: Your program" and "exp(x - max" in tab.find(".walk p").text
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["drawn"]  # the editor stands for the source
+    assert "exp(x - max" in "".join(tab.texts(".cm-line .piece.held")) and tab.all(".is-drawn .box.pin")
+    tab.keys(RIGHT, RIGHT, RIGHT, RIGHT, RIGHT)
+    assert tab.find(".walk h2").text == "6 of 12: A tile of the input" and "walk=6" in tab.driver.current_url
+    write(tab, "def f(table: f32[M, N]) -> f32[M, N]:\n    return tanh(table) * 2\n", {"M": 64, "N": 48})
+    settled(tab)
+    assert "load table[" in tab.find(".walk p").text and tab.all(".is-tile .row.pin")
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["tile", "player"] and tab.errors() == []
+    tab.visit(tab.driver.current_url)
+    settled(tab)
+    assert "6 of 12" in tab.find(".walk h2").text and "load table[" in tab.find(".walk p").text
+    tab.find(".walk .next").send_keys(ESCAPE)
+    assert not tab.find(".walk").is_displayed() and tab.all(".is-triton .row.pin") and tab.errors() == []
+
+
+def test_the_walk_waits_for_the_machine_code(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    settled(tab)
+    tab.find(".top button").click()
+    tab.ask(
+        "(ask => { window.fetch = (url, o) => JSON.parse(o.body).all ? new Promise(() => {}) : ask(url, o); })(window.fetch)"
+    )
+    tab.ask("explorer.editor.code.focus()")
+    write(tab, SOFTMAX.replace("exp(", "exp2("))
+    assert tab.find(".walk h2").text == "1 of 12: Your program"
+    assert tab.ask("['.top button', '.walk .next'].map(s => document.querySelector(s).disabled)") == [True, True]
+    assert tab.ask("explorer.editor.code.view.hasFocus") and tab.errors() == []
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_nothing_is_cut_off_in_the_walk(tab: Browser, server: Server, width: int, height: int) -> None:
+    begun(tab, server, width, height)
+    settled(tab)
+    tab.find(".top button").click()
+    for step in range(tab.ask("explorer.walk.steps.length")):
+        assert faults(tab) == [], step
+        tab.picture(f"editor-walk-{width}-{step + 1}")
+        tab.keys(RIGHT)
+    assert tab.errors() == []
+
+
+def test_a_program_without_steps_has_no_walk(tab: Browser, server: Server) -> None:
+    begun(tab, server)
+    write(tab, "def f(x: f32[N]) -> f32[N]:\n    return x\n")
+    settled(tab)
+    assert not tab.find(".top button").is_displayed() and tab.errors() == []
 
 
 # ---- completion ----------------------------------------------------------------------------
@@ -365,17 +425,14 @@ def offered(tab: Browser) -> list[str]:
     return tab.texts(".cm-tooltip-autocomplete li")
 
 
-def test_functions_are_completed_with_their_line(tab: Browser, server: Server) -> None:
+def test_completions_of_functions_show_their_description(tab: Browser, server: Server) -> None:
     begun(tab, server)
     type_at_end(tab, "    y = softm")
-    assert offered(tab)[:2] == ["softmax", "log_softmax"]
-    tab.wait("document.querySelector('.cm-completionInfo')")
-    assert (
-        "softmax(x, axis=-1)" in tab.find(".cm-completionInfo").text
-        and "without overflow" in tab.find(".cm-completionInfo").text
-    )
+    tab.until(["softmax", "log_softmax"], lambda: offered(tab)[:2])  # the list follows what is typed
+    tab.wait("document.querySelector('.cm-completionInfo')?.textContent.includes('softmax(x, axis=-1)')")
+    assert "without overflow" in tab.find(".cm-completionInfo").text
     tab.picture("editor-completion")
-    time.sleep(0.1)  # CodeMirror takes no completion within 75 ms, so that nobody takes one by accident
+    time.sleep(0.5)  # CodeMirror accepts no completion within 75 ms, to prevent accidents
     tab.keys(TAB)
     assert content(tab).endswith("y = softmax(")
 
@@ -387,7 +444,7 @@ def test_types_attributes_and_own_names_are_completed(tab: Browser, server: Serv
         "def layer(weight: f16[Rows, Cols], b: f16[Cols]):\n    shifted = weight + b\n    return shifted\n\ndef g(x: ",
     )
     type_at_end(tab, "f")
-    assert offered(tab)[:3] == ["f16type", "f32type", "f64type"]
+    tab.until(["f16type", "f32type", "f64type"], lambda: offered(tab)[:3])
     tab.keys(ESCAPE, BACK)
     for typed, wanted in (
         ("x.m", "mTattribute"),
@@ -398,7 +455,9 @@ def test_types_attributes_and_own_names_are_completed(tab: Browser, server: Serv
         ("bitwise_x", "bitwise_xor"),
     ):
         type_at_end(tab, f"\n{typed}")
-        assert wanted in offered(tab), typed
+        tab.wait(
+            f"[...document.querySelectorAll('.cm-tooltip-autocomplete li')].some(n => n.textContent === '{wanted}')"
+        )
         tab.keys(ESCAPE)
     type_at_end(tab, "\n# softm")
     time.sleep(0.4)
@@ -420,7 +479,7 @@ def fields(tab: Browser) -> dict[str, str]:
     return tab.ask("Object.fromEntries([...document.querySelectorAll('.fields input')].map(n => [n.name, n.value]))")
 
 
-def test_sizes_are_seen_and_cleared(tab: Browser, server: Server) -> None:
+def test_sizes_can_be_given_and_cleared(tab: Browser, server: Server) -> None:
     begun(tab, server)
     assert fields(tab) == {"M": "1000", "N": "300"} and "these sizes only" in tab.find(".sizes").text
     tab.find(".sizes button").click()
@@ -432,7 +491,7 @@ def test_sizes_are_seen_and_cleared(tab: Browser, server: Server) -> None:
     assert tab.ask("document.activeElement.name") == "M" and fields(tab) == {"M": "64", "N": ""}
 
 
-def test_sizes_of_names_that_are_gone_are_not_used(tab: Browser, server: Server) -> None:
+def test_sizes_of_removed_names_are_not_used(tab: Browser, server: Server) -> None:
     begun(tab, server)
     tab.ask("explorer.editor.code.replace(arguments[0])", SOFTMAX.replace("M", "Rows"))
     tab.wait("document.querySelector('.fields input[name=Rows]')")
@@ -440,7 +499,7 @@ def test_sizes_of_names_that_are_gone_are_not_used(tab: Browser, server: Server)
     assert not tab.all("main.stale")
 
 
-def test_what_is_no_size_is_said(tab: Browser, server: Server) -> None:
+def test_a_wrong_size_is_an_error(tab: Browser, server: Server) -> None:
     begun(tab, server)
     tab.find(".fields input").send_keys("x")
     assert "M: a size, as in 512" in tab.find(".sizes").text
@@ -475,7 +534,7 @@ def test_the_gallery_shows_every_example(tab: Browser, server: Server) -> None:
     assert fields(tab) == {n: str(v) for n, v in EXAMPLES[3]["sizes"].items()} and tab.errors() == []
 
 
-def test_a_saved_file_is_read_by_the_command_and_by_the_page(tab: Browser, server: Server, tmp_path: Path) -> None:
+def test_the_command_and_the_page_read_a_saved_file(tab: Browser, server: Server, tmp_path: Path) -> None:
     begun(tab, server)
     text = "def twice(x: f32[*B, D]) -> f32[*B, D]:\n    return x * 2\n"
     write(tab, text, {"B": [3], "D": 5})
@@ -513,7 +572,7 @@ def test_a_file_may_be_dropped(tab: Browser, server: Server) -> None:
     dropped(tab, "a.mt", "# minitri explore -D N=9\ndef dropped(x: f32[N]):\n    return x\n")
     tab.wait("document.title.startsWith('dropped')")
     assert content(tab) == "def dropped(x: f32[N]):\n    return x\n" and fields(tab) == {"N": "9"}
-    dropped(tab, "plain.mt", SOFTMAX)  # any program: for any sizes
+    dropped(tab, "plain.mt", SOFTMAX)  # any program is compiled for any sizes
     tab.wait("document.title.startsWith('softmax')")
     assert content(tab) == SOFTMAX and fields(tab) == {"M": "", "N": ""}
     for text, said in (("x" * 70_000, "larger than a program may be"), ("\0", "is not a text")):
@@ -569,7 +628,7 @@ def test_nothing_is_cut_off(tab: Browser, server: Server, width: int, height: in
     assert faults(tab) == [] and tab.errors() == []
 
 
-def test_the_bar_beside_the_editor_moves(tab: Browser, server: Server) -> None:
+def test_the_border_of_the_editor_can_be_moved(tab: Browser, server: Server) -> None:
     begun(tab, server)
     before = tab.find(".editor").size["width"]
     tab.ask("document.querySelector('.split').focus()")
@@ -577,7 +636,7 @@ def test_the_bar_beside_the_editor_moves(tab: Browser, server: Server) -> None:
     assert tab.find(".editor").size["width"] > before + 30
 
 
-def test_nothing_is_asked_of_anybody_else(tab: Browser, server: Server) -> None:
+def test_the_page_makes_requests_to_its_server_only(tab: Browser, server: Server) -> None:
     tab.requests()
     begun(tab, server)
     write(tab, WRONG)

@@ -1,7 +1,8 @@
-"""From a masked program to lines of Triton: what each form becomes, from hand-written programs.
+"""The emitter: the lines of Triton that it writes for each form of a masked tile program, given by hand.
 
-Whole kernels are in tests/goldens (emit_*). Here are the forms that they do not have: axes of one
-lane, indices at the edge of what is known of them, numbers that Python writes in another way.
+The texts of complete kernels are in tests/goldens (emit_*). The tests here cover forms that those kernels
+do not have: blocks of one element, indices at the limits of their known range, and numbers that Python and
+Triton write differently.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ VECTOR = ("input x: f32[N]", "output out: i64[7]")
 
 
 def emitted(axes: str, body: str, buffers: tuple[str, ...], hints: str = "") -> EmittedKernel:
-    """The kernel of one program. `axes` and `body` are lines of it."""
+    """The kernel of one tile program. `axes` and `body` are lines of its text."""
     given = [b.partition(" ")[2] for b in buffers if b.startswith("input")]
     made = [b.partition(" ")[2] for b in buffers if b.startswith("output")]
     lines = "\n".join(f"  {line}" for line in f"{axes}\n{body}".splitlines())
@@ -75,7 +76,7 @@ store out[i] %1 {{mask = [i < 7], because = []}}"""
 
 
 def test_loops() -> None:
-    """A block of one element has no lanes; with 64-bit offsets every index has 64 bits."""
+    """A block of one element needs no `tl.arange`. With 64-bit offsets every index has 64 bits."""
     many = ["BLOCK_R: tl.constexpr = 2", "for r_start in range(0, 5, BLOCK_R):", "r = r_start + tl.arange(0, BLOCK_R)"]
     assert loop(2)[:3] == many
     assert loop(1)[:2] == ["for r_start in range(0, 5, 1):", "r = r_start"]
@@ -83,7 +84,7 @@ def test_loops() -> None:
     assert loop(1, " wide")[1] == "r = r_start + tl.full((), 0, tl.int32).to(tl.int64)"
 
 
-def test_the_number_of_a_lane() -> None:
+def test_the_position_of_an_element_in_its_block() -> None:
     assert "r_lane = tl.arange(0, BLOCK_R)" in loop(2, expr="r_lane")
     assert "r_lane = 0" in loop(1, expr="r_lane")
     assert not any(line.startswith("r_lane") for line in loop(2))
@@ -95,8 +96,8 @@ GROUPED = [
 ]  # fmt: skip
 
 
-def test_groups_of_tiles() -> None:
-    """Two axes or more, and more than one row of tiles in a group."""
+def test_the_tiles_of_a_grid_are_taken_in_groups() -> None:
+    """Groups need two or more axes, and more than one row of tiles."""
 
     def tiles(axes: str, hints: str, body: str = COPY, buffers: tuple[str, ...] = X_OUT) -> list[str]:
         return [s for s in lines(emitted(axes, body, buffers, hints)) if "tile" in s or "group" in s or "first" in s]
@@ -128,8 +129,8 @@ def test_indices(expr: str) -> None:
 
 
 @pytest.mark.parametrize("block, lanes, last", [(4, 4, 7), (3, 4, 9), (1, 1, 6)])
-def test_what_is_not_negative_is_divided_as_c_does(block: int, lanes: int, last: int) -> None:
-    """The largest index of the last block is known to the element: 2 blocks of 4; 3 of 3, in 4 lanes; 7 of 1."""
+def test_an_index_that_cannot_be_negative_is_divided_by_the_operator(block: int, lanes: int, last: int) -> None:
+    """The largest index of the last block is exact: 2 blocks of 4; 3 of 3 in tiles of 4 elements; 7 of 1."""
     for extra, plain in ((0, True), (-1, False)):
         body = f"%0: i64[i] = position {{expr = ({last + extra}*N - N*i)//(N + 1)}}\nstore out[i] %0 {{mask = [i < 7], because = []}}"
         (line,) = [s for s in lines(emitted(f"grid i: 7 by {block}", body, VECTOR)) if s.startswith("v0")]
@@ -137,7 +138,7 @@ def test_what_is_not_negative_is_divided_as_c_does(block: int, lanes: int, last:
 
 
 def test_the_smallest_index_is_0() -> None:
-    """x // y truncates where x may be -1."""
+    """Triton's x // y truncates, which is wrong if x may be -1."""
     for expr, plain in (("i//N", True), ("(i - 1)//N", False)):
         body = f"%0: i64[i] = position {{expr = {expr}}}\nstore out[i] %0 {{mask = [i < 7], because = []}}"
         assert ("rt.floordiv" in emitted("grid i: 7 by 4", body, VECTOR).source) == (not plain)
@@ -157,8 +158,8 @@ def test_conditions(condition: str) -> None:
     assert any(re.fullmatch(rf"m\d+ = {re.escape(text)}", line) for line in found), found
 
 
-def test_a_mask_has_the_lanes_of_its_tile() -> None:
-    """A test of a scalar alone is widened first."""
+def test_a_mask_has_the_shape_of_its_tile() -> None:
+    """A comparison of a scalar is broadcast first."""
     body = "%0: f32[j] = load x[i, j] {mask = [i < 5], because = [], other = 0}\nstore out[i, j] %0 {because = []}"
     found = lines(emitted("grid i: 7 by 1\nwhole j: 5 by 8", body.replace("f32[j]", "f32[i, j]"), X_OUT))
     (test,) = [s for s in found if s.startswith("m")]
@@ -186,13 +187,13 @@ def test_numbers(name: str) -> None:
 
 
 def test_numbers_of_bf16() -> None:
-    """Triton 3.6's interpreter has no bf16 constants but 0: they are rounded from f32."""
+    """Triton 3.6's interpreter has no bf16 constants except 0. So they are rounded from f32."""
     assert constant(0.0, bf16) == "tl.full((), 0.0, tl.bfloat16)" and other_value(0.0, bf16) == "0.0"
     for value in (1.0, -1.0, 0.5, float("-inf")):
         assert constant(value, bf16) == other_value(value, bf16) == f"rt.to_bf16({constant(value, f32)})"
 
 
-def test_minus_zero_is_a_product() -> None:
+def test_negative_zero_is_written_as_a_product() -> None:
     assert constant(-0.0, f32) == "tl.full((), 0.0, tl.float32) * -1.0"
     assert constant(-0.0, f64).endswith("tl.float64) * -1.0")
     assert "*" not in constant(0.0, f32) + constant(0, i32) + constant(-1.0, f32) + constant(1e-30, f32)
@@ -217,7 +218,7 @@ def test_conversions(pair: tuple[str, str]) -> None:
 # ---- operations --------------------------------------------------------------------------
 
 
-def test_a_scalar_comparison_is_said_to_be_a_truth_value() -> None:
+def test_a_scalar_comparison_is_converted_to_bool() -> None:
     body = """\
 %0: f32[i] = load x[i, 0] {because = []}
 %1: f32[] = const 2.0
@@ -228,7 +229,7 @@ store out[i, 0] %0 {because = []}"""
 
 
 @pytest.mark.parametrize("block", [1, 4])
-def test_what_a_carry_begins_with(block: int) -> None:
+def test_the_initial_value_of_an_accumulator_is_broadcast(block: int) -> None:
     body = """\
 %0: i64[i] = position {expr = i}
 %1: i64[i] = carry %0
@@ -243,7 +244,7 @@ store out[i] %1 {mask = [i < 7], because = []}"""
 
 @pytest.mark.parametrize("axes, text", [("iRj", 'rt.dot(v0, v1, v2, "ieee")'), ("Rij", 'rt.dot(tl.trans(v0), v1, v2, "ieee")'),
                                         ("ijR", 'rt.dot(v0, tl.trans(v1), v2, "ieee")'), ("jRi", 'rt.dot(v1, v0, v2, "ieee")')])  # fmt: skip
-def test_a_product_turns_what_lies_the_other_way(axes: str, text: str) -> None:
+def test_a_product_transposes_operands_whose_axes_are_swapped(axes: str, text: str) -> None:
     extents = {"i": 32, "j": 64, "R": 16}
     axes_text = "\n".join(f"whole {a.lower()}: {extents[a]} by {extents[a]}" for a in axes)
     order = "".join(axes).lower()
@@ -263,11 +264,11 @@ store out[i, j] %3 {{because = []}}"""
     assert any(s.endswith(text) for s in found), found
 
 
-# ---- what a line is ----------------------------------------------------------------------
+# ---- the op of each line -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["softmax(x, axis=1)", "relu(x @ y.T) * 2", "cumulative_sum(x, axis=1)"])
-def test_every_line_says_which_op_it_is(text: str) -> None:
+def test_every_line_is_mapped_to_its_op(text: str) -> None:
     low = mt.compile(text, x="f32[M, N]", y="f32[M, N]").lower(M=100, N=300)
     for kernel in low.compilation.value("triton"):
         written = kernel.source.splitlines()
@@ -282,7 +283,7 @@ def test_every_line_says_which_op_it_is(text: str) -> None:
         assert [line for line, _ in kernel.lines] == made
 
 
-def test_an_emitted_kernel_is_a_value() -> None:
+def test_an_emitted_kernel_is_immutable() -> None:
     kernel = emitted("whole i: 7 by 8\nwhole j: 5 by 8", COPY, X_OUT)
     with pytest.raises(AttributeError):
         kernel.name = "k1"  # type: ignore[misc]

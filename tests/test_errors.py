@@ -1,8 +1,8 @@
-"""Every diagnostic: its position, its words, and its page.
+"""Every diagnostic: its position, its message, and its page.
 
-`CASES` has a few programs for each code; what they give stands in tests/goldens/errors/CODE.txt,
-below what `minitri explain CODE` prints. The pages themselves are run: the wrong program gives
-exactly its code, the right one compiles.
+`CASES` has a few programs for each code. tests/goldens/errors/CODE.txt holds the output of
+`minitri explain CODE` and the messages for these programs. The programs of the pages run, too: the wrong
+program gives exactly its code, and the right one compiles.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def def_(body: str, params: str = "x: f32[M, N]") -> Example:
 
 TILE = PAGES["MT0503"].right.text  # a program whose accesses are right
 
-# Further mistakes, by code. A page's own program is in the golden as well.
+# More mistakes, by code. The golden also has the page's own program.
 CASES: dict[str, list[Example]] = {
     "MT0001": [Example("x +", N), Example("x + * 2", N), Example("f(x))", N), Example("x => 1", N), Example("x \u00d7 2", N),
                def_("return x\n  return y"), Example("def f(x: f32[N])\n    return x\n"), Example("2x", N), Example("x && y", N)],
@@ -105,7 +105,7 @@ def test_every_code_has_cases() -> None:
 
 
 def test_errors_point_into_the_program() -> None:
-    """Whatever is wrong with a text has a place; so has what its types say."""
+    """Every error of a text has a position, also an error in its types."""
     for code, examples in CASES.items():
         for example in [e for e in examples if code < "MT03" and code != "MT0003"]:
             span = example.error().span
@@ -146,14 +146,14 @@ def test_the_document_has_every_page() -> None:
     )
 
 
-def test_a_mistake_in_the_call_of_a_library_function_stands_at_the_call() -> None:
+def test_a_mistake_in_the_call_of_a_library_function_is_reported_at_the_call() -> None:
     for text, arrays in (("1 + softmax(x, axis=5)", ()), ("1 + logsumexp(x, axis=1)", (np.zeros((2, 0), np.float32),))):
         with pytest.raises(CompileError) as caught:
             mt.compile(text, x="f32[M, N]")(*arrays)
         assert caught.value.span is not None and caught.value.span.text == text.removeprefix("1 + ")
 
 
-def test_of_a_conditional_only_the_chosen_branch_is_checked() -> None:
+def test_only_the_chosen_branch_of_a_conditional_is_checked() -> None:
     text = "x[0, 0] if x.ndim == 2 else x[0]"
     assert mt.compile(text, x="f32[2]")(np.ones(2, np.float32)) == 1
     assert mt.compile(text, x="f32[2, 3]")(np.ones((2, 3), np.float32)) == 1
@@ -165,7 +165,7 @@ def test_of_a_conditional_only_the_chosen_branch_is_checked() -> None:
 
 
 def mentioned() -> Iterator[tuple[str, str]]:
-    """(file, code) of every code that the compiler's source names outside of the table and the pages."""
+    """(file, code) for each code that the compiler's source names, without the table and the pages."""
     for path in sorted((ROOT / "minitri").rglob("*.py")):
         name = path.relative_to(ROOT / "minitri").as_posix()
         if name == "diagnostics.py" or name.startswith("errors/"):
@@ -186,7 +186,7 @@ def test_every_code_is_raised() -> None:
     assert {code for _, code in mentioned()} == set(CODES)
 
 
-def test_every_message_of_the_front_end_has_a_place_that_raises_it() -> None:
+def test_every_message_of_the_front_end_is_raised_somewhere() -> None:
     files = (ROOT / "minitri" / "language").glob("*.py")
     raised = set(re.findall(r'"(\w+)"', "".join(file.read_text(encoding="utf-8") for file in files)))
     table = tomllib.loads((ROOT / "minitri" / "language" / "syntax_errors.toml").read_text(encoding="utf-8"))
@@ -203,7 +203,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("text", KINDS)
-def test_an_error_is_what_python_programmers_expect(text: str) -> None:
+def test_an_error_is_the_exception_that_python_would_raise(text: str) -> None:
     types, kinds = KINDS[text]
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
         with pytest.raises(kind) as caught:
@@ -211,7 +211,7 @@ def test_an_error_is_what_python_programmers_expect(text: str) -> None:
         assert isinstance(caught.value, CompileError) and str(caught.value).startswith("error[MT")
 
 
-def test_an_error_of_a_call_is_what_python_programmers_expect() -> None:
+def test_an_error_of_a_call_is_the_exception_that_python_would_raise() -> None:
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     x = np.zeros(3, np.float32)
     for arguments, kind in (((x, x[:2]), ValueError), ((x, x.astype(float)), TypeError), ((x,), TypeError)):
@@ -220,7 +220,7 @@ def test_an_error_of_a_call_is_what_python_programmers_expect() -> None:
         assert isinstance(caught.value, CompileError)
 
 
-def test_the_kind_of_an_error_is_chosen_by_its_code_alone() -> None:
+def test_the_code_alone_decides_the_class_of_an_error() -> None:
     for code in CODES:
         error = CompileError(code, "what")
         names = tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if isinstance(error, e))
@@ -230,7 +230,7 @@ def test_the_kind_of_an_error_is_chosen_by_its_code_alone() -> None:
 
 
 def test_a_wrong_bound_of_a_tuple_keeps_its_code() -> None:
-    """An error that is a TypeError passes through what catches those of Python."""
+    """The error is also a TypeError. `except` clauses for Python's own TypeErrors must not catch it."""
     with pytest.raises(CompileError) as caught:
         mt.compile("reshape(x, x.shape[1.5:])", x="f32[M, N]")
     assert caught.value.code == "MT0106"
@@ -242,7 +242,7 @@ def test_an_error_needs_a_known_code() -> None:
 
 
 def test_a_broken_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MT0403: no program causes it, so a pass that breaks a rule is planted."""
+    """No program causes MT0403. So the test plants a pass that breaks a rule."""
 
     def broken(graph: object) -> None:
         raise ValueError("a rule")
@@ -257,15 +257,15 @@ def test_a_broken_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_refusal_of_numpy_is_placed() -> None:
-    """MT0306: the reference alone, without the types that would have found it."""
+def test_an_error_of_numpy_has_a_position() -> None:
+    """MT0306: the reference runs alone, without the types that would have found the mistake."""
     module = parse_program("x[7] + y", "<expression>", {"x": "f32[N]", "y": "f32[N]"})
     with pytest.raises(CompileError) as caught:
         evaluate(module, "main", {"x": np.zeros(3, np.float32), "y": np.zeros(3, np.float32)}, {"N": 3}, {})
     assert caught.value.code == "MT0306" and "--> <expression>:1:1" in str(caught.value)
 
 
-# ---- what reaches a terminal -----------------------------------------------------------
+# ---- terminal output -------------------------------------------------------------------
 
 ESCAPES = ["\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "\u202e", "\u2066", "\r", "\x08", "\x00", "\u2028", "\ud800"]
 
@@ -320,18 +320,18 @@ def test_no_escape_of_an_argument_reaches_the_terminal(escape: str, tmp_path: Pa
         assert escape not in result.stderr + result.stdout, words
 
 
-def test_messages_keep_to_their_line() -> None:
-    """A text cannot write lines that look like the compiler's own."""
+def test_messages_have_one_line() -> None:
+    """A program text cannot write lines that look like the compiler's own."""
     with pytest.raises(ParseError) as caught:
         mt.compile("x +", name="a.mt\n  = help: run this", x="f32[N]")
     assert "\n  = help: run this" not in str(caught.value)
 
 
-def test_a_caret_stands_under_wide_characters() -> None:
+def test_a_caret_is_placed_right_after_wide_characters() -> None:
     text = "x + '\uff41\uff41' + *"
     error = CompileError("MT0001", "here", Span(Source("<e>", text), len(text) - 1, len(text)))
     line, caret = str(error).split("\n")[2:4]
-    assert caret.index("^") == line.index("*") + 2  # two characters of two columns each
+    assert caret.index("^") == line.index("*") + 2  # two characters that are two columns wide
 
 
 def test_a_notebook_shows_no_markup_of_a_program() -> None:

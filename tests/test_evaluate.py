@@ -1,8 +1,8 @@
-"""The reference evaluator against the graph, the simplified graph, and numpy written by hand.
+"""The reference evaluator, compared with the graph, the simplified graph, and hand-written numpy.
 
-One row of `CASES` is an expression, the types of its parameters and, for most, the same in
-plain numpy (which sees f16 and bf16 inputs as f32). Every row runs at several sizes, with 0,
-1 and odd ones among them, on ordinary numbers and with NaN, infinities and extremes mixed in.
+A row of `CASES` is an expression, the types of its parameters and, for most rows, the same expression
+in plain numpy (which gets f16 and bf16 inputs as f32). Every row runs at several sizes, among them 0,
+1 and odd ones. It runs with ordinary numbers, and with NaN, infinities and extreme values among them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def run(
     arguments: Mapping[str, Any] = {},
     seed: int = 0,
 ) -> tuple[dict[str, Any], tuple[Any, ...]] | None:
-    """Evaluates the last function in three ways and compares; None if a condition excludes the sizes."""
+    """Evaluates the last function in three ways and compares. None if a condition excludes the sizes."""
     rng = np.random.default_rng([seed, *sizes.values()])
     function = module.functions[-1]
     sizes = used_sizes(function, sizes)
@@ -160,7 +160,7 @@ MATRICES = {"a": "f32[M, K]", "b": "f32[K, N]"}
 
 
 def gathered(x: Any, axis: int, i: Any) -> Any:
-    """x indexed along an axis by an array, by a loop."""
+    """x indexed along an axis by an array, computed in a loop."""
     n = x.shape[axis]
     rows = np.moveaxis(x, axis, 0)
     fill = np.full(rows.shape[1:], np.nan if x.dtype.kind == "f" else 0, x.dtype)
@@ -612,7 +612,7 @@ ARRAY_API: list[Case] = [
 CASES = ARITHMETIC + PROMOTION + REDUCTIONS + PRODUCTS + MOVEMENT + INDEXING + LIBRARY + ARRAY_API
 
 
-# ---- the table is run --------------------------------------------------------------------
+# ---- tests of the table ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text, types, hand", CASES, ids=[f"{c[0]}; {', '.join(c[1].values())}" for c in CASES])
@@ -633,7 +633,7 @@ def test_case(text: str, types: dict[str, str], hand: Hand | None) -> None:
     assert ran
 
 
-def test_the_table_is_broad() -> None:
+def test_the_table_covers_the_language() -> None:
     assert len(CASES) >= 150
     assert sum(hand is not None for _, _, hand in CASES) >= 60
     called = {
@@ -647,7 +647,7 @@ def test_the_table_is_broad() -> None:
 
 @pytest.mark.parametrize("name", [*OPERATORS, *ALIASES])
 def test_operator_of_every_dtype(name: str) -> None:
-    """Each row of the table, called by name on each dtype, alone and with a weak operand."""
+    """Each row of the operator table, called by name on each dtype, alone and with a weak scalar."""
     row = OPERATORS[ALIASES.get(name, name)]
     letters = "xyz"[: row.arity]
     for dtype in DTYPES.values():
@@ -736,7 +736,7 @@ def test_a_weak_argument_takes_the_declared_dtype() -> None:
 
 
 @pytest.mark.parametrize("extents", [(), (3,), (2, 3), (0, 2)])
-def test_packs(extents: tuple[int, ...]) -> None:
+def test_star_dimensions(extents: tuple[int, ...]) -> None:
     check(
         """
 def normal(x: f32[*B, D], g: f32[D], eps: float = 1e-5) -> f32[*B, D]:
@@ -830,7 +830,7 @@ def test_big_endian_and_strided_inputs() -> None:
         ("reshape(x, (M, -1))", {"x": "f32[N, 6]", "y": "f32[M]"}, 4, 0),
     ],
 )
-def test_sizes_that_numpy_would_read_otherwise_are_refused(
+def test_sizes_that_numpy_would_interpret_differently_are_refused(
     text: str, types: dict[str, str], good: int, bad: int
 ) -> None:
     module = parse_program(text, "<case>", types)
@@ -869,11 +869,11 @@ def test_tf32_rounds_operands_to_11_bits() -> None:
 
 
 @pytest.mark.parametrize("precision, digits", [("ieee", 24), ("tf32", 10), ("tf32x3", 20)])
-def test_products_have_so_many_digits(precision: str, digits: int) -> None:
+def test_products_have_the_digits_of_their_precision(precision: str, digits: int) -> None:
     x, y = np.random.default_rng(5).uniform(1, 2, (2, 9, 9)).astype(F32)
     exact = x.astype(np.float64) @ y
     error = np.abs(numpy_semantics.contract(x, y, DTYPES["f32"], precision) / exact - 1).max()
-    most = 9 if precision == "ieee" else 1  # as many roundings, in an order that is the machine's; two of operands
+    most = 9 if precision == "ieee" else 1  # one rounding for each of 9 sums, in any order; or one for each operand
     assert 2.0**-digits / 64 < error < 2.0**-digits * most
     assert (numpy_semantics.contract(x, y, DTYPES["f64"], precision) == exact).all()
 

@@ -1,7 +1,7 @@
 """A program for each rule that chooses a schedule, on ragged sizes: every stage is right, and runs give the same bits.
 
-Without a GPU the schedules of one run in the interpreter (variant `cuda` of `check`). On a GPU each program runs again
-and again: bound, captured, on another stream, compiled anew, of copies.
+Without a GPU its schedules run in the interpreter (variant `cuda` of `check`). On a GPU each program runs several
+times: bound, captured, on another stream, compiled again, and with copies of its inputs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import minitri as mt
 from minitri.runtime.binding import bind
 from minitri.trust.check import check
 
-PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, shapes of x and y, what `explain` says
+PROGRAMS: dict[
+    str, tuple[str, tuple[tuple[int, ...], ...], str]
+] = {  # text, shapes of x and y, a text in the output of `explain`
     "elementwise": ("x * 2 + y", ((1037, 67), (67,)), "elements"),
     "a transpose": ("x.T + 1", ((131, 257),), "a square"),
     "a transpose with a short side": ("permute_dims(x, (0, 2, 3, 1))", ((3, 3, 31, 37),), "a rectangle"),
     "many small transposes": ("x.mT", ((1031, 3, 5),), "two axes are contiguous"),
-    "whole rows": ("softmax(x)", ((5, 3001),), "rows held whole"),
+    "rows in registers": ("softmax(x)", ((5, 3001),), "rows held whole"),
     "short rows": ("softmax(x)", ((301, 77),), "short rows held whole"),
     "rows in blocks": ("softmax(x)", ((270, 32_771),), "rows in blocks"),
     "rows in blocks, read once": ("var(x, axis=1)", ((270, 32_771),), "rows in blocks"),
@@ -32,8 +34,8 @@ PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, s
     "rows in blocks of two axes": ("sum(x, axis=(0, 2))", ((20_011, 2, 3),), ""),
     "a sum in parts": ("sum(x)", ((333, 1027),), ""),
     "columns in parts": ("sum(x, axis=0)", ((5003, 131),), ""),
-    "a maximum and its place in parts": ("argmax(x, axis=1), max(x, axis=1)", ((3, 40_001),), ""),
-    "what follows a maximum in parts": ("logsumexp(x, axis=1)", ((3, 100_001),), ""),
+    "max and argmax in parts": ("argmax(x, axis=1), max(x, axis=1)", ((3, 40_001),), ""),
+    "logsumexp in parts": ("logsumexp(x, axis=1)", ((3, 100_001),), ""),
     "a scan": ("cumulative_sum(x, axis=1)", ((67, 3001),), "rows held whole"),
     "a scan in blocks": ("cumulative_sum(x, axis=1)", ((70, 40_001),), "rows in blocks"),
     "a scan of columns": ("cumulative_sum(x, axis=0)", ((1037, 67),), ""),
@@ -43,7 +45,7 @@ PROGRAMS: dict[str, tuple[str, tuple[tuple[int, ...], ...], str]] = {  # text, s
     "a product": ("relu(x @ y)", ((137, 70), (70, 91)), "a product"),
     "a deep product": ("x @ y", ((20, 5000), (5000, 33)), ""),
     "a product in a loop": ("softmax(x @ x.T) @ y", ((137, 32), (137, 32)), "rows of a product stay"),
-    "picked rows": ("take(x, arange(50) * 2, axis=0)", ((131, 257),), ""),
+    "gathered rows": ("take(x, arange(50) * 2, axis=0)", ((131, 257),), ""),
 }
 
 
@@ -58,7 +60,7 @@ def program(name: str) -> tuple[mt.Program, list[tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
-def test_it_is_right_at_every_stage(name: str) -> None:
+def test_every_stage_is_right(name: str) -> None:
     f, shapes = program(name)
     given = [np.random.default_rng(k).standard_normal(s).astype(dtype(name)) for k, s in enumerate(shapes)]
     report = check(f, bind(f.function, given, {}), ("cuda",))

@@ -1,5 +1,6 @@
-"""The examples run and check themselves; traffic, timing, profile, tuning and bench without a GPU;
-and blocks of any number of elements."""
+"""The examples check themselves. Also: memory traffic, timing, profile, tuning and bench without a GPU, and
+blocks of any number of elements.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def run(script: str, *args: str) -> str:
 
 @pytest.mark.parametrize("script", [s.name for s in SCRIPTS])
 def test_example_agrees_with_numpy(script: str) -> None:
-    assert "differs from numpy by" in run(script)  # a difference too large would have stopped it
+    assert "differs from numpy by" in run(script)  # the script stops if the difference is too large
 
 
 def test_there_is_an_example_for_each_founding_program() -> None:
@@ -68,7 +69,7 @@ def test_vector_add_shows_its_masks() -> None:
     ]  # fmt: skip
     shown = re.findall(r"^# ---- (\S+) ----$", out, re.M)
     assert shown == list(mt.compile(ROOT / "examples/vector_add.mt").lower(N=7).stages)
-    assert ".visible .entry k0" in out  # three of four lanes compile for a GPU too
+    assert ".visible .entry k0" in out  # tiles that use three of four elements compile for a GPU, too
     assert "16384 programs of 1024 elements" in out and "no test, 1024 divides 16777216" in out
 
 
@@ -77,7 +78,7 @@ def test_matmul_shows_its_tuning_when_asked() -> None:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: p.stem)
-def test_programs_print_every_stage_of_ours(path: Path) -> None:
+def test_programs_print_every_stage_of_minitri(path: Path) -> None:
     low = mt.compile(path).lower()
     for stage in ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton"):
         assert low[stage].strip()
@@ -92,7 +93,7 @@ def test_founding_programs_are_one_kernel(name: str) -> None:
 
 
 def blocked(text: str, blocks: dict[str, int], **types: str) -> mt.Program:
-    """The program with these blocks for the axes that it has."""
+    """The program with these blocks, for the axes that it has."""
     f = mt.compile(text, **types)
     axes = {a.name for kernel in f.lower().compilation.value("kernels.fused").kernels for a in kernel.axes}
     return f.configured(options=mt.Options(blocks={name: n for name, n in blocks.items() if name in axes}))
@@ -106,7 +107,7 @@ def test_a_block_need_not_be_a_power_of_two(n: int, block: int) -> None:
     report = add.check(x, y)
     assert report.ok, report
     (program,) = add.lower(N=n).compilation.value("tile.masked")
-    for axis in program.grid:  # an axis of one element is none
+    for axis in program.grid:  # a dimension of size 1 is no axis
         assert axis.tiles == -(-n // block)
         assert axis.lanes == 1 << (block - 1).bit_length()
 
@@ -116,25 +117,25 @@ def test_a_block_need_not_be_a_power_of_two(n: int, block: int) -> None:
     "text",
     ["softmax(x)", "sum(x, axis=0)", "x.mT + 1", "x @ x.mT", "cumulative_sum(x, axis=1)", "argmax(x, axis=1)"],
 )
-def test_blocks_that_the_caller_chooses_keep_programs_right(text: str, blocks: dict[str, int]) -> None:
+def test_results_are_right_with_blocks_of_the_caller(text: str, blocks: dict[str, int]) -> None:
     report = blocked(text, blocks, x="f32[M, N]").check(normal(7, 33))
     assert report.ok, report
 
 
-def test_a_whole_row_becomes_a_loop_in_smaller_blocks() -> None:
+def test_a_smaller_block_turns_a_row_into_a_loop() -> None:
     f = blocked("sum(x, axis=1)", {"r": 8, "j": 8}, x="f32[M, N]")
     (program,) = f.lower(M=7, N=33).compilation.value("tile.masked")
     assert [(a.role, a.block) for a in program.axes if a.role != "grid"] == [("loop", 8)]
     assert f.check(normal(7, 33)).ok
 
 
-def test_the_text_says_how_many_lanes_a_block_has() -> None:
+def test_the_text_has_the_size_of_a_blocks_tile() -> None:
     low = blocked("x + 1", {"i": 3}, x="f32[N]").lower(N=7)
     assert "grid i: 7 by 3 in 4 lanes" in low["tile"]
     assert "lanes tested, a block is 3 of 4 lanes" in low["tile.masked"]
 
 
-# ---- traffic ---------------------------------------------------------------------------
+# ---- memory traffic --------------------------------------------------------------------
 
 
 def moved(f: mt.Program, without: tuple[str, ...] = (), **sizes: Any) -> tuple[Traffic, ...]:
@@ -207,7 +208,7 @@ def test_profile_refuses_what_a_call_refuses() -> None:
     assert error.value.code == "MT0304"
 
 
-def test_tuning_keeps_the_fastest_right_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tuning_keeps_the_fastest_right_schedule(capsys: pytest.CaptureFixture[str]) -> None:
     f = mt.compile("x @ w", x="f32[M, K]", w="f32[K, N]")
     x, w = normal(33, 20), normal(20, 17)
     candidates = [mt.Options({"i": 16, "j": 16}), mt.Options({"i": 64, "j": 64}), mt.Options({"i": 2**20, "j": 2**20})]
@@ -217,7 +218,7 @@ def test_tuning_keeps_the_fastest_right_answer(capsys: pytest.CaptureFixture[str
     np.testing.assert_allclose(f.configured(options=best)(x, w), x @ w, rtol=1e-4, atol=1e-5)
 
 
-def test_tuning_leaves_out_what_fails_or_differs() -> None:
+def test_tuning_leaves_out_schedules_that_fail_or_are_wrong() -> None:
     expected = normal(5)
 
     def build(options: mt.Options) -> Any:
@@ -231,10 +232,12 @@ def test_tuning_leaves_out_what_fails_or_differs() -> None:
     assert [t.note for t in tuning.trials[1:3]] == ["division by zero", "a different answer"]
     assert "a different answer" in str(tuning)
     assert tuning.summary.endswith("; 1 failed; 1 gave a different answer") and "4 schedules" in tuning.summary
-    assert trials(build, every[1:3], expected, "cpu", repeats=1).best.options == every[1]  # nothing could be measured
+    assert (
+        trials(build, every[1:3], expected, "cpu", repeats=1).best.options == every[1]
+    )  # no schedule could be measured
 
 
-def test_tuning_begins_nothing_after_its_time() -> None:
+def test_tuning_starts_no_measurement_after_its_time() -> None:
     go = threading.Event()
 
     def build(options: mt.Options) -> Any:
@@ -269,7 +272,7 @@ def test_logs_of_tuning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     options = mt.tune(mt.compile("x + 1", x="f32[N]"), normal(300), repeats=1)
     shown = capsys.readouterr().err
     assert shown.startswith("[autotune] main, x: f32[300]\n") and f"chosen: {options}" in shown
-    assert eval(shown.split("chosen: ")[1], {"Options": mt.Options}) == options  # can be pasted back
+    assert eval(shown.split("chosen: ")[1], {"Options": mt.Options}) == options  # the text can be pasted into a program
 
 
 # ---- bench without a GPU ---------------------------------------------------------------
@@ -280,7 +283,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "torch", None)
 
 
-def test_bench_without_a_gpu_says_what_it_is(no_gpu: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_without_a_gpu_says_so(no_gpu: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bench.json"
     assert bench.main(["softmax", "embedding"], str(path)) == 0
     out = capsys.readouterr().out

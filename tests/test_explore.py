@@ -1,6 +1,6 @@
-"""The explorer's page: what is in the file, and what it does in a real browser.
+"""The explorer's page: the content of the file, and its behaviour in a real browser.
 
-Pictures to look at: EXPLORER_PICTURES=build/pictures pytest tests/test_explore.py
+The tests keep pictures of it: EXPLORER_PICTURES=build/pictures pytest tests/test_explore.py
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def quick(text: str, **types: str) -> str:
 
 
 def data(page: str) -> dict[str, Any]:
-    """The document in a page."""
+    """The JSON data of a page."""
     (packed,) = re.findall(r'<script type="text/plain" id="data">([\w+/=]+)</script>', page)
     return json.loads(zlib.decompress(base64.b64decode(packed), wbits=-15))
 
@@ -97,7 +97,7 @@ def test_hostile_text_is_data_only() -> None:
     assert "owned" not in page and "alert(1)" not in page
 
 
-def test_the_command_makes_the_page_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_on_the_page_makes_the_page_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = [
         "explore",
@@ -130,7 +130,7 @@ def test_a_page_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
     assert result.exit_code == 0 and result.stdout.startswith("<!doctype html>")
 
 
-def test_what_is_compared_and_open_is_part_of_the_command(tmp_path: Path) -> None:
+def test_comparison_and_open_panes_are_part_of_the_command(tmp_path: Path) -> None:
     words = "explore -e x+y -t x=f32[N] -t y=f32[N] --target interpreter".split()
     more = "-D N=64 --compare N=300 --compare blocks=i:32 --compare warps=2 --panes player,tile@1 -o".split()
     result = CliRunner().invoke(main, [*words, *more, str(tmp_path / "p.html")])
@@ -152,7 +152,7 @@ def test_what_is_compared_and_open_is_part_of_the_command(tmp_path: Path) -> Non
 def test_measured_times_are_part_of_the_page() -> None:
     f = mt.compile("softmax(x)", x="f32[M, N]")
     x = np.zeros((4, 5), np.float32)
-    times = profile(f, x, repeats=1).measured  # here of the interpreter; with a GPU, of that
+    times = profile(f, x, repeats=1).measured  # times of the interpreter; with a GPU they would be the GPU's
     (program,) = f.explore(x, target="interpreter", measured=times).document["programs"]
     assert [k["measured"] for k in program["figures"]["kernels"]] == [None, *times.values()] and times["k0"] > 0
     (other,) = f.explore(x, target="cuda:90", measured=times).document["programs"]
@@ -194,7 +194,7 @@ def played(name: str) -> dict[str, Any]:
 
 
 def test_the_player_shows_seven_elements_in_blocks_of_three() -> None:
-    """The first example: what each lane does, and where a load goes that has lost its mask."""
+    """The first example: what each element of a tile does, and where a load without its mask would read."""
     (kernel,) = played("vector_add")["kernels"]
     last = kernel["programs"][2]["steps"]
     loads = [s for s in last if s.get("array") == "x"]
@@ -214,7 +214,7 @@ def test_the_player_shows_seven_elements_in_blocks_of_three() -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "matmul", "attention", "layer_norm", "embedding", "cross_entropy"])
 def test_the_player_computes_what_the_program_computes(name: str) -> None:
-    """What lanes that write hold is what is in the outputs in the end; nothing goes wrong with its masks."""
+    """Every element that a tile stores equals the final output. No program fails with its masks."""
     shown = played(name)
     arrays = {a["name"]: a for a in shown["arrays"]}
     for kernel in shown["kernels"]:
@@ -228,12 +228,12 @@ def test_the_player_computes_what_the_program_computes(name: str) -> None:
                 assert array["values"][place] == step["values"][lane]
 
 
-def test_the_player_has_nothing_to_show_of_sizes_that_are_large() -> None:
+def test_the_player_shows_no_large_sizes() -> None:
     assert player(mt.compile("x + 1", x="f32[100000]").lower().compilation) is None
 
 
 @pytest.mark.parametrize("name", ["softmax", "attention"])
-def test_patches_make_the_text_after_each_pass(name: str) -> None:
+def test_patches_give_the_text_after_each_pass(name: str) -> None:
     low = mt.compile(f"examples/{name}.mt").lower(**SIZES.get(name, {"M": 64, "N": 1000}))
     now: list[str] = []
     for record, shown in zip(low.passes, our_passes(low.compilation), strict=True):
@@ -247,7 +247,7 @@ def test_patches_make_the_text_after_each_pass(name: str) -> None:
 
 
 def test_the_ledger_says_what_each_fusion_saves() -> None:
-    """The plan without one fusion is what the pass makes of it, and it moves more."""
+    """Without one fusion, `fusion` makes another plan, which moves more bytes."""
     low = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]").lower(M=64, N=100)
     shown = plans(Trace(low.compilation))
     assert shown is not None
@@ -258,12 +258,12 @@ def test_the_ledger_says_what_each_fusion_saves() -> None:
     asked = {d["value"]: shown["plans"][d["instead"]] for d in shown["decisions"]}
     assert asked["max: f32[64]"]["bytes"] == made["bytes"] + 4 * (
         64 * 100 + 100 + 2 * 64
-    )  # x, b again; the maxima twice
+    )  # x, b once more; the maxima twice
     words = {edge[3] for edge in made["view"]["edges"]}
     assert words == {"25.6 kB", "400 B"}
 
 
-def test_a_ledger_of_unknown_sizes_says_what_it_assumed() -> None:
+def test_a_ledger_of_symbolic_sizes_names_its_assumed_sizes() -> None:
     shown = plans(Trace(mt.compile("examples/softmax.mt").lower().compilation))
     assert shown is not None and shown["assumed"] == "M, N taken for 1024"
 
@@ -294,21 +294,20 @@ def test_the_gallery_has_a_page_for_each_program(tmp_path: Path) -> None:
 
 def test_layout_keeps_boxes_apart_and_edges_down() -> None:
     edges = [(a, b) for a in range(30) for b in range(a + 1, 30) if (a * 7 + b * 3) % 11 == 0]
-    drawn = layout({n: (40.0 + n, 20.0) for n in range(30)}, edges)
-    boxes = list(drawn.boxes.values())
-    for k, a in enumerate(boxes):
-        for b in boxes[:k]:
+    boxes, lines = layout({n: (40.0 + n, 20.0) for n in range(30)}, edges)
+    for k, a in boxes.items():
+        for b in list(boxes.values())[:k]:
             across = a.x + a.width <= b.x or b.x + b.width <= a.x
             assert across or a.y + a.height <= b.y or b.y + b.height <= a.y
-    assert all(drawn.boxes[a].y < drawn.boxes[b].y for a, b in edges)
-    assert layout({}, []).boxes == {}
+    assert all(boxes[a].y < boxes[b].y for a, b in edges) and set(lines) == set(edges)
+    assert layout({}, []) == ({}, {})
 
 
 # ---- in a browser ------------------------------------------------------------------------
 
 
 def row(tab: Browser, pane: str, text: str) -> Any:
-    """The line of a pane that holds a text."""
+    """The line of a pane that contains a text."""
     rows = [r for r in tab.all(f".is-{pane} .row") if text in r.text]
     assert rows, f"no line of {pane} has {text!r}"
     return rows[0]
@@ -325,7 +324,7 @@ def test_opens_from_a_file_without_a_request(tab: Browser) -> None:
     assert len(tab.all(".pane")) == 4
 
 
-def test_pointing_lights_counterparts_in_both_directions(tab: Browser) -> None:
+def test_pointing_highlights_counterparts_in_both_directions(tab: Browser) -> None:
     tab.open(small(), "#panes=source,drawn,tile,triton")
     tab.point(row(tab, "triton", "libdevice.exp("))
     assert any("exp" in line for line in lit(tab, "tile"))
@@ -351,11 +350,11 @@ def test_a_click_pins_and_the_address_keeps_it(tab: Browser) -> None:
     address = tab.ask("location.hash")
     tab.open(small(), address)
     assert lit(tab, "triton", "pin") == held
-    tab.keys("\ue00c")  # escape
+    tab.keys("\ue00c")  # Escape
     assert not lit(tab, "triton", "pin")
 
 
-def test_keys_reach_everything(tab: Browser) -> None:
+def test_the_keyboard_reaches_everything(tab: Browser) -> None:
     tab.open(small(), "#panes=source,tile")
     tab.keys("2", *["\ue015"] * 9)  # arrow down
     assert len(tab.all(".is-tile .row.cursor")) == 1 and lit(tab, "tile")
@@ -392,8 +391,8 @@ def test_light_and_dark_wide_and_narrow(tab: Browser, width: int, height: int, d
     tab.ask("localStorage.clear()")
 
 
-def test_words_can_be_read_on_everything_that_is_behind_them() -> None:
-    """WCAG's AA, in light and in dark: also on what is lit and pinned."""
+def test_text_has_enough_contrast_with_its_background() -> None:
+    """WCAG's level AA, in the light and the dark theme, also for highlighted and pinned text."""
     style = (FOLDER / "page.css").read_text()
     colours = {n: pair for n, *pair in re.findall(r"--([\w-]+): light-dark\(#(\w+), #(\w+)\)", style)}
     words = ("text", "faint", "accent", "good", "bad", "warn", "comment", "string", "name", "type", "number", "word")
@@ -405,7 +404,7 @@ def test_words_can_be_read_on_everything_that_is_behind_them() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """Of two colours, `1f63c4`, as WCAG has it."""
+    """WCAG's contrast of two colours, given as `1f63c4`."""
 
     def light(colour: str) -> float:
         parts = [int(colour[k : k + 2], 16) / 255 for k in (0, 2, 4)]
@@ -416,7 +415,7 @@ def contrast(one: str, other: str) -> float:
     return (max(a, b) + 0.05) / (min(a, b) + 0.05)
 
 
-def test_hovering_answers_at_once_in_the_largest_example(tab: Browser) -> None:
+def test_hovering_reacts_at_once_in_the_largest_example(tab: Browser) -> None:
     tab.open(html("attention"), "#panes=source,ttgir,ptx,sass")
     assert slowest_hover(tab) < REQUIRED["hover"]
 
@@ -431,7 +430,7 @@ def test_passes_show_what_changed(tab: Browser) -> None:
     tab.find(".rule summary").click()
     assert " → " in tab.find(".rule .case").text
     names = tab.texts(".passlist [role=option] span")
-    assert "lower" in names and "split-scan" not in names  # it has changed nothing
+    assert "lower" in names and "split-scan" not in names  # a pass that changed nothing is not listed
     tab.find(".passlist .quiet").click()
     assert "split-scan" in tab.texts(".passlist [role=option] span")
     next(b for b in tab.all(".passlist button") if b.text.startswith("mask")).click()
@@ -439,7 +438,7 @@ def test_passes_show_what_changed(tab: Browser) -> None:
     tab.picture("passes")
 
 
-def test_the_ledger_answers_what_if_not(tab: Browser) -> None:
+def test_the_ledger_shows_the_plan_without_a_fusion(tab: Browser) -> None:
     tab.open(small(), "#panes=ledger,source")
     assert "1 kernel, 52 kB moved" in tab.find(".ledger .choice").text
     assert tab.texts(".words text") and tab.texts(".decisions .verdict")[0] == "fused"
@@ -464,8 +463,8 @@ def test_figures_are_drawn(tab: Browser) -> None:
     assert "all sizes are known" in tab.find(".figures").text
 
 
-def test_counterparts_in_another_program_are_what_is_written_alike(tab: Browser) -> None:
-    """At the same place of the two texts stand different operations."""
+def test_counterparts_in_another_program_have_the_same_text(tab: Browser) -> None:
+    """At the same line, the two texts have different operations."""
     one, other = (
         mt.compile(f"def f(x: f32[N]):\n    return {body}\n").lower(target="interpreter").compilation
         for body in ("exp(x) + sin(x)", "cos(x) * exp(x)")
@@ -478,7 +477,7 @@ def test_counterparts_in_another_program_are_what_is_written_alike(tab: Browser)
     assert tab.texts(".pane:nth-of-type(2) .row.lit") == []
 
 
-def test_measured_times_stand_in_the_roofline(tab: Browser) -> None:
+def test_measured_times_are_shown_in_the_roofline(tab: Browser) -> None:
     f = mt.compile("softmax(x)", x="f32[M, N]")
     tab.open(f.explore(M=4096, N=4096, measured={"k0": 1e-4}).html, "#panes=resources")
     head, *rows = (
@@ -488,7 +487,7 @@ def test_measured_times_stand_in_the_roofline(tab: Browser) -> None:
     assert "; measured" in tab.find(".figures").text and tab.errors() == []
 
 
-def test_spans_stand_right_after_characters_of_two_units(tab: Browser) -> None:
+def test_spans_are_right_after_characters_of_two_utf16_units(tab: Browser) -> None:
     tab.open(
         quick("# \U0001f600 \U0001f600\r\ndef f(x: f32[N]):\r\n    return exp(x) + 1\r\n"),
         "#panes=source,triton",
@@ -517,7 +516,7 @@ def test_a_large_graph_is_folded_and_opens(tab: Browser) -> None:
     ] == titles
     marks = {m for b in everything["boxes"] for m in b["marks"]}
     for view in (folded, *groups):
-        assert {m for b in view["boxes"] for m in b["marks"]} == marks  # nothing is lost in a fold
+        assert {m for b in view["boxes"] for m in b["marks"]} == marks  # a folded graph loses no mark
     tab.open(text, "#panes=drawn,source")
     assert len(tab.all(".box")) == len(folded["boxes"])
     tab.picture("folded")
@@ -534,7 +533,7 @@ def test_each_call_of_an_own_function_is_a_box() -> None:
     assert [b["label"] for b in folded["boxes"] if b["kind"] == "group"] == [f"block, line {k}" for k in (9, 10, 11)]
 
 
-def test_a_graph_that_nobody_sees_through_stays_folded() -> None:
+def test_a_graph_that_is_too_large_stays_folded() -> None:
     text = "def f(x: f32[N]):\n    y = exp(x)\n    return " + " + ".join(f"sin(y * {k})" for k in range(1, 201)) + "\n"
     (only,) = data(quick(text))["programs"][0]["views"]
     assert {b["label"]: b.get("opens") for b in only["boxes"] if b["kind"] == "group"} == {"line 3": 0}
@@ -573,7 +572,7 @@ def test_every_line_is_printed(tab: Browser) -> None:
     assert len(tab.all(".is-ptx .row")) == count and tab.errors() == []
 
 
-def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
+def test_the_player_shows_the_effect_of_a_missing_mask(tab: Browser) -> None:
     tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now code")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "reads 4 elements of x" in tab.find(".said").text
@@ -581,7 +580,7 @@ def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
     tab.find("[aria-label='next program']").click()
     assert (
         "reads 1 element of x, 3 masked" in tab.find(".said").text and len(tab.all(".cell.masked")) == 4
-    )  # one of the legend
+    )  # one of them is in the legend
     tab.find(".drop input").click()
     assert (
         tab.texts(".beyond code") == ["x[7]", "x[8]", "x[9]"]
@@ -596,7 +595,7 @@ def test_the_player_steps_and_shows_what_a_lost_mask_does(tab: Browser) -> None:
     assert tab.errors() == []
 
 
-def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
+def test_the_player_shows_the_operands_of_a_reduction(tab: Browser) -> None:
     tab.open(mt.compile("examples/softmax.mt").explore().html, "#panes=player")
     line = next(k for k, text in enumerate(tab.texts(".statement")) if "reduce.sum" in text)
     tab.driver.execute_script(f"explorer.panes[0].view.jump({line})")
@@ -608,8 +607,8 @@ def test_the_player_shows_what_a_reduction_takes(tab: Browser) -> None:
     tab.picture("reduction")
 
 
-def test_the_player_goes_to_the_step_that_a_lost_mask_breaks(tab: Browser) -> None:
-    """Which is in the second round of a loop: the first one is inside of the arrays."""
+def test_the_player_goes_to_the_step_that_a_missing_mask_breaks(tab: Browser) -> None:
+    """That step is in the second iteration of a loop. All accesses of the first iteration are inside the arrays."""
     tab.open(mt.compile("examples/matmul.mt").explore(target="interpreter").html, "#panes=player")
     tab.find(".drop input").click()
     assert "reads x[0, 18], out of bounds: its shape is [20, 18]" in tab.find(".said .error").text
@@ -629,7 +628,7 @@ def test_the_player_is_linked_to_every_pane(tab: Browser) -> None:
     line.click()
     assert any("libdevice.exp" in text for text in lit(tab, "triton", "pin")) and tab.all(".statement.pin")
     tab.keys("\ue00c")
-    row(tab, "triton", "rt.reduce_max(").click()  # and back: the player goes to the maximum
+    row(tab, "triton", "rt.reduce_max(").click()  # in the other direction: the player goes to the maximum
     assert "reduce.max" in tab.texts(".statement.now")[0] and "reduces 4 × 8 elements" in tab.find(".said").text
     tab.find("[aria-label='step before']").click()
     assert lit(tab, "triton") and tab.errors() == []
@@ -658,7 +657,7 @@ def test_the_player_draws_an_array_of_four_axes_as_slices_with_values(tab: Brows
     )
 
 
-def test_masked_elements_look_unlike_those_past_the_end(tab: Browser) -> None:
+def test_masked_elements_and_elements_past_the_end_look_different(tab: Browser) -> None:
     tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player")
     looks = """['masked', 'past'].map(kind => {
         const cell = document.createElement('i');

@@ -1,4 +1,6 @@
-"""The explorer's page at every width: nothing is cut off or overlaps, all can be read, the keyboard reaches everything."""
+"""The layout of the explorer's page at every width: no text is cut off or overlaps, and the keyboard reaches
+everything.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def test_nothing_is_cut_off_in_the_walk(tab: Browser, width: int, height: int) -
     assert tab.errors() == []
 
 
-def test_counts_of_all_stages_are_seen_while_a_span_is_pinned(tab: Browser) -> None:
+def test_counts_of_all_stages_are_visible_while_a_span_is_pinned(tab: Browser) -> None:
     tab.open(attention(), "#panes=source,drawn,triton", 1440, 900)
     pin_exp(tab)
     counted = [s for s in tab.ask("explorer.programs[0].stages.map(s => s.name)")]
@@ -86,21 +88,21 @@ def test_counts_of_all_stages_are_seen_while_a_span_is_pinned(tab: Browser) -> N
     assert tab.texts('.rail [data-stage="sass"] sup') == [str(lines)]
 
 
-def test_the_rail_leaves_the_source_where_it_is(tab: Browser) -> None:
+def test_choosing_a_stage_does_not_move_the_source(tab: Browser) -> None:
     tab.open(softmax(), "#panes=source,drawn,triton")
     tab.find('.rail [data-stage="ptx"]').click()
     assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "drawn", "ptx"]
     tab.find(".is-source .row").click()
     tab.find('.rail [data-stage="sass"]').click()
     assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "drawn", "sass"]
-    tab.find('.rail [data-stage="drawn"]').click()  # it is there already
+    tab.find('.rail [data-stage="drawn"]').click()  # this stage is already shown
     assert tab.ask("explorer.active.id") == "drawn" and len(tab.all(".pane")) == 3
     tab.open(softmax(), "#panes=source")
     tab.find('.rail [data-stage="tile"]').click()
     assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "tile"]
 
 
-def test_bars_between_panes_move_by_pointer_and_by_keys(tab: Browser) -> None:
+def test_borders_of_panes_move_by_pointer_and_by_keys(tab: Browser) -> None:
     from selenium.webdriver import ActionChains
 
     tab.open(softmax(), "#panes=source,triton")
@@ -111,7 +113,7 @@ def test_bars_between_panes_move_by_pointer_and_by_keys(tab: Browser) -> None:
     tab.ask("document.querySelector('.split').focus()")
     tab.keys(RIGHT, RIGHT)
     assert tab.find(".is-source").size["width"] > dragged + 60
-    assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "triton"]  # the arrows change no stage here
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["source", "triton"]  # the arrow keys change no stage here
     tab.keys(HOME)
     assert tab.find(".is-source").size["width"] < 200 and int(tab.find(".split").get_attribute("aria-valuenow")) == 12
 
@@ -169,7 +171,7 @@ def test_passes_stay_in_their_pane(tab: Browser) -> None:
     )
 
 
-def test_names_of_the_roofline_stand_beside_their_dots(tab: Browser) -> None:
+def test_names_in_the_roofline_are_beside_their_dots(tab: Browser) -> None:
     tab.open(attention(), "#panes=resources")
     apart = """[...document.querySelectorAll('.roofline .point')].map(p => {
         const [dot, name] = [p.querySelector('circle').getBoundingClientRect(), p.querySelector('text').getBoundingClientRect()];
@@ -179,7 +181,7 @@ def test_names_of_the_roofline_stand_beside_their_dots(tab: Browser) -> None:
     assert len(tab.texts(".roofline .rate")) >= 3 and all(t.endswith("FLOP/s") for t in tab.texts(".roofline .rate"))
 
 
-def test_types_are_coloured_where_they_are_types(tab: Browser) -> None:
+def test_only_types_have_the_colour_of_types(tab: Browser) -> None:
     tab.open(softmax(), "#panes=source")
 
     def types(line: str, language: str) -> list[str]:
@@ -190,7 +192,7 @@ def test_types_are_coloured_where_they_are_types(tab: Browser) -> None:
     assert types("def k0(p0, s1, s8, b1):  # f32", "python") == []
     assert types("x: f32[M, s8] = add b1, %0", "ours") == ["f32"]
     assert types("%3 = arith.addf %1, %2 : tensor<4xf32> i1", "mlir") == ["tensor", "i1"]
-    assert types("\tadd.s32 \t%r3, %r1, s1;", "ptx") == []  # part of the name of the instruction
+    assert types("\tadd.s32 \t%r3, %r1, s1;", "ptx") == []  # a part of an instruction's name
     assert types("\t.reg .b32 \t%r<20>;", "ptx") == [".b32"]
 
 

@@ -1,4 +1,4 @@
-"""Products of f32 arrays from three products of TF32 parts: the numbers, when they are chosen, and the check of a sum."""
+"""The pass f32-products: f32 matrix products from three TF32 products, its choice, and the check of each sum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import minitri as mt
 from minitri.base.numpy_operators import round_to_tf32
 from minitri.base.numpy_semantics import contract
-from minitri.base.tf32_parts import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
+from minitri.base.tf32_products import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32
 from minitri.hardware.targets import Target
@@ -23,7 +23,7 @@ LARGEST, LEAST = np.finfo(F32).max, np.finfo(F32).smallest_subnormal
 
 
 def wide(rng: np.random.Generator, *shape: int) -> Any:
-    """Numbers of both signs and of all sizes whose parts exist, subnormal numbers among them."""
+    """Numbers of both signs and of all magnitudes that have parts, subnormal numbers included."""
     return (rng.uniform(-1, 1, shape) * 2.0 ** rng.integers(-149, 100, shape)).astype(F32)
 
 
@@ -49,22 +49,22 @@ SPECIAL = {  # the first two products of a sum; all others are 0 * 0
     "largest and small": ((LARGEST, 0), (2.0**-100, 0)),
     "largest times nothing": ((LARGEST, 2), (0, 3)),
     "subnormal and large": ((LEAST, 0), (2.0**120, 0)),
-    "several bits of a subnormal": ((0x7FFFFF * LEAST, 0), (2.0**20, 0)),
+    "a subnormal with several bits": ((0x7FFFFF * LEAST, 0), (2.0**20, 0)),
     "low part would be subnormal": ((F32(2.0**-120 * (1 + 2.0**-23)), 0), (2.0**30, 0)),
     "a subnormal result": ((2.0**-70, 2.0**-71), (2.0**-70, 2.0**-75)),
     "an overflow": ((2.0**100, 0), (2.0**100, 0)),
     "an overflow of the scaled sum alone": ((2.0**60, 0), (2.0**60, 0)),
     "infinite": ((np.inf, 1), (-2, 3)),
-    "infinite times 0": ((np.inf, 1), (0, 3)),
+    "infinity times 0": ((np.inf, 1), (0, 3)),
     "infinities of both signs": ((np.inf, np.inf), (1, -1)),
     "NaN": ((np.nan, 1), (0, 3)),
     "negative zeros": ((-0.0, 0), (1, 0)),
-    "what cancels": ((2.0**20, -(2.0**20)), (2.0**20, 2.0**20)),
+    "terms that cancel": ((2.0**20, -(2.0**20)), (2.0**20, 2.0**20)),
 }
 
 
 def special(name: str, m: int = 5, k: int = 67, n: int = 7) -> tuple[Any, Any]:
-    """Factors in which the first row and the first column have the products of a case; the others are ordinary."""
+    """Factors whose first row and first column give the products of a case. The other elements are ordinary."""
     rng = np.random.default_rng(3)
     x, w = rng.uniform(-1, 1, (m, k)).astype(F32), rng.uniform(-1, 1, (n, k)).astype(F32)
     x[0], w[0] = 0, 0
@@ -73,7 +73,7 @@ def special(name: str, m: int = 5, k: int = 67, n: int = 7) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", SPECIAL)
-def test_special_values_are_those_of_ieee_arithmetic(name: str) -> None:
+def test_special_values_are_as_in_ieee_arithmetic(name: str) -> None:
     x, w = special(name)
     got = contract(x, w.T, f32, "tf32x3")
     with np.errstate(all="ignore"):
@@ -86,14 +86,16 @@ def test_special_values_are_those_of_ieee_arithmetic(name: str) -> None:
 
 @pytest.mark.parametrize("name", SPECIAL)
 def test_every_stage_has_the_special_values(name: str) -> None:
-    """Without a GPU, the kernel for one runs in the interpreter. The loop after the product runs in the special tiles."""
+    """Without a GPU, its kernel runs in the interpreter. The loop after the product runs for tiles with special
+    values.
+    """
     x, w = special(name, 130, 67, 129)
     f = mt.compile('maximum(matmul(x, w.mT, precision="tf32x3"), -1e30)', x="f32[M, K]", w="f32[N, K]")
     report = check(f, bind(f.function, (x, w), {}), ("cuda",))
     assert report.ok, report
 
 
-def test_an_unchecked_sum_is_not_finite_where_it_may_be_wrong() -> None:
+def test_an_unchecked_sum_is_right_or_not_finite() -> None:
     for name in SPECIAL:
         x, w = special(name)
         got, checked = (contract(x, w.T, f32, p) for p in ("tf32x3_unchecked", "tf32x3"))
@@ -113,13 +115,13 @@ def test_sums_of_parts_are_as_exact_as_the_bound_says(k: int, signed: bool) -> N
     assert error.max() < (8 + 52 + k / 32) * 2.0**-24 <= (k + 1) * 2.0**-24 or k == LEAST_DEPTH
 
 
-# ---- when --------------------------------------------------------------------------------
+# ---- the choice --------------------------------------------------------------------------
 
 NT, NN = {"x": "f32[M, K]", "w": "f32[N, K]"}, {"x": "f32[M, K]", "w": "f32[K, N]"}
 LARGE = {"M": 1024, "K": 1024, "N": 512}
-CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] = {  # what the products become
+CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] = {  # the last list: what the products become
     "contiguous along the depth": ("x @ w.mT", NT, LARGE, "cuda:90", ["tf32x3"]),
-    "with what follows": ("relu(x @ w.mT + 1)", NT, LARGE, "cuda:90", ["tf32x3"]),
+    "with an epilogue": ("relu(x @ w.mT + 1)", NT, LARGE, "cuda:90", ["tf32x3"]),
     "packed": ("x @ w", NN, LARGE, "cuda:90", ["tf32x3"]),
     "both packed": ("x.mT @ w", {**NN, "x": "f32[K, M]"}, LARGE, "cuda:90", ["tf32x3"]),
     "too small to be packed": ("x @ w", NN, {"M": 512, "K": 1024, "N": 512}, "cuda:90", ["ieee"]),
@@ -128,7 +130,7 @@ CHOICES: dict[str, tuple[str, dict[str, str], dict[str, int], str, list[str]]] =
     "little depth": ("x @ w.mT", NT, {"M": 8192, "K": LEAST_DEPTH - 4, "N": 8192}, "cuda:90", ["ieee"]),
     "few rows": ("x @ w.mT", NT, {"M": 16, "K": 8192, "N": 8192}, "cuda:90", ["ieee"]),
     "small": ("x @ w.mT", NT, {"M": 128, "K": 128, "N": 128}, "cuda:90", ["ieee"]),
-    "unknown rows": ("x @ w.mT", NT, {"K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
+    "symbolic rows": ("x @ w.mT", NT, {"K": 1024, "N": 1024}, "cuda:90", ["ieee"]),
     "odd rows": ("x @ w.mT", NT, {"M": 130, "K": 2049, "N": 1024}, "cuda:90", ["ieee"]),
     "attention": ("softmax(x @ w.mT) @ w", {"x": "f32[8, M, 64]", "w": "f32[8, M, 64]"}, {"M": 1024}, "cuda:90", ["ieee"] * 2),
     "f64": ("x @ w.mT", {"x": "f64[M, K]", "w": "f64[N, K]"}, LARGE, "cuda:90", ["ieee"]),

@@ -1,7 +1,9 @@
-"""The table of other libraries' names: every name has an answer, and every answer computes the same.
+"""The table of other libraries' names (minitri/language/foreign/): every name has an answer, and every answer is
+right.
 
-A row that says `write mean(x, axis=axis) for average(x, axis)` is run: numpy's or torch's function and
-the expression get the same small arrays. `SAMPLES` has the arguments where those of `DEFAULTS` do not fit.
+Example: a row says `write mean(x, axis=axis) for average(x, axis)`. Then the test gives the same small arrays to
+numpy's or torch's function and to the expression, and compares. `SAMPLES` has arguments for rows that `DEFAULTS`
+does not suit.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def named(library: str) -> set[str]:
 
 
 def public(module: Any) -> set[str]:
-    """Names of values and functions: no modules, no classes of torch's inside."""
+    """Names of values and functions, without modules and without torch's internal classes."""
     found = {n: getattr(module, n, None) for n in dir(module) if not n.startswith("_")}
     inner = {
         n for n, v in found.items() if isinstance(v, types.ModuleType) or getattr(v, "__module__", "") == "torch._C"
@@ -74,15 +76,22 @@ def test_rows_are_well_formed() -> None:
     assert len(spelled) == len(set(spelled)), sorted({s for s in spelled if spelled.count(s) > 1})
 
 
-def test_what_is_here_is_here() -> None:
+def test_names_marked_as_equal_exist_in_minitri() -> None:
     known = {*function_names(), *CONSTANTS, *DTYPES, *ATTRIBUTES}
     assert {row.name for row in table() if row.here and row.name.lstrip(".") not in known} == set()
 
 
-OTHERWISE = {"pad", "can_cast", "result_type", "view", "float", "int"}  # of one library, or in other forms
+OTHERWISE = {
+    "pad",
+    "can_cast",
+    "result_type",
+    "view",
+    "float",
+    "int",
+}  # names that only one library has, or that have other forms
 
 
-def test_nothing_that_is_here_is_said_to_be_missing() -> None:
+def test_no_existing_name_is_called_missing() -> None:
     missing = {row.name for row in table() if row.reason}
     assert missing & set(function_names()) <= OTHERWISE
 
@@ -96,7 +105,7 @@ def real(*shape: int) -> Any:
     return np.round(RNG.normal(size=shape) * 2, 2)
 
 
-UP = np.array([-2.0, -0.5, 0.25, 1.5])  # it increases
+UP = np.array([-2.0, -0.5, 0.25, 1.5])  # increasing
 DEFAULTS: dict[str, Any] = {
     "x": real(3, 4), "y": real(3, 4), "z": real(3, 4), "v": real(4), "w": real(4), "a": real(3, 4), "b": real(4, 3),
     "axis": 1, "dim": 1, "n": 3, "m": 4, "k": 2, "q": 0.3, "dtype": f32, "weight": real(3, 4), "value": 2.5,
@@ -115,7 +124,7 @@ EVEN = {"x": real(4, 4, 4), "n": 2, "size": 2}
 PAIR = {"x": np.arange(3), "y": np.arange(2)}
 SPREAD = {"running_mean": real(4), "running_var": np.abs(real(4)) + 0.1, "v": np.abs(real(3, 4)) + 0.1}
 CHOSEN = {"target": np.array([0, 3, 1]), "index": np.array([[2, 0], [1, 1], [3, 3]]), "weight": real(5, 4)}
-SAMPLES: dict[str, dict[str, Any]] = {  # arguments by the name of the row, where those of DEFAULTS do not fit
+SAMPLES: dict[str, dict[str, Any]] = {  # arguments by the name of the row, if DEFAULTS does not suit
     "addbmm": CUBES, "baddbmm": CUBES | {"c": real(2, 3, 3)}, "bmm": CUBES, "addmm": CUBES | {"a": real(3, 4), "b": real(4, 3)},
     "addmv": {"c": real(3)}, "addr": {"c": real(4, 4)}, "gradient": ROW, "byte": {"x": np.arange(5.0)},
     "binary_cross_entropy": {"x": CHANCES, "y": CHANCES.T}, "logit": {"x": CHANCES}, "bilinear": {"weight": real(5, 4, 4)},
@@ -132,8 +141,8 @@ SAMPLES: dict[str, dict[str, Any]] = {  # arguments by the name of the row, wher
     "partition": {"x": np.array([1.0, 2.0, 3.0])}, "argpartition": {"x": np.array([1.0, 2.0, 3.0])},
 }  # fmt: skip
 KNOWN_SIZES = {"split", "unbind"}
-UNSET = {"empty", "new_empty"}  # whose elements may be anything
-OTHER_RESULTS = {"promote_types"}  # a dtype
+UNSET = {"empty", "new_empty"}  # their elements may have any value
+OTHER_RESULTS = {"promote_types"}  # the result is a dtype
 NEEDS_A_GPU = {"cuda"}
 ROWS = [row for row in table() if row.instead and row.arguments and row.name not in OTHER_RESULTS | NEEDS_A_GPU]
 
@@ -150,7 +159,7 @@ def parameters(row: Foreign) -> dict[str, str]:
 
 
 def samples(row: Foreign, library: str) -> dict[str, Any]:
-    """Arguments for the parameters without defaults; functions of `math` take numbers and lists of them."""
+    """Arguments for the parameters without defaults. Functions of `math` take numbers and lists of numbers."""
     own = SAMPLES.get(row.spelling, SAMPLES.get(row.name, {}))
     values = {name: own.get(name, DEFAULTS.get(name)) for name, default in parameters(row).items() if not default}
     scalars = {"i": 3, "f": 0.75}
@@ -158,7 +167,7 @@ def samples(row: Foreign, library: str) -> dict[str, Any]:
 
 
 def computed(row: Foreign, library: str) -> Any:
-    """What the expression of a row gives, by numpy and from the graph, which must agree."""
+    """The value of a row's expression. numpy and the graph must agree on it."""
     values = samples(row, library)
     arrays = {n: v for n, v in values.items() if isinstance(v, np.ndarray)}
     fixed = {n: written(v) for n, v in values.items() if n not in arrays}
@@ -178,7 +187,7 @@ def written(value: Any) -> str:
 
 
 def asked(row: Foreign, library: str, module: Any) -> Any:
-    """What the function of the library gives; the array that it changed if it gives nothing."""
+    """The result of the library's function, or the array that it changed in place."""
     values = {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in samples(row, library).items()}
     if module in TORCH:
         values = {n: torch.tensor(v) if isinstance(v, np.ndarray) else v for n, v in values.items()}
@@ -210,7 +219,7 @@ def same(given: Any, wanted: Any, row: Foreign) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.spelling}-{row.libraries[0]}")
-def test_what_is_written_instead_computes_the_same(row: Foreign) -> None:
+def test_replacements_compute_the_same(row: Foreign) -> None:
     for library in row.libraries:
         given = computed(row, library)
         for module in MODULES.get(library, []):
@@ -218,12 +227,12 @@ def test_what_is_written_instead_computes_the_same(row: Foreign) -> None:
                 same(given, asked(row, library, module), row)
 
 
-# ---- what is here under its name ---------------------------------------------------------
+# ---- names that minitri has, too ---------------------------------------------------------
 
 FLOATS = {"x": real(3, 4), "y": real(3, 4), "z": real(3, 4), "v": real(4), "w": real(4), "b": real(4, 3)}
 INTEGERS = {"x": np.arange(12).reshape(3, 4), "y": np.arange(12).reshape(3, 4)[::-1] % 5}
 BOOLS = {"x": real(3, 4) > 0, "y": real(3, 4) > 0, "p": real(3, 4) > 0}
-ARGUMENTS: dict[str, str] = {  # of functions that take more than arrays of one shape
+ARGUMENTS: dict[str, str] = {  # for functions that take more than arrays of one shape
     "where": "x > 0, x, y", "clip": "x, -1.0, 1.0", "clamp": "x, -1.0, 1.0", "arange": "2, 9, 3", "linspace": "0.0, 1.0, 5",
     "broadcast_to": "v, (3, 4)", "cross": "b, b * b + 1.0", "concat": "(x, y)", "concatenate": "(x, y), 1", "cat": "(x, y), 1",
     "stack": "(x, y), 1", "hstack": "(x, y)", "vstack": "(x, y)", "dstack": "(x, y)", "column_stack": "(x, y)", "row_stack": "(x, y)",
@@ -249,9 +258,9 @@ UNTESTED = {
     "astype",
     "empty",
     "empty_like",
-}  # about dtypes, or of anything
-NUMBERS = {"isclose": "1.5, 0.5", "nextafter": "1.5, 0.5", "prod": "[1.5, 0.5]"}  # arguments of functions of math
-UNIT = {"acos", "arccos", "asin", "arcsin", "atanh", "arctanh"}  # -1 to 1
+}  # functions of dtypes, or of any value
+NUMBERS = {"isclose": "1.5, 0.5", "nextafter": "1.5, 0.5", "prod": "[1.5, 0.5]"}  # arguments for functions of `math`
+UNIT = {"acos", "arccos", "asin", "arcsin", "atanh", "arctanh"}  # their domain is -1 to 1
 POSITIVE = {"sqrt", "log", "log2", "log10", "log1p", "rsqrt", "acosh", "arccosh"}
 HERE = [
     (row, of) for row in table() if row.here and not row.name.startswith(".") for of in row.libraries if of in MODULES
@@ -278,7 +287,7 @@ def call_of(name: str, library: str) -> str:
 
 
 @pytest.mark.parametrize("row, library", HERE, ids=lambda v: v.name if isinstance(v, Foreign) else v)
-def test_what_is_here_computes_the_same(row: Foreign, library: str) -> None:
+def test_functions_of_the_same_name_compute_the_same(row: Foreign, library: str) -> None:
     name = row.name
     if name in UNTESTED or name in CONSTANTS or name in DTYPES:
         return

@@ -1,4 +1,4 @@
-"""What errors say about names of other libraries: `median(x)`, `np.average(x)`, `x.real`."""
+"""Error messages about names of other libraries, such as `median(x)`, `np.average(x)` or `x.real`."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_a_guess_never_wins_over_a_name_of_another_library(prefix: str) -> None:
         ("unique(x)", "is not here: the shape of its result depends on the data"),
     ],
 )
-def test_what_errors_say(text: str, help: str) -> None:
+def test_messages_name_the_replacement(text: str, help: str) -> None:
     assert help in refusal(text).help
 
 
-def test_names_of_the_program_stand_beside_the_answer() -> None:
+def test_similar_names_of_the_program_are_also_suggested() -> None:
     assert refusal("input + x", inputs="f32[N]", x="f32[N]").help.startswith("did you mean `inputs`? `input` of Python")
     text = "def averaged(x):\n    return mean(x)\n\n\ndef f(x: f32[N]):\n    return average(x)\n"
     with pytest.raises(CompileError) as caught:
@@ -84,7 +84,7 @@ def test_names_of_the_program_stand_beside_the_answer() -> None:
     assert caught.value.help.startswith("did you mean `averaged`? write `mean(x)`")
 
 
-def test_a_parameter_may_be_called_as_a_library_is() -> None:
+def test_a_parameter_may_have_the_name_of_a_library() -> None:
     assert mt.evaluate("F * 2 + np.sum()", F=np.ones(2), np=np.ones(2)).tolist() == [4, 4]
 
 

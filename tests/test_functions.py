@@ -1,7 +1,7 @@
-"""Every function with structure × dtype × adversarial shapes, layouts and values, at every stage.
+"""Every function with structure, on every dtype, with difficult shapes, layouts and values, at every stage.
 
-Reductions, scans, products, movement of data, making of arrays, indexing and the library;
-see tests/test_operators.py for how the suite works and for the elementwise operators.
+These are reductions, scans, products, views, creation of arrays, indexing and the library. See
+tests/test_operators.py for how the tests work and for the elementwise operators.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from minitri.base.operators import SCANS
 from minitri.base.types import DTYPES, DType, bool_, f32
 from minitri.language.signatures import SIGNATURES, library_functions
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the oracles may warn, stages must not
 EVERY = dtypes("fiub")
-EMPTY = "MT0209"  # max of nothing: when compiled, or at the call
+EMPTY = "MT0209"  # the maximum of an empty axis: an error when compiled or at the call
 
 
 # ---- reductions and scans ------------------------------------------------------------------
@@ -45,7 +45,7 @@ def pick(items: list[Any], case: Case) -> Any:
 
 
 def some_axes(case: Case, one: bool) -> Any:
-    """None, an axis from either end, or several axes."""
+    """None, an axis counted from either end, or several axes."""
     rank = len(case.shape)
     singles: list[Any] = [None, *range(rank), *range(-rank, 0)]
     several = [] if one else [(), *itertools.combinations(range(rank), 2), tuple(range(rank)), tuple(range(-rank, 0))]
@@ -53,7 +53,7 @@ def some_axes(case: Case, one: bool) -> Any:
 
 
 def reduced_values(name: str, case: Case, d: DType) -> Any:
-    """`var` squares, in f32: 64-bit integers stay small."""
+    """`var` squares in f32, so 64-bit integers are small."""
     domain = (0.9, 1.1) if name == "prod" else (-9.0, 9.0)
     if name in ("var", "std") and d.bits == 64 and d.is_integer:
         case = replace(case, kind="plain")
@@ -63,7 +63,7 @@ def reduced_values(name: str, case: Case, d: DType) -> Any:
 @pytest.mark.parametrize("names, d, on", rows((n, d) for n in REDUCTIONS for d in EVERY))
 @given(data=st.data())
 def test_reductions(names: Rows, d: DType, on: str, data: Any) -> None:
-    """`max`, `min`, `argmax` and `argmin` of nothing are refused."""
+    """`max`, `min`, `argmax` and `argmin` of empty axes are refused."""
     case = data.draw(cases(on, broadcast=False, choices=8))
     axis = some_axes(case, any(n in POSITIONS for n in names))
     keepdims, correction = case.seed % 2 == 0, (0, 1, 2, 1.0, 0.5, -1.5, 3, 40)[case.seed % 8]
@@ -87,12 +87,12 @@ def test_reductions(names: Rows, d: DType, on: str, data: Any) -> None:
 @pytest.mark.parametrize("names, d, on", rows((n, d) for n in ("sum", "prod") for d in EVERY))
 @given(data=st.data())
 def test_sums_in_another_dtype(names: Rows, d: DType, on: str, data: Any) -> None:
-    """`dtype` is what is summed in: elements are converted first."""
+    """The sum is computed in `dtype`: elements are converted first."""
     case = data.draw(cases(on, broadcast=False, choices=8))
     target = pick([t for t in EVERY if t != bool_], case)
     axis = some_axes(Case(case.shape, choice=case.seed % 97), False)
     x = operand(case, 0, d, (0.9, 1.1) if "prod" in names else (-9.0, 9.0), sums=True)
-    if "prod" in names and target.is_float and not d.is_float:  # the product of many integers is infinite
+    if "prod" in names and target.is_float and not d.is_float:  # the product of many integers would be infinite
         x = laid_out(x % 2 if d.is_integer else np.array(x), case.operands[0].layout)
     texts = [f"{n}(x, axis={axis}, dtype={target})" for n in names]
     check(
@@ -147,7 +147,7 @@ def product(a: DType, b: DType, on: str, data: Any) -> None:
     for letter, d, part in zip("xy", (a, b), form.split()):
         extents = [c.upper() if case.symbolic and c != "1" else "1" if c == "1" else str(sizes[c]) for c in part]
         declared[letter] = f"{d}[{', '.join(extents)}]"
-    if 1 in (sizes["b"], sizes["c"]) and case.symbolic:  # a size that is 1 at the call alone does not broadcast
+    if 1 in (sizes["b"], sizes["c"]) and case.symbolic:  # a symbolic size that is 1 only at the call does not broadcast
         declared = {v: t.replace("B", str(sizes["b"])).replace("C", str(sizes["c"])) for v, t in declared.items()}
     check("x @ y" if case.seed % 2 else "matmul(x, y)", declared, operands, [matmul(*operands)], case, on)
 
@@ -164,13 +164,13 @@ def test_products_of_two_dtypes(d: DType, on: str, data: Any) -> None:
     product(d, pick(EVERY, data.draw(cases(on))), on, data)
 
 
-# ---- movement of data ----------------------------------------------------------------------
+# ---- views ---------------------------------------------------------------------------------
 
-Moved = tuple[str, Any]  # the call, and what numpy gives
+Moved = tuple[str, Any]  # the call, and numpy's result
 
 
 def _regrouped(rng: Any, x: Any) -> tuple[int, ...]:
-    """A shape of as many elements: the prime factors dealt out anew, ones strewn in."""
+    """A shape with as many elements: the prime factors in random groups, with some ones between them."""
     left, factors = x.size, list[int]()
     for p in (2, 3, 5, 7, 11, 13, 17, 31):
         while left > 1 and left % p == 0:
@@ -315,7 +315,7 @@ MOVES: dict[str, tuple[Callable[[Any, Any], Moved], int, str]] = {  # function, 
 @pytest.mark.parametrize("names, d, on", rows((n, d) for n, m in MOVES.items() for d in dtypes(m[2])))
 @given(data=st.data())
 def test_movement(names: Rows, d: DType, on: str, data: Any) -> None:
-    """Elements arrive unchanged: NaN, signed zeros, limits. Sizes of 1 are literal, for squeeze."""
+    """Elements keep all their bits: NaN, signed zeros, limits. Sizes of 1 are literal, for squeeze."""
     case = data.draw(cases(on, least=max(MOVES[n][1] for n in names), broadcast=False))
     x = operand(case, 0, d)
     rng = case.rng if on == "cpu" else np.random.default_rng([case.choice, *case.shape])
@@ -337,13 +337,13 @@ def d_of(x: Any) -> DType:
     return next(d for d in DTYPES.values() if d.numpy == x.dtype)
 
 
-# ---- making --------------------------------------------------------------------------------
+# ---- creation of arrays --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d, on", by_dtype())
 @given(data=st.data())
 def test_making(d: DType, on: str, data: Any) -> None:
-    """zeros, ones, full, eye and arange of a dtype, of literal sizes and of an array's."""
+    """zeros, ones, full, eye and arange of a dtype, with literal sizes and with the sizes of an array."""
     case = data.draw(cases(on, least=1, most=2, broadcast=False))
     x = operand(case, 0, d)
     rng = np.random.default_rng(case.seed if on == "cpu" else case.choice)
@@ -366,7 +366,7 @@ def test_making(d: DType, on: str, data: Any) -> None:
 @pytest.mark.parametrize("on", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 @given(data=st.data())
 def test_defaults_of_making(on: str, data: Any) -> None:
-    """arange of integers is i64, of floats f32: start + step * k; zeros, ones and eye are f32."""
+    """arange of integers is i64, of floats f32: start + step * k. zeros, ones and eye are f32."""
     case = data.draw(cases(on, least=1, most=1, broadcast=False))
     x = operand(case, 0, f32)
     rng = np.random.default_rng(case.seed if on == "cpu" else case.choice)
@@ -394,7 +394,7 @@ def _slice(rng: Any, n: int) -> slice:
 
 
 def _basic(rng: Any, x: Any) -> list[Any]:
-    """Slices and integers for some leading axes, then ... and items for the last ones, None between."""
+    """Slices and integers for some leading axes, then ... and items for the last axes, with None between them."""
     items: list[Any] = []
     for n in x.shape:
         items.append(int(rng.integers(-n, n)) if n and rng.random() < 0.3 else _slice(rng, n))
@@ -409,7 +409,7 @@ def _basic(rng: Any, x: Any) -> list[Any]:
 
 
 def written(items: list[Any]) -> str:
-    """The subscript as text; index arrays are i, j, … in order."""
+    """The subscript as text. Index arrays are i, j, … in order."""
     names = iter("ijkl")
 
     def one(item: Any) -> str:
@@ -435,7 +435,7 @@ def test_basic_indexing(d: DType, on: str, data: Any) -> None:
 
 
 def indices(rng: Any, n: int, shape: tuple[int, ...], bad: bool) -> Any:
-    """Integers of any integer dtype, from both ends and, if `bad`, past them."""
+    """Integers of any integer dtype, counted from both ends. With `bad`, some are out of range."""
     d = pick(dtypes("iu"), Case((), choice=int(rng.integers(99))))
     low, high = (-n - 3, n + 4) if bad else (-n, max(n, 1))
     index = rng.integers(max(low, d.limits[0]), min(max(high, 1), d.limits[1]), shape)
@@ -449,7 +449,7 @@ def indices(rng: Any, n: int, shape: tuple[int, ...], bad: bool) -> Any:
 @pytest.mark.parametrize("d, on", by_dtype())
 @given(data=st.data())
 def test_index_arrays(d: DType, on: str, data: Any) -> None:
-    """Negative ones count from the end, ones out of range read NaN, 0 or False; several broadcast."""
+    """Negative indices count from the end. Indices out of range read NaN, 0 or False. Several index arrays broadcast."""
     case = data.draw(cases(on, least=1, broadcast=False, choices=8))
     x = operand(case, 0, d)
     rng = case.rng if on == "cpu" else np.random.default_rng([case.choice, *case.shape])
@@ -512,7 +512,7 @@ def test_activations(d: DType, on: str, data: Any) -> None:
 def test_normalisations(d: DType, on: str, data: Any) -> None:
     case = data.draw(cases(on, least=1, broadcast=False))
     axis = int(case.choice % len(case.shape)) - (len(case.shape) if case.seed % 2 else 0)
-    case = replace(case, kind="plain") if d.bits == 64 and d.is_integer else case  # their means wrap
+    case = replace(case, kind="plain") if d.bits == 64 and d.is_integer else case  # their means would wrap
     x = operand(case, 0, d, sums=True)
     g = array(case, 1, d, (x.shape[-1],), sums=True)
     normal: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
@@ -536,7 +536,7 @@ def test_normalisations(d: DType, on: str, data: Any) -> None:
 @pytest.mark.parametrize("d, on", by_dtype("f"))
 @given(data=st.data())
 def test_models(d: DType, on: str, data: Any) -> None:
-    """attention and cross_entropy against f64, by the size of their terms."""
+    """attention and cross_entropy, compared with f64; the error bound depends on the size of their terms."""
     case = data.draw(cases(on, least=1, most=1, broadcast=False))
     rng = np.random.default_rng(case.seed)
     b, t, s, k = (rng.choice([[1, 3, 5, 4], [2, 17, 9, 16], [3, 1, 1, 1], [1, 5, 33, 7]])).tolist()
@@ -569,7 +569,7 @@ def test_models(d: DType, on: str, data: Any) -> None:
     check("attention(x, y, z), cross_entropy(l, i)", declared, [q, key, v, z, y], wants, case, on)
 
 
-# ---- nothing is left out -----------------------------------------------------------------------
+# ---- completeness ------------------------------------------------------------------------------
 
 
 def test_every_function_is_tested() -> None:

@@ -1,4 +1,4 @@
-"""What only a GPU shows: streams, replayed calls, the general variant, scalars in full precision."""
+"""Properties that only a GPU shows: streams, replayed calls, the general variant, scalars in full precision."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def close(a: torch.Tensor, b: torch.Tensor, tolerance: float = 1e-5) -> None:
     torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def test_a_call_made_again_sees_new_tensors() -> None:
+def test_a_repeated_call_reads_its_own_tensors() -> None:
     f = mt.compile("softmax(x + y, axis=-1)", x="f32[M, N]", y="f32[N]")
     for _ in range(4):
         x, y = rand(33, 77), rand(77)
@@ -44,7 +44,7 @@ def test_a_tensor_for_a_number_is_read_at_each_call() -> None:
         close(f(x, torch.tensor(n)), x * n)
 
 
-def test_calls_in_turns_see_their_own_shapes() -> None:
+def test_alternating_calls_have_their_own_shapes() -> None:
     f = mt.compile("x + y[0]", x="f32[N]", y="f32[M]")
     shapes = [33, 33, 33, 64, 33, 33, 64, 64, 64, 33]
     for n in shapes:
@@ -57,7 +57,7 @@ def test_calls_in_turns_see_their_own_shapes() -> None:
         close(f(x, rand(33).zero_()), x.detach())
 
 
-def test_many_shapes_end_in_the_general_variant() -> None:
+def test_after_many_shapes_the_general_variant_runs() -> None:
     f = mt.compile("layer_norm(x @ w, g, b)", x="f32[M, K]", w="f32[K, N]", g="f32[N]", b="f32[N]")
     for k in range(14):
         x, w, g, b = rand(17 + 5 * k, 9 + 7 * k), rand(9 + 7 * k, 40 + k), rand(40 + k), rand(40 + k)
@@ -120,8 +120,8 @@ def test_a_handle_keeps_its_outputs() -> None:
     close(again[1], x.sum(), 1e-2)
 
 
-def test_every_alignment_has_its_code() -> None:
-    """A replayed call may come with tensors that begin anywhere."""
+def test_every_alignment_has_its_own_code() -> None:
+    """The tensors of a replayed call may start at any address."""
     f = mt.compile("x * 2 + y", x="f32[N]", y="f32[N]")
     base = rand(5000)
     for _ in range(2):
@@ -142,8 +142,8 @@ def test_captured_calls(text: str) -> None:
             assert torch.equal(a, b)
 
 
-def test_captures_by_others() -> None:
-    """A call is like any other of torch's: it can be part of a graph."""
+def test_torch_can_capture_a_call() -> None:
+    """A call can be captured in a CUDA graph of torch, like torch's own calls."""
     f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
     x = rand(64, 100)
     f(x), f(x)
@@ -185,11 +185,11 @@ def test_two_gpus() -> None:
 
 
 @pytest.mark.parametrize("text", ["x + 1", "softmax(x, axis=-1)", "sum(x)", "sum(x, axis=0), sum(x, axis=1) @ x"])
-def test_memory_is_what_the_plan_says(text: str) -> None:
-    """Outputs, and the temporaries that the launch plan lists; nothing else."""
+def test_a_call_allocates_the_memory_of_its_plan(text: str) -> None:
+    """A call allocates the outputs and the temporaries of the launch plan, nothing else."""
     f = mt.compile(text, x="f32[M, N]")
     x = rand(2048, 3000)
-    first = _peak(lambda: f(x))  # which makes what later calls use
+    first = _peak(lambda: f(x))  # the first call also allocates memory that later calls use again
     run, call = f.prepare(x)
     made = [*run.plan.temporaries, *run.plan.outputs]
     sizes = [math.prod(e.evaluate(call.sizes) for e in b.shape) * b.dtype.bytes for b in made]
@@ -207,7 +207,7 @@ def _peak(run: Callable[[], object]) -> int:
 
 
 class Described:
-    """An array of another library, which says only where it lies, that nobody may write there, and which stream does."""
+    """An array of another library. It gives its address, says that it is read-only, and names its stream."""
 
     def __init__(self, tensor: torch.Tensor, stream: torch.cuda.Stream | None = None) -> None:
         self.tensor, self.stream = tensor, stream
@@ -228,7 +228,7 @@ def test_arrays_of_other_libraries_are_not_copied() -> None:
     with torch.cuda.stream(stream):
         torch.cuda._sleep(20_000_000)
         x += 1
-    close(f(Described(x, stream)), x * 2)  # both after it
+    close(f(Described(x, stream)), x * 2)  # both after the work on the stream
     with pytest.raises(mt.CompileError, match="cuda_array_interface"):
         f(type("Broken", (), {"__cuda_array_interface__": {"shape": 3}})())
 
@@ -297,7 +297,7 @@ def test_the_last_tile_of_odd_arrays(n: int, dtype: str) -> None:
     x = torch.randint(-50, 50, (n + 1,), device="cuda").to(getattr(torch, dtype))
     f = mt.compile("x + y - 1", **dict.fromkeys("xy", f"{SHORT[dtype]}[N]"))
     assert (" peeled" in f.lower(x[:n], x[:n])["tile"]) is (n * x.element_size() % 16 > 0)
-    for shifted in (x[:n], x[1:]):  # the latter begins at no multiple of 16 bytes
+    for shifted in (x[:n], x[1:]):  # the second one starts at no multiple of 16 bytes
         assert torch.equal(f(x[:n], shifted), x[:n] + shifted - 1)
 
 
@@ -327,7 +327,7 @@ def test_tf32_products_are_rounded_to_nearest(m: int, k: int, n: int) -> None:
         peer = ((x @ w).double() - exact).norm() / exact.norm()
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
-    assert 1e-4 < error < 1.1 * max(peer, 2.8e-4)  # dropped bits make it 8e-4
+    assert 1e-4 < error < 1.1 * max(peer, 2.8e-4)  # truncation instead of rounding would give 8e-4
 
 
 def test_devices_are_checked() -> None:
@@ -342,7 +342,7 @@ def test_minus_zero_is_kept() -> None:
     assert a.signbit().all() and b.signbit().all()
 
 
-def test_numbers_of_numpy_go_with_tensors() -> None:
+def test_numpy_scalars_can_be_passed_with_tensors() -> None:
     f = mt.compile("x * s", x="f32[N]", s="f32[]")
     x = rand(5)
     close(f(x, np.float32(3)), x * 3)
@@ -360,7 +360,7 @@ ATTENTION = (
 @pytest.mark.parametrize("d", [64, 80, 128, 256])
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
 def test_attention(dtype: str, d: int) -> None:
-    """One kernel, no further from f64 than torch's own."""
+    """One kernel, whose error against f64 is not larger than that of torch's attention."""
     kinds = ", ".join(f"{n}: {dtype}[B, H, {length}, D]" for n, length in (("q", "T"), ("k", "S"), ("v", "S")))
     f = mt.compile(ATTENTION.format(kinds))
     kind = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype]
@@ -372,8 +372,8 @@ def test_attention(dtype: str, d: int) -> None:
 
 
 @pytest.mark.parametrize("t", [1024, 1100])
-def test_attention_of_blocks_through_descriptors(t: int) -> None:
-    """Rows that fill their last block and rows that do not; keys that a descriptor does not read."""
+def test_attention_with_tensor_descriptors(t: int) -> None:
+    """Rows that fill their last block and rows that do not; keys that no descriptor reads."""
     kinds = ", ".join(f"{n}: bf16[B, H, {length}, D]" for n, length in (("q", "T"), ("k", "S"), ("v", "S")))
     f = mt.compile(f"def f({kinds}):\n    return softmax(q @ k.mT * D**-0.5, axis=-1) @ v\n")
     q, k, v = (rand(4, 32, n, 64, dtype=torch.bfloat16) for n in (t, 1024, 1024))
@@ -385,7 +385,7 @@ def test_attention_of_blocks_through_descriptors(t: int) -> None:
         assert error <= 1.5 * theirs + 1e-6, (error, theirs)
 
 
-def test_attention_needs_memory_for_its_result_alone() -> None:
+def test_attention_allocates_only_its_result() -> None:
     kinds = ", ".join(f"{n}: bf16[B, H, {length}, D]" for n, length in (("q", "T"), ("k", "S"), ("v", "S")))
     f = mt.compile(ATTENTION.format(kinds))
     q, k, v = (rand(1, 2, 32768, 64, dtype=torch.bfloat16) for _ in range(3))
@@ -407,8 +407,8 @@ def f(q: bf16[B, H, T, D], k: bf16[B, H, S, D], v: bf16[B, H, S, D], n: i32[B]):
 @pytest.mark.parametrize("keys", [4096, 4099, 32768])
 @pytest.mark.parametrize("d", [64, 128, 256])
 def test_few_rows_and_many_keys(keys: int, d: int) -> None:
-    """Parts of the keys, of which a length may leave some nothing, put together: no further from f64 than torch's
-    own, the same each time, and little memory beside the result."""
+    """Parts of the keys are computed apart and combined; some lengths leave parts empty. The error against f64 is not
+    larger than torch's, results are equal in each call, and little memory is needed beside the result."""
     f = mt.compile(DECODE)
     q, k, v = (rand(3, 2, length, d, dtype=torch.bfloat16) for length in (8, keys, keys))
     n = torch.tensor([keys, 700, 0], device="cuda", dtype=torch.int32)

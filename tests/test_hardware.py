@@ -1,4 +1,6 @@
-"""What is known of chips, where it comes from, and that the cost models ask the chip of the target."""
+"""The descriptions of chips (minitri/hardware/): their figures and sources, and cost models that use the target's
+chip.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from minitri.hardware import chips
 from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, multiprocessor, peak, shared_bytes
 from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
 from minitri.kernels.ir import Kernel
-from minitri.optimize import mixed_input_products, program_order
+from minitri.optimize import dequantised_product_cost, program_order
 from minitri.optimize.schedules import products
 from minitri.optimize.split_k import split_products
 from minitri.optimize.split_kv import split_loops
@@ -27,7 +29,7 @@ from minitri.runtime import timing
 from minitri.runtime.schedule_search import propose
 
 HALF = replace(H200, multiprocessors=H200.multiprocessors // 2)
-SMALL = replace(H200, shared=99 << 10)  # what a program has on an RTX card
+SMALL = replace(H200, shared=99 << 10)  # the shared memory of a program on an RTX card
 EVERY = {**CHIPS, **GENERIC}
 TABLES = tomllib.loads(Path(chips.__file__).with_name("chips.toml").read_text(encoding="utf-8"))
 ROWS = {**TABLES["chips"], **TABLES["generic"]}
@@ -38,7 +40,7 @@ ROWS = {**TABLES["chips"], **TABLES["generic"]}
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_every_figure_has_a_source(name: str) -> None:
-    """Or a reason why it is not known."""
+    """Each figure has a source, or a reason why it is not known."""
     chip, row = EVERY[name], ROWS[name]
     assert row.keys() - {"architecture"} | {"shared"} == {f.name for f in fields(Chip)}
     for figure, entry in row.items():
@@ -49,7 +51,7 @@ def test_every_figure_has_a_source(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(CHIPS))
 def test_figures_are_in_proportion(name: str) -> None:
-    """A slip in a unit would be a thousandfold."""
+    """A wrong unit would make a figure a thousand times too large or too small."""
     chip = CHIPS[name]
     assert chip.peak is not None
     rates: Any = chip.peak.rates
@@ -66,7 +68,7 @@ def test_a_program_has_no_more_shared_memory_than_its_multiprocessor() -> None:
         assert limits is None or chip.shared <= limits.shared
 
 
-# ---- which chip a target has -------------------------------------------------------------
+# ---- the chip of a target ----------------------------------------------------------------
 
 
 def test_a_gpu_is_a_target() -> None:
@@ -78,7 +80,7 @@ def test_a_gpu_is_a_target() -> None:
         assert f"{target.kind}:{target.arch}" in TARGETS
 
 
-def test_an_unknown_gpu_is_told_what_there_is() -> None:
+def test_the_error_for_an_unknown_gpu_lists_the_known_ones() -> None:
     with pytest.raises(CompileError) as caught:
         Target.parse("rtx4091")
     assert caught.value.code == "MT0402" and "rtx4090" in str(caught.value.help) and "cuda:90" in str(caught.value.help)
@@ -86,7 +88,7 @@ def test_an_unknown_gpu_is_told_what_there_is() -> None:
 
 @pytest.mark.parametrize("text", TARGETS)
 def test_an_architecture_gets_the_generic_chip(text: str) -> None:
-    """With the shared memory of the architecture. Only Hopper is described by the chip it was measured on."""
+    """It has the shared memory of the architecture. Only for Hopper it is the chip that was measured."""
     target = Target.parse(text)
     chip, generic = chip_of(target), GENERIC[target.kind]
     if text == "cuda:90":
@@ -95,14 +97,14 @@ def test_an_architecture_gets_the_generic_chip(text: str) -> None:
         assert chip == replace(generic, shared=shared_bytes(target) or generic.shared) and chip.peak is None
 
 
-def test_what_nobody_has_described_gets_the_generic_chip() -> None:
+def test_an_undescribed_architecture_gets_the_generic_chip() -> None:
     assert "130" not in CUDA_ARCHS and "gfx9999" not in HIP_ARCHS
     assert chip_of(Target("cuda", "130")) == GENERIC["cuda"] and chip_of(Target("hip", "gfx9999")) == GENERIC["hip"]
     assert peak(Target("cuda", "130")) is None
 
 
 def test_a_named_gpu_is_compiled_for_its_architecture() -> None:
-    """An H200 by the same text as `cuda:90`; an A100 has fewer multiprocessors than cuda:80 is planned for."""
+    """An H200 gets the same text as `cuda:90`. An A100 has fewer multiprocessors than the generic chip of cuda:80."""
     f = mt.compile("sum(x, axis=1)", x="f32[R, L]")
     texts = {t: f.lower(R=4, L=1 << 22, target=t)["triton"] for t in ("cuda:90", "h200", "cuda:80", "a100")}
     assert texts["h200"] == texts["cuda:90"]
@@ -112,7 +114,7 @@ def test_a_named_gpu_is_compiled_for_its_architecture() -> None:
     assert "A100 SXM 80 GB" in f.explain(R=4, L=1 << 22, target="a100")
 
 
-# ---- the cost models ask it --------------------------------------------------------------
+# ---- cost models that use the chip -------------------------------------------------------
 
 
 def _parts(target: str, text: str = "sum(x, axis=1)", x: str = "f32[4, 4194304]", **types: str) -> int:
@@ -121,7 +123,7 @@ def _parts(target: str, text: str = "sum(x, axis=1)", x: str = "f32[4, 4194304]"
 
 
 SPLITTING = (split_reductions, split_loops, split_products, split_scans)
-CUT = [  # text, types; what is computed in parts
+SPLIT_PROGRAMS = [  # text, types; the program is computed in parts
     ("sum(x, axis=1)", {"x": "f32[4, 4194304]"}),
     ("sum(x, axis=0)", {"x": "f32[4194304, 64]"}),
     ("cumulative_sum(x, axis=1)", {"x": "f32[4, 4194304]"}),
@@ -131,8 +133,8 @@ CUT = [  # text, types; what is computed in parts
 ]
 
 
-@pytest.mark.parametrize(("text", "types"), CUT)
-def test_half_of_a_chip_is_filled_by_fewer_parts(text: str, types: dict[str, str]) -> None:
+@pytest.mark.parametrize(("text", "types"), SPLIT_PROGRAMS)
+def test_half_a_chip_needs_fewer_parts(text: str, types: dict[str, str]) -> None:
     graph = mt.compile(text, **types).lower(target="cuda:90").compilation.value("graph.packed")
     whole, half = (reduce(lambda g, split: split(g, chip), SPLITTING, graph).splits for chip in (H200, HALF))
     assert whole and sum(s.parts for s in half) < sum(s.parts for s in whole)
@@ -142,7 +144,7 @@ def _kernel(text: str, **types: str) -> Kernel:
     return mt.compile(text, **types).lower(target="cuda:90").compilation.value("kernels").kernels[0]
 
 
-def test_as_many_programs_take_turns_as_there_are_multiprocessors() -> None:
+def test_a_persistent_kernel_has_a_program_for_each_multiprocessor() -> None:
     kernel = _kernel("x @ w", x="bf16[8192, 8192]", w="bf16[8192, 8192]")
     chosen = [scheduled(kernel, chip=chip).persistent for chip in (H200, HALF)]
     assert chosen[0] > HALF.multiprocessors >= chosen[1] > 0
@@ -161,32 +163,32 @@ def _plan(kernel: Kernel) -> Any:
     return replace(plan, kernels=(kernel,))
 
 
-def test_rounds_of_attention_fit_the_chip() -> None:
+def test_blocks_of_attention_fit_the_chip() -> None:
     types = {name: "f32[4, 512, 128]" for name in "qkv"}
     kernel = _kernel("softmax(q @ k.mT, axis=-1) @ v", **types)
     large, small = (scheduled(kernel, chip=chip) for chip in (H200, replace(H200, shared=40 << 10)))
     assert (large.stages, large.axes) != (small.stages, small.axes)
 
 
-def test_large_tiles_of_attention_are_for_chips_that_they_fill() -> None:
+def test_attention_has_large_tiles_only_if_they_fill_the_chip() -> None:
     types = {name: "bf16[16, 2048, 64]" for name in "qkv"}
     kernel = _kernel("softmax(q @ k.mT, axis=-1) @ v", **types)
     rows = [scheduled(kernel, chip=replace(H200, multiprocessors=n)).axes["j"][1] for n in (132, 600)]
     assert rows == [128, 64]
 
 
-def test_a_row_is_read_again_where_the_cache_holds_it() -> None:
+def test_a_row_is_read_again_if_the_cache_holds_it() -> None:
     kernel = _kernel("softmax(x, axis=1)", x="f16[4096, 24576]")
     assert scheduled(kernel).near and not scheduled(kernel, chip=replace(H200, l1=32 << 10)).near
 
 
-def test_few_columns_are_few_for_the_chip() -> None:
+def test_the_number_of_multiprocessors_decides_what_few_columns_are() -> None:
     kernel = _kernel("sum(x, axis=0)", x="f32[64, 16384]")
     found = [scheduled(kernel, chip=replace(H200, multiprocessors=n)).axes["r"] for n in (132, 16)]
     assert found == [("whole", 64), ("loop", 32)]
 
 
-def test_groups_of_tiles_are_as_many_as_run_at_once() -> None:
+def test_a_group_has_as_many_tiles_as_run_at_once() -> None:
     text = "softmax(where(arange(T) <= arange(T)[:, newaxis], q @ k.mT, -inf), axis=-1) @ v"
     types = {name: "bf16[H, T, 64]" for name in "qkv"}
     low = mt.compile(text, **types).lower(H=64, T=1024, target="cuda:90")
@@ -195,6 +197,6 @@ def test_groups_of_tiles_are_as_many_as_run_at_once() -> None:
     assert groups[0] == 2 * groups[1] > 0
 
 
-def test_bytes_are_converted_in_more_parts_on_a_larger_chip() -> None:
-    found = [mixed_input_products.choose(chip, 1, 64, 4096, 4096).parts for chip in (HALF, H200)]
+def test_a_larger_chip_gets_more_parts_of_a_mixed_product() -> None:
+    found = [dequantised_product_cost.choose(chip, 1, 64, 4096, 4096).parts for chip in (HALF, H200)]
     assert found[0] < found[1]

@@ -1,4 +1,4 @@
-"""Hostile input: a few thousand texts; the full profile tries 100,000. What and how: tests/hostile.py."""
+"""Hostile input (tests/hostile.py): a few thousand texts here; the full profile tries 100,000."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_hundred_thousand_texts() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_what_the_grammar_makes(data: st.DataObject) -> None:
-    """Texts that the grammar itself makes, so that what it lets through and the language does not is seen."""
+def test_texts_made_from_the_grammar(data: st.DataObject) -> None:
+    """The grammar accepts these texts. The language refuses many of them, which must be a diagnostic."""
     verdict(Input(data.draw(EXPRESSIONS), (("x", "f32[M, N]"),)))
 
 
@@ -60,8 +60,8 @@ def test_inputs_can_be_made_again() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["error", "warning", "hang", "escape"])
-def test_faults_are_seen(outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The harness itself: each kind of fault, planted, is found."""
+def test_planted_faults_are_found(outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of the test: it finds planted faults of each kind."""
 
     def broken(*_: object) -> Any:
         if outcome == "error":
@@ -102,7 +102,7 @@ def test_a_limit_can_be_raised(name: str, text: str) -> None:
     with mt.limits(**{name: 10_000}):
         try:
             program = mt.compile(text, **types)
-        except CompileError as error:  # of another kind: a name of 30 letters is still unknown
+        except CompileError as error:  # an error of another kind: a name of 30 letters is still unknown
             assert error.code == {"name": "MT0101", "digits": "MT0401"}[name]
             return
     assert program.lower()["triton"], "a program keeps the limits it was made under"
@@ -113,10 +113,10 @@ def test_time_is_limited() -> None:
         mt.compile("exp(x)", x="f32[N]")
     with mt.limits(seconds=1e-9), timed(), pytest.raises(CompileError):
         check_time()
-    check_time()  # no clock runs here
+    check_time()  # no time limit is active here
 
 
-def test_limits_are_those_of_the_block() -> None:
+def test_limits_hold_within_their_block() -> None:
     with mt.limits(source=100):
         with mt.limits(digits=5):
             with pytest.raises(CompileError):
@@ -145,7 +145,7 @@ def test_the_document_has_every_limit() -> None:
 
 
 def test_a_dump_stays_in_its_folder(tmp_path: Path) -> None:
-    """Names come from a fixed list; links in the way are refused and what they point at is untouched."""
+    """File names come from a fixed list. A link in place of a file is refused, and its target does not change."""
     outside = tmp_path / "outside.txt"
     outside.write_text("mine")
     folder = tmp_path / "dump"
@@ -170,7 +170,7 @@ def test_a_dump_stays_in_its_folder(tmp_path: Path) -> None:
     assert not (folder / "nowhere").exists()
 
 
-# ---- found by hand ---------------------------------------------------------------------
+# ---- inputs found by hand --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text, types, code", [
@@ -213,7 +213,7 @@ def test_products_of_sizes_are_solved() -> None:
         called(q, k[:, :0])
 
 
-def test_an_unknown_size_is_wrong_usage_everywhere() -> None:
+def test_an_unknown_size_is_an_error_in_every_command() -> None:
     for command in ("compile", "run", "check", "explain"):
         result = CliRunner().invoke(main, [command, "-e", "x", "-t", "x=f32[N]", "-D", "K=3"])
         assert result.exit_code == 2 and "no dimension `K`" in result.stderr, command
@@ -236,7 +236,7 @@ def test_clumsy_calls(attempt: Any, code: str) -> None:
     assert caught.value.code == code
 
 
-def test_one_pass_may_be_named_alone() -> None:
+def test_without_accepts_a_single_name() -> None:
     f = mt.compile("exp(x) + sum(x)", x="f32[N]")
     assert f.lower(without="fusion").kernels == f.lower(without=["fusion"]).kernels != f.lower().kernels
 
@@ -246,5 +246,5 @@ def test_one_pass_may_be_named_alone() -> None:
     ["f32[" + "N+" * 20_000 + "N]", "f32[" + "(" * 4_000 + "N" + "+1)" * 4_000 + "]", "f32[" + "N//2+" * 9_000 + "N]"],
 )
 def test_dimensions_may_be_deep(type: str) -> None:
-    """Found by trying long types: the value of a dimension was computed by recursion."""
+    """A regression with long types: the value of a dimension was computed by recursion."""
     assert mt.compile("x", x=type).lower()["graph"]

@@ -1,7 +1,7 @@
-"""Every integer parameter of every function, at the ends of i64 and u64 and past them; and arguments of other kinds.
+"""Every integer parameter of every function, with values at the limits of i64 and u64 and beyond, and wrong arguments.
 
-The parameters come from the signatures and from the library, so that a new function is tried as well. A call must
-give what the reference gives, at every stage, or be refused by a diagnostic; never a traceback, never another number.
+The parameters come from the signatures and from the library. So new functions are tested, too. At every stage a call
+must give the reference's result or a diagnostic. A traceback or another number is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", 
 ENDS = (-(2**100), -(2**64), -(2**63) - 1, -(2**63), -(2**63) + 1, -(2**31) - 1, -2, 2, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**100)  # fmt: skip
 NEAR = (-2, 0, 1, 2)
 
-# What other parameters are given: x is 2 x 3, i holds indices.
+# The arguments of other parameters: x is 2 x 3, i holds indices.
 GIVEN: dict[str, str] = {
     "x": "x", "x1": "x", "x2": "x", "a": "x", "b": "x.T", "arrays": "(x, x)", "obj": "x", "dtype": "f32", "axes": "(1, 0)",
     "subscripts": '"ij->ji"', "operands": "x", "shape": "(2, 3)", "shapes": "(2, 3)", "indices": "i", "fill_value": "1", "n": "2",
@@ -30,13 +30,13 @@ GIVEN: dict[str, str] = {
     "source": "0", "destination": "1", "axis1": "0", "axis2": "1", "indices_or_sections": "1", "n_rows": "2", "kind": "f32",
     "type": "f32", "from_": "f32", "to": "f32", "arrays_and_dtypes": "x", "logits": "x", "target": "i[0, :2]", "q": "x", "k": "x", "v": "x",
 }  # fmt: skip
-# Where a function wants something else.
+# Functions that need other arguments.
 OWN: dict[str, dict[str, str]] = {
     "matrix_power": {"x": "x @ x.T"}, "cross": {"x1": "x", "x2": "x"}, "tensordot": {"x2": "x.T", "axes": "1"}, "dot": {"x2": "x.T"},
     "quantile": {"q": "0.5"}, "searchsorted": {"x1": "x[0]"}, "one_hot": {"x": "i"}, "meshgrid": {"arrays": "x[0]"}, "squeeze": {"x": "x[:, None]"},
     "arange": {"start": "0", "stop": "7"}, "permute_dims": {}, "diag": {"x": "x[0]"}, "take_along_axis": {"indices": "i"},
 }  # fmt: skip
-# Not integers: arrays, dtypes, words, truth values; numbers that may be fractions are tried too.
+# Values that are not integers: arrays, dtypes, words, bools, and numbers with fractions.
 OTHERS = {
     "x", "x1", "x2", "a", "b", "arrays", "obj", "dtype", "subscripts", "operands", "keepdims", "precision", "side", "sorter", "indexing",
     "include_initial", "kind", "type", "from_", "to", "arrays_and_dtypes", "approximate", "weight", "bias", "logits", "target", "q of attention", "k of attention", "indices of take_along_axis",
@@ -53,7 +53,8 @@ SIZES = {
     "n_cols",
     "indices_or_sections",
 }
-# How the value stands in the call, if not alone. The other values of a range follow it, or it has too many elements.
+# The text around the value. The other values of a range follow it, because a range of that length has too many
+# elements.
 FORMS = {"axes of permute_dims": "({0}, 0)", "shape of broadcast_to": "({0}, 2, 3)", "shape of reshape": "({0}, -1)"}
 FOLLOWS = {"start of arange": {"stop": "{0} + 3"}, "stop of arange": {"start": "{0} - 3"}}
 
@@ -72,7 +73,7 @@ def required(name: str) -> list[str]:
 
 
 def call(name: str, parameter: str, value: int) -> str:
-    """The function with the parameter at a value, and all that it needs, by name."""
+    """The call of a function with a value for one parameter, and with all arguments that it requires, by name."""
     place = f"{parameter} of {name}"
     own = {**OWN.get(name, {}), **{k: v.format(f"({value})") for k, v in FOLLOWS.get(place, {}).items()}}
     given = {p: own.get(p) or GIVEN[p] for p in {*required(name), *(own if place in FOLLOWS else ())}}
@@ -83,7 +84,7 @@ def call(name: str, parameter: str, value: int) -> str:
 
 
 def written(value: int) -> str:
-    """Larger numbers than those of u64 are no literals."""
+    """The value as text. Numbers larger than u64 are not literals, so they are written as expressions."""
     sign, size = "-" if value < 0 else "", abs(value)
     return str(value) if size < 2**64 else f"{sign}2**{size.bit_length() - 1}"
 
@@ -95,7 +96,7 @@ KNOWN, SYMBOLIC = {"x": "f32[2, 3]", "i": "i64[2, 3]"}, {"x": "f32[M, N]", "i": 
 
 
 def outcome(text: str, types: Mapping[str, str], stage: str) -> Any:
-    """The results, or the code of what is refused."""
+    """The results, or the code of the diagnostic."""
     try:
         got = program(text, tuple(types.items())).run(stage, X, I)
     except CompileError as error:
@@ -104,18 +105,18 @@ def outcome(text: str, types: Mapping[str, str], stage: str) -> Any:
 
 
 @pytest.mark.parametrize("name, parameter", INTEGERS, ids=lambda v: v)
-def test_ends(name: str, parameter: str) -> None:
+def test_integers_at_the_limits(name: str, parameter: str) -> None:
     for value in ENDS:
         if parameter in SIZES and 2 < value < 2**62:
-            continue  # it would take what memory there is
+            continue  # it would use all memory
         for types in (KNOWN, SYMBOLIC):
             text = f"({call(name, parameter, value)},) + (x, i)"
             found = {stage: outcome(text, types, stage) for stage in STAGES}
             assert len({str(v) for v in found.values()}) == 1, (text, types, found)
 
 
-def test_values_near_are_taken() -> None:
-    """Of each parameter one of these is a good value: otherwise the calls above try nothing."""
+def test_small_values_are_accepted() -> None:
+    """For each parameter, one of these values is valid. Otherwise the calls above would only test errors."""
     good = {
         (name, parameter)
         for name, parameter in INTEGERS
@@ -134,8 +135,8 @@ ODD = (
 
 
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in parameters()))
-def test_odd_arguments_are_refused_or_mean_the_same(name: str) -> None:
-    """Whatever a parameter is given: a diagnostic when compiled, or what the reference makes of it."""
+def test_wrong_arguments_are_refused_or_computed_as_by_the_reference(name: str) -> None:
+    """For any argument, compiling gives a diagnostic, or the result equals the reference's."""
     for parameter in [p for n, p in parameters() if n == name]:
         for odd in ODD:
             given = {p: OWN.get(name, {}).get(p) or GIVEN[p] for p in required(name)} | {parameter: odd}
@@ -156,7 +157,7 @@ def assert_same_or_refused(text: str) -> None:
             found.append(str([(a.dtype, a.shape, a.tolist()) for a in (got if isinstance(got, tuple) else (got,))]))
         except CompileError as error:
             found.append(error.code)
-    assert found[0] == found[1] or found[0] == "MT0306", text  # what numpy refuses has no meaning
+    assert found[0] == found[1] or found[0] == "MT0306", text  # a call that numpy refuses has no meaning
 
 
 # ---- against Python's integers ---------------------------------------------------------------
@@ -181,7 +182,7 @@ def test_ranges_are_exact(start: int, stop: int, step: int) -> None:
 @pytest.mark.parametrize(
     "k", [-(2**64), -(2**63), -(2**63) + 1, -(2**62), -3, 0, 3, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 )
-def test_diagonals_far_out_are_empty_or_all(k: int) -> None:
+def test_diagonals_beyond_the_corner_are_empty_or_all(k: int) -> None:
     near = max(-5, min(k, 5))
     f = mt.compile(
         f"tril(x, k={written(k)}), triu(x, k={written(k)}), x + eye(2, 3, k={written(k)}), diagonal(x, {written(k)})",
@@ -219,7 +220,7 @@ def test_indices_past_every_size_are_refused_when_compiled(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["x * (M + 2**63)", "x * (M - 2**64)", "x * (M * 2**62)", "x * (M * -2**64)"])
-def test_numbers_of_sizes_past_64_bits_are_refused(text: str) -> None:
+def test_sizes_larger_than_64_bits_are_refused(text: str) -> None:
     f = mt.compile(text, x="f32[M, N]")
     for stage in STAGES[1:]:
         with pytest.raises(CompileError, match="does not fit i64"):

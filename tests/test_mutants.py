@@ -1,7 +1,7 @@
-"""The gallery of planted bugs: every one is noticed, and the pass that is wrong is named.
+"""The gallery of planted bugs (tests/mutants.toml): the oracle notices every bug, and `check` names the wrong pass.
 
-The compiler is patched in forks of one process that has not imported it (tests/patched.py), so the
-gallery runs as a program of its own, `python tests/mutants.py --json`.
+The compiler is patched in forks of a process that has not imported it (tests/patched.py). So the gallery
+runs as a separate program, `python tests/mutants.py --json`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from patched import ROOT, Job, replaced, run
 
 from minitri.optimize.pass_table import PASSES
 
-NAMED = 0.95  # of the planted bugs, by `check`
+NAMED = 0.95  # the share of planted bugs whose pass `check` names
 
 
 def planted(*arguments: str) -> dict[str, dict[str, Any]]:
-    """What was found of each bug, by name."""
+    """The result for each bug, by name."""
     command = [sys.executable, str(ROOT / "tests" / "mutants.py"), "--json", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -40,7 +40,7 @@ def test_every_bug_is_noticed_and_its_pass_named() -> None:
 
 
 def judge(found: dict[str, dict[str, Any]]) -> None:
-    """All noticed; the right pass named, or the row says why `check` cannot."""
+    """Asserts that all bugs are noticed, and that `check` names the right pass or the row says why it cannot."""
     assert set(found) == {m.name for m in GALLERY}
     missed = [name for name, row in found.items() if not row["noticed"]]
     assert not missed
@@ -52,8 +52,8 @@ def judge(found: dict[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-def test_every_bug_is_noticed_without_being_told_where() -> None:
-    """The whole oracle finds each, whatever program is said to show it, and `check` with all its variants names the pass."""
+def test_every_bug_is_noticed_by_all_cases_together() -> None:
+    """Any case of the oracle may notice the bug. `check` runs all its variants and names the pass."""
     judge(planted("--thorough"))
 
 
@@ -67,19 +67,19 @@ def test_the_oracle_finds_nothing_wrong_in_any_schedule() -> None:
     assert oracle_quick.first_failure(schedules=oracle_quick.ALL) is None
 
 
-def test_the_gallery_is_a_gallery() -> None:
-    """Many bugs, in every pass, each once, each shown by a program that there is."""
+def test_the_gallery_is_complete_and_consistent() -> None:
+    """There are many bugs in all passes. None occurs twice, and the case of each exists."""
     assert len(GALLERY) >= 48
     assert len({m.name for m in GALLERY}) == len(GALLERY)
     passes = Counter(m.guilty for m in GALLERY)
-    of_the_emitter = {"boundary-peeling"}  # it says what the emitter is to do
+    of_the_emitter = {"boundary-peeling"}  # it only decides for the emitter
     assert set(passes) == {p.name for p in PASSES} - {"parse"} - of_the_emitter
     assert all(m.case in oracle_quick.CASES for m in GALLERY)
 
 
 @pytest.mark.parametrize("mutant", GALLERY, ids=lambda m: m.name)
-def test_a_patch_fits_the_code(mutant: Any) -> None:
-    """The text to replace stands in its file exactly once; the result is Python, or a table."""
+def test_the_text_of_a_patch_occurs_exactly_once(mutant: Any) -> None:
+    """The result of the patch must be valid Python, or a valid table."""
     source = mutant.job("mutants:noticed").source
     tomllib.loads(source) if mutant.file.endswith(".toml") else compile(source, mutant.file, "exec")
 
@@ -92,7 +92,7 @@ def test_a_patch_that_does_not_fit_is_an_error() -> None:
 
 
 def test_patched_code_stays_in_its_fork() -> None:
-    """Not from here: this process has imported the compiler."""
+    """The patch runs in another process, because this one has already imported the compiler."""
     with pytest.raises(AssertionError, match="must not be imported"):
         list(run([Job("x", "minitri/base/operators.py", "", "oracle_quick:first_failure")]))
 
@@ -100,15 +100,15 @@ def test_patched_code_stays_in_its_fork() -> None:
 # ---- mutation testing ------------------------------------------------------------------
 
 
-def test_equivalent_mutants_are_of_the_present_code() -> None:
+def test_equivalent_mutants_exist_in_the_present_code() -> None:
     for file, was, now in mutation.equivalent():
         lines = [line.strip() for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
         assert all(line in lines for line in was.splitlines()), f"{file} has changed: {was}"
         assert was != now
 
 
-def test_each_survivor_that_is_published_has_a_reason() -> None:
-    """`python tests/reliability.py mutation` says which there are."""
+def test_each_published_survivor_has_a_reason() -> None:
+    """`python tests/reliability.py mutation` lists the survivors."""
     table = json.loads((ROOT / "docs" / "log" / "reliability.json").read_text(encoding="utf-8"))["mutation"]
     published = {(file, m["was"], m["now"]): m["why"] for file, row in table.items() for m in row["survivors"]}
     assert [m for m, why in published.items() if not why] == []
@@ -118,7 +118,7 @@ def test_mutation_testing_runs_every_case() -> None:
     assert list(mutation._case_texts()) == list(oracle_quick.CASES)
 
 
-def test_a_change_of_an_annotation_is_no_mutant() -> None:
+def test_a_changed_annotation_is_not_a_mutant() -> None:
     meaning = mutation._meaning
     assert meaning("def f(x: int | None) -> int: return x") == meaning("def f(x: int & None) -> str: return x")
     assert meaning("if not not x: y = 1") == meaning("if x: y = 1") != meaning("if not x: y = 1")
@@ -126,7 +126,7 @@ def test_a_change_of_an_annotation_is_no_mutant() -> None:
 
 
 def test_a_mutant_is_noticed_or_survives() -> None:
-    """From the text of a file to the verdict, for one that matters and one that does not."""
+    """Two mutants from the text of a file to the verdict: one changes results, the other does not."""
     file = "minitri/tiles/mask.py"
     source = (ROOT / file).read_text(encoding="utf-8")
     changes = {

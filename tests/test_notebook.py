@@ -1,4 +1,4 @@
-"""What notebooks show: cards, figures, errors without frames, the magic, and the notebooks of examples/ themselves."""
+"""The output in notebooks: cards, figures, errors without frames, the magic command, and the notebooks of examples/."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def shell() -> Any:
 
 
 def cell(shell: Any, text: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a cell prints."""
+    """The output of a cell."""
     capsys.readouterr()
     shell.run_cell(text)
     return capsys.readouterr().out

@@ -1,9 +1,9 @@
-"""Every operator and function × dtype × adversarial shapes, layouts and values, at every stage.
+"""Every elementwise operator, on every dtype, with difficult shapes, layouts and values, at every stage.
 
-Each test draws cases (tests/strategies.py), computes what numpy would say (tests/oracle.py)
-and runs all stages (tests/stages.py): the numpy evaluators and Triton's interpreter here, with
-the marker `gpu` CUDA tensors on a GPU. One body serves both; on the GPU several operators
-share a program, since what costs there is compiling.
+Each test draws cases (tests/strategies.py), computes numpy's results (tests/oracle.py) and runs all
+stages (tests/stages.py). Here these are the numpy evaluators and Triton's interpreter; with the marker
+`gpu` they are calls with CUDA tensors on a GPU. Both use the same test functions. On a GPU several
+operators share a program, because most of the time goes into compiling.
 
     pytest tests/test_operators.py                              a few examples each
     pytest tests/test_operators.py --hypothesis-profile=full    200 examples each
@@ -25,7 +25,7 @@ from strategies import Case, annotation, cases, dtypes, operand, scalars
 from minitri.base.operators import OPERATORS
 from minitri.base.types import DTYPES, DType
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the oracles; stages must not warn
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the oracles may warn, stages must not
 LETTERS = "xyz"
 GPU_GROUP = 12  # operators in one program on the GPU
 Rows = tuple[str, ...]
@@ -70,7 +70,7 @@ EVERY_ROW = [(name, d) for name in OPERATORS for d in dtypes("fiub") if accepts(
 @pytest.mark.parametrize("names, d, on", rows(EVERY_ROW))
 @given(data=st.data())
 def test_elementwise(names: Rows, d: DType, on: str, data: Any) -> None:
-    """Arrays of one dtype that broadcast. `where` takes its condition of the same dtype."""
+    """Arrays of one dtype that broadcast. The condition of `where` has the same dtype."""
     case = data.draw(cases(on))
     operands = [operand(case, k, d, OPERATORS[names[0]].domain) for k in range(max(OPERATORS[n].arity for n in names))]
     calls = [call_text(n, LETTERS[: OPERATORS[n].arity], case.choice % 2 == 0) for n in names]
@@ -84,7 +84,7 @@ BINARY = [name for name, row in OPERATORS.items() if row.arity == 2]
 @pytest.mark.parametrize("d, on", by_dtype())
 @given(data=st.data())
 def test_python_scalars(d: DType, on: str, data: Any) -> None:
-    """A number on either side takes the array's dtype, unless it is a float and the array is not."""
+    """A number on either side takes the array's dtype, unless the number is a float and the array is not."""
     case = data.draw(cases(on))
     x = operand(case, 0, d)
     number = data.draw(st.sampled_from(scalars(d)))
@@ -105,7 +105,7 @@ PAIRS = list(itertools.combinations(DTYPES.values(), 2))
 @pytest.mark.parametrize("a, b", PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
 @given(data=st.data())
 def test_mixed_dtypes(a: DType, b: DType, data: Any) -> None:
-    """Two dtypes meet: every binary operator that takes what they meet in, and where."""
+    """Two dtypes: `where`, and every binary operator that accepts their promoted dtype."""
     mixed(a, b, data, "cpu")
 
 
@@ -129,7 +129,7 @@ def mixed(a: DType, b: DType, data: Any, on: str) -> None:
 @pytest.mark.parametrize("d, on", by_dtype())
 @given(data=st.data())
 def test_conversions(d: DType, on: str, data: Any) -> None:
-    """From a dtype to all others at once: float to integer saturates, NaN gives 0."""
+    """From one dtype to all others at once. Float to integer saturates, and NaN gives 0."""
     case = data.draw(cases(on))
     x = operand(case, 0, d, (-300.0, 300.0))
     calls = [f"astype(x, {to})" if k % 2 else f"x.astype({to})" for k, to in enumerate(DTYPES)]
@@ -139,7 +139,7 @@ def test_conversions(d: DType, on: str, data: Any) -> None:
 
 @pytest.mark.parametrize("name", BINARY)
 def test_numbers_that_do_not_fit_are_refused(name: str) -> None:
-    """i8 + 200: numpy raises, and so does this, when it is compiled."""
+    """i8 + 200: numpy raises an exception. minitri refuses it when the program is compiled."""
     for d in dtypes("iu"):
         for number in (d.limits[0] - 1, d.limits[1] + 1):
             if accepts(name, d) and OPERATORS[name].operands == "same" and d.bits < 64:

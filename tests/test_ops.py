@@ -1,4 +1,4 @@
-"""The operator table and the leaf functions: numpy, Triton's interpreter and the compiler agree."""
+"""The operator table and the leaf functions of the runtime: numpy, Triton's interpreter and the compiler agree."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def function(text: str, **namespace: Any) -> Callable[..., Any]:
 
 
 def interpret(text: str, *arrays: np.ndarray) -> None:
-    """Runs a kernel in the interpreter on one program; writes to the arrays it stores to."""
+    """Runs a kernel in the interpreter as one program. It writes to the arrays that it stores to."""
     kernel = InterpretedFunction(function(text, rt=rt_interpreter.rt, libdevice=rt_interpreter.libdevice))
     with np.errstate(all="ignore"):
         kernel.run(*map(as_tensor, arrays), grid=(1,), warmup=False)
 
 
 def launch(text: str, *arrays: np.ndarray) -> None:
-    """Runs a kernel on the GPU, one program, as `interpret` does."""
+    """Runs a kernel on the GPU as one program, like `interpret`."""
     tensors = [as_tensor(a).cuda() for a in arrays]
     kernel = triton.jit(function(text, rt=rt, libdevice=libdevice))
     kernel[(1,)](*tensors, enable_fp_fusion=False, enable_reflect_ftz=False)
@@ -78,7 +78,7 @@ GPU = pytest.param(
 
 @pytest.fixture(params=[pytest.param(interpret, id="interpreter"), GPU])
 def run(request: pytest.FixtureRequest) -> Runner:
-    """The same kernel text, interpreted and compiled."""
+    """A way to run a kernel text: interpreted or compiled."""
     return request.param
 
 
@@ -107,7 +107,7 @@ def elementwise_text(rows: list[Operator], operand: DType, size: int) -> str:
 
 
 def rows_of(operand: DType) -> list[Operator]:
-    """The rows that compute in this dtype."""
+    """The rows of the table that compute in this dtype."""
     return [
         row for row in OPERATORS.values()
         if any(row.operand_dtype(d) == operand for d in COMPUTE if d.kind in row.accepts)
@@ -193,7 +193,7 @@ def test_spelling_by_dtype() -> None:
 
 @pytest.mark.parametrize("d", COMPUTE, ids=str)
 def test_reference_types(d: DType) -> None:
-    """References give the exact result dtype, for 0-d and empty arrays too, without warnings."""
+    """References give the exact result dtype, also for 0-d and empty arrays, without warnings."""
     for row in rows_of(d):
         values = operands(row, d)
         for shape in ((), (0,), (4, 8)):
@@ -204,7 +204,7 @@ def test_reference_types(d: DType) -> None:
 
 @pytest.mark.parametrize("d", COMPUTE, ids=str)
 def test_kernels_match_numpy(d: DType, run: Runner) -> None:
-    """Special values with each other, then random ones; on the GPU within the row's own bound."""
+    """Pairs of special values, then random values. On a GPU, errors are within the row's own bound."""
     for row in rows_of(d):
         values = operands(row, d)
         out = np.zeros(values[0].shape, row.result_dtype(d).numpy)
@@ -212,12 +212,12 @@ def test_kernels_match_numpy(d: DType, run: Runner) -> None:
         want, ulp = reference(row, values), 2.0
         if run is launch and d.is_float:
             ulp = 0.0 if row.ulp == 0.5 else 5.0
-            if d == f32 and ulp:  # the bound is against the exact result: f64, rounded
+            if d == f32 and ulp:  # the bound is relative to the exact result: f64, rounded
                 ulp = row.ulp + 0.5
                 with np.errstate(all="ignore"):
                     want = reference(row, [v.astype(np.float64) for v in values]).astype(np.float32)
         assert_close(out, want, ulp, f"{row.name} {d}")
-        if row.name not in ("maximum", "minimum", "clip"):  # they may give either zero
+        if row.name not in ("maximum", "minimum", "clip"):  # these may give either zero
             zero = (want == 0) & (out == 0)
             np.testing.assert_array_equal(np.signbit(out[zero]), np.signbit(want[zero]), err_msg=row.name)
 
@@ -233,8 +233,8 @@ def test_compiles_ahead_of_time(d: DType, target: str) -> None:
 
 @pytest.mark.parametrize("d", [f32, f64], ids=str)
 def test_exact_operators_are_exact(d: DType) -> None:
-    """What has an error bound of half a unit is not approximated on the GPU."""
-    loops = ("floor_divide", "remainder", "fmod")  # fmod starts from an estimate, and corrects it
+    """An operator with an error bound of half an ulp is not approximated on the GPU."""
+    loops = ("floor_divide", "remainder", "fmod")  # fmod starts from an estimate and corrects it
     exact = [r for r in rows_of(d) if r.result == "operand" and r.ulp == 0.5 and r.name not in loops]
     assert {"divide", "sqrt", "reciprocal"} <= {r.name for r in exact}
     signature = {f"p{k}": f"*{d.signature}" for k in range(3)} | {"p3": "*i1"}
@@ -243,13 +243,13 @@ def test_exact_operators_are_exact(d: DType) -> None:
     assert ".approx" not in ptx and "div.full" not in ptx and "fma" not in ptx
 
 
-# ---- relaxed spellings -------------------------------------------------------------------------
+# ---- fast math ---------------------------------------------------------------------------------
 
-RELAXED = {"sigmoid": 2.0**-17, "tanh": 2.0**-18, "erf": 2.0**-18}  # those that minitri/triton/rt_fast_math.py defines
+RELAXED = {"sigmoid": 2.0**-17, "tanh": 2.0**-18, "erf": 2.0**-18}  # defined in minitri/triton/rt_fast_math.py
 
 
 def on_the_cpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
-    """The device function itself, run by numpy in f32; what a GPU approximates is off by as much as that may be."""
+    """The device function itself, run by numpy in f32. Instructions that a GPU approximates are off by their error."""
 
     def power(e: np.ndarray) -> np.ndarray:
         return (np.exp2(e.astype(np.float64)) * (1 + off)).astype(np.float32)
@@ -274,7 +274,7 @@ def on_a_gpu(name: str, x: np.ndarray, off: float) -> np.ndarray:
 
 
 def all_sizes() -> np.ndarray:
-    """Numbers of every size that f32 has, closest together where functions bend, with their negatives."""
+    """Numbers of every magnitude that f32 has, most of them where the functions bend, with their negatives."""
     ends = np.array([2.0**-149, 2.0**-7, 8, np.finfo(np.float32).max], np.float32).view(np.int32)
     counts = (20_000, 300_000, 20_000)
     bits = [np.linspace(low, high, n).astype(np.int32) for low, high, n in zip(ends, ends[1:], counts)]
@@ -286,8 +286,8 @@ def all_sizes() -> np.ndarray:
     pytest.param(on_the_cpu, off, id=f"cpu-{off:.1g}") for off in (0.0, 2.0**-22.5, -(2.0**-22.5))
 ] + [pytest.param(on_a_gpu, 0.0, id="gpu", marks=GPU.marks)])  # fmt: skip
 @pytest.mark.parametrize("name", RELAXED)
-def test_relaxed_functions_are_as_good_as_they_say(name: str, evaluate: Callable[..., Any], off: float) -> None:
-    """Everywhere; zeros keep their sign, and what is odd stays odd."""
+def test_fast_math_functions_keep_their_error_bounds(name: str, evaluate: Callable[..., Any], off: float) -> None:
+    """The bound holds everywhere. Zeros keep their sign, and odd functions stay odd."""
     x, row = all_sizes(), OPERATORS[name]
     assert row.relaxed == f"rt.relaxed_{name}({{0}})"
     got, want = evaluate(name, x, off), row.numpy(x.astype(np.float64))
@@ -304,8 +304,8 @@ def test_relaxed_functions_are_as_good_as_they_say(name: str, evaluate: Callable
 @pytest.mark.parametrize(
     "evaluate", [pytest.param(on_the_cpu, id="cpu"), pytest.param(on_a_gpu, marks=GPU.marks, id="gpu")]
 )
-def test_relaxed_erf_is_good_to_1e_7(evaluate: Callable[..., Any]) -> None:
-    """gelu of a number below -3 is what erf lacks of -1: to that, bf16 sees the error of a number that is near 1."""
+def test_fast_math_erf_has_an_error_below_1e_7(evaluate: Callable[..., Any]) -> None:
+    """gelu below -3 is x times half of 1 + erf(x): the small difference of erf from -1 becomes visible in bf16."""
     x = all_sizes()
     x = x[~np.isnan(x)]
     error = np.abs(evaluate("erf", x, 0.0) - OPERATORS["erf"].numpy(x.astype(np.float64)))
@@ -342,18 +342,18 @@ for dtype, bits in ((np.float32, np.uint32), (np.float64, np.uint64)):
 """
 
 
-def test_round_to_tf32_of_the_device_is_the_reference() -> None:
-    """Its own text in Triton's interpreter, which elsewhere takes the reference for it."""
+def test_round_to_tf32_of_the_device_equals_the_reference() -> None:
+    """The device function's own text runs in Triton's interpreter. Elsewhere the interpreter uses the reference."""
     pytest.importorskip("torch")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "script.py"  # Triton reads the source of a kernel
+        script = Path(folder) / "script.py"  # Triton reads the source of a kernel from a file
         script.write_text(ROUND)
         subprocess.run([sys.executable, str(script)], env=environment, check=True)
 
 
-def test_new_row_is_all_it_takes() -> None:
-    """A registered row runs in the interpreter and compiles; nothing else has to know it."""
+def test_a_new_row_of_the_table_is_a_complete_operator() -> None:
+    """A registered row runs in the interpreter and compiles. No other code has to know it."""
     row = operators.register(Operator("cbrt", 1, np.cbrt, "libdevice.cbrt({0})", "cube root", operands="float"))
     try:
         values = operands(row, f32)
@@ -473,7 +473,7 @@ def bits(x: Any) -> bytes:
     ],
 )  # fmt: skip
 def test_special_values(name: str, args: tuple[float, ...], want: float, run: Runner) -> None:
-    """The reference and the interpreter, with the sign of zero."""
+    """The reference and the interpreter give the special value, with the sign of zero."""
     row = OPERATORS[name]
     values = [np.full(16, (args + (0.0, 0.0))[k]) for k in range(3)] + [np.ones(16, bool)]
     out = np.zeros(16)
@@ -506,7 +506,7 @@ def test_device_and_interpreter_have_the_same_functions() -> None:
 
 
 def leaf_text(expression: str, shapes: list[str], stores: list[str]) -> str:
-    """A kernel that loads x0 .. from tiles of offsets and stores y or the tuple y0, y1."""
+    """A kernel that loads x0, x1, … from tiles of offsets and stores y or the tuple y0, y1."""
     arguments = [f"p{k}" for k in range(len(shapes))] + [f"o{k}" for k in range(len(stores))]
     lines = [f"def kernel({', '.join(arguments)}):"]
     lines += [f"x{k} = tl.load(p{k} + {offsets})" for k, offsets in enumerate(shapes)]
@@ -517,7 +517,7 @@ def leaf_text(expression: str, shapes: list[str], stores: list[str]) -> str:
 
 ROWS, COLUMNS = 8, 16
 TILE = f"tl.arange(0, {ROWS})[:, None] * {COLUMNS} + tl.arange(0, {COLUMNS})[None, :]"
-LINE = [f"tl.arange(0, {COLUMNS})", f"tl.arange(0, {ROWS})"]  # what is left by axis 0, by axis 1
+LINE = [f"tl.arange(0, {COLUMNS})", f"tl.arange(0, {ROWS})"]  # the remaining offsets after axis 0, after axis 1
 
 FOLDS: dict[str, tuple[Callable[..., Any], Reduction]] = {
     **{f"reduce_{name}": (row.ufunc.reduce, row) for name, row in REDUCTIONS.items() if name not in POSITIONS},
@@ -557,7 +557,7 @@ def test_reductions_and_scans(name: str, d: DType, axis: int, run: Runner) -> No
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_arg_reductions(name: str, d: DType, axis: int, run: Runner) -> None:
-    """First NaN, else the first of equals; the index tile says which index an element has."""
+    """The first NaN, else the first of equal elements. The index tile gives the index of each element."""
     x = tile(d, np.random.default_rng(2))
     index = np.broadcast_to(np.arange(x.shape[axis]).reshape((-1, 1) if axis == 0 else (1, -1)), x.shape)
     n = x.shape[1 - axis]
@@ -620,14 +620,14 @@ def test_conversions(d: DType, to: str, run: Runner) -> None:
         want = x.astype(np.float32).astype(DTYPES[to].numpy) if to == "bf16" else x.astype(DTYPES[to].numpy)
     out = np.zeros_like(want)
     run(leaf_text(f"rt.to_{to}(x0)", ["tl.arange(0, 256)"], ["tl.arange(0, 256)"]), x, out)
-    # numpy does not know that ml_dtypes' NaN is NaN
+    # numpy does not recognise the NaN of ml_dtypes
     np.testing.assert_array_equal(out.astype(np.float64), want.astype(np.float64))
 
 
 @pytest.mark.parametrize("size", [256, 16, 2])
 @pytest.mark.parametrize("name", ["i8", "u8"])
-def test_bytes_become_halves(name: str, size: int, run: Runner) -> None:
-    """All of them, and fewer than are converted at once."""
+def test_bytes_are_converted_to_halves(name: str, size: int, run: Runner) -> None:
+    """All bytes, and tiles that are smaller than one conversion instruction."""
     x = np.arange(256, dtype=np.uint8).view(DTYPES[name].numpy)[-size:].copy()
     out = np.zeros(size, np.float16)
     lanes = [f"tl.arange(0, {size})"]
@@ -657,14 +657,14 @@ def test_dot(name: str, run: Runner) -> None:
     run(dot_text(), a, b, acc, out)
     exact = a.astype(np.float64) @ b.astype(np.float64) + acc
     scale = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64) + np.abs(acc)
-    assert (np.abs(out - exact) <= 16 * np.finfo(wide).eps * scale).all()  # TF32 is 2e-4 of the scale off
+    assert (np.abs(out - exact) <= 16 * np.finfo(wide).eps * scale).all()  # TF32 would be off by 2e-4 of the scale
 
 
 # ---- leaf functions, compiled ------------------------------------------------------------------
 
 
 def leaf_kernels() -> dict[str, tuple[str, dict[str, str]]]:
-    """Every leaf function with structure, in as few kernels as possible: name → text, signature."""
+    """Every leaf function with structure, in few kernels: name → text, signature."""
     out: dict[str, tuple[str, dict[str, str]]] = {}
     for d in (f32, f64, i32, i64, i8, dtype("u32"), bool_):
         lines = ["def kernel(p, q, o, n):", f"x = tl.load(p + ({TILE}))", f"i = tl.load(q + ({TILE}))"]

@@ -1,4 +1,4 @@
-"""Products that are padded, cut or joined inside a reduction: each factor is needed for its own axes alone."""
+"""Products that are padded, cut or joined inside a reduction: each factor has guards for its own axes only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_batches_of_padded_products() -> None:
 
 
 def test_each_factor_has_its_own_guards() -> None:
-    """The rows that are padding say nothing about w's columns, and columns that are padding nothing about its rows."""
+    """Padding rows say nothing about the columns of w, and padding columns say nothing about the rows."""
     text = TEXT.format(batch="", result="sum(pad(v, ((0, 5), (1, 0))), axis=-1)")
     kernels = mt.compile(text).lower(target="cuda:90", M=16, K=64, N=33)["kernels"]
     assert "load w[i, s] {where = [i < 16], other = 0}" in kernels

@@ -1,7 +1,7 @@
-"""Each pass by itself: what it changes (goldens), that results stay, and what its verifier refuses.
+"""Each pass alone: its changes (goldens), that results stay equal, and what its verifier refuses.
 
-`PROGRAMS` is the table that most tests walk: for every program each IR is evaluated by its own
-evaluator before and after each pass, at ragged sizes, for a GPU's schedules and the interpreter's.
+Most tests iterate over the programs of the table `PROGRAMS`. For each one, every IR is evaluated by its own
+evaluator before and after each pass, at ragged sizes, with a GPU's schedules and with the interpreter's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from minitri.tiles.verify import verify as verify_tile
 from minitri.trust.check import compare
 from minitri.trust.error_bounds import enclosures
 
-# ---- programs and what fusion makes of them -----------------------------------------------------
+# ---- programs and their fusion ------------------------------------------------------------------
 
 REPEATED = "a reduction would be repeated for every element of another axis"
 TILE = "it would be computed again for every tile of the product"
@@ -68,7 +68,7 @@ AGAIN = "computed again: its operands are cheaper to read than the value is to s
 
 @dataclass(frozen=True)
 class Case:
-    """A program, how many kernels and temporaries it becomes, and the values that are not fused (with the rule)."""
+    """A program, the numbers of its kernels and temporaries, and the values that are not fused (with the rule)."""
 
     text: str
     types: dict[str, str] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def inputs_of(name: str) -> dict[str, Any]:
 
 
 def stages(c: Compilation, inputs: dict[str, Any], sizes: dict[str, int]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """(stage, results) of every IR of a compilation, by the evaluator of that IR."""
+    """(stage, results) of every IR of a compilation, computed by the evaluator of that IR."""
     for stage in ("graph", "graph.specialised", "graph.folded", "graph.simplified"):
         yield stage, evaluate_graph(c.value(stage), inputs, sizes)
     for stage in ("kernels.fused", "kernels"):
@@ -171,7 +171,7 @@ def stages(c: Compilation, inputs: dict[str, Any], sizes: dict[str, int]) -> Ite
 
 
 def check_stages(c: Compilation, inputs: dict[str, Any], sizes: dict[str, int]) -> None:
-    """Every pass leaves the results of the graph as they were, within what rounding explains."""
+    """Asserts that every pass keeps the results of the graph, apart from rounding errors."""
     wanted = enclosures(c.value("graph"), inputs, sizes)
     for stage, results in stages(c, inputs, sizes):
         for got, want in zip(results, wanted, strict=True):
@@ -210,7 +210,7 @@ def test_without_any_optional_pass() -> None:
 
 @pytest.mark.parametrize("name", ["softmax", "mlp", "cross_entropy", "concat"])
 def test_passes_never_mutate(name: str) -> None:
-    """The text of each stage is the same after all later passes as when it was made."""
+    """The text of each stage is the same before and after all later passes."""
     c = compiled(program(name))
     texts: dict[str, str] = {}
     for p in PASSES:
@@ -233,7 +233,7 @@ def test_passes_are_deterministic() -> None:
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_fusion(name: str) -> None:
-    """The number of kernels and temporaries, and the values that go through memory, each with its reason."""
+    """The numbers of kernels and temporaries, and the values that are stored in memory, each with its reason."""
     case, plan = PROGRAMS[name], program(name).lower().compilation.value("kernels")
     apart = {(d.value.split(":")[0], d.rule) for d in plan.ledger if not d.fused}
     assert (len(plan.kernels), len(plan.temporaries)) == (case.kernels, case.temporaries)
@@ -243,7 +243,9 @@ def test_fusion(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_ledger(name: str) -> None:
-    """Each line says who hands what to whom: the kernels exist, fused means one kernel, bytes are both ways."""
+    """Each line names a producer and a consumer. The kernels exist, fused means one kernel, and bytes are counted
+    twice.
+    """
     plan = program(name).lower().compilation.value("kernels")
     order = [k.name for k in plan.kernels]
     for d in plan.ledger:
@@ -264,7 +266,7 @@ def test_ledger_bytes() -> None:
 
 
 def test_a_diamond_does_not_become_a_cycle() -> None:
-    """a feeds b and the end; the end needs all of b: a and the end cannot be one kernel around b."""
+    """a feeds b and the result; the result needs b. So a and the result cannot be one kernel if b is another."""
     plan = program("diamond").lower().compilation.value("kernels")
     first, last = plan.kernels
     reads = {op.buffer.name for op in last.body if isinstance(op, ir.Load)}
@@ -275,7 +277,7 @@ def test_a_diamond_does_not_become_a_cycle() -> None:
 
 @pytest.mark.parametrize("name", ["matmul", "batched matmul", "two products", "attention"])
 def test_blocks_of_a_product(name: str) -> None:
-    """Whatever blocks are asked for: a batch is one index a program, since a product has two axes."""
+    """For any requested blocks: a batch has one index for each program, since a product has two axes."""
     f = program(name)
     axes = {a.name for kernel in f.lower().compilation.value("kernels.fused").kernels for a in kernel.axes}
     f = f.configured(options=mt.Options(blocks=dict.fromkeys(axes, 8)))
@@ -300,7 +302,7 @@ d0, d1, d2 = axis(0), axis(1), axis(2)
 
 
 class Make:
-    """Short names for nodes over f32[M, N]; every node of one rule's test is made by one interner."""
+    """Short names for nodes over f32[M, N]. One interner makes all nodes of a test."""
 
     def __init__(self) -> None:
         self.i = Interner()
@@ -322,7 +324,7 @@ class Make:
         return self.i.view(x, tuple(map(Dim.of, shape)), tuple(map(Dim.of, index)))
 
     def t(self, x: Node) -> Node:
-        """The transpose."""
+        """The transposed node."""
         return self.view(x, (x.shape[1], x.shape[0]), d1, d0)
 
     def index(self, expr: Any, shape: tuple[Any, ...] = (M, N)) -> Node:
@@ -342,7 +344,7 @@ class Make:
 
 
 Pair = tuple[Node, Node]
-# Nodes that a rule changes, with what they become.
+# Nodes that a rule changes, with their replacements.
 FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
     "cast_of_same": (lambda m: (m.cast(m.x(), f32), m.x()),),
     "cast_of_widening": (
@@ -421,7 +423,7 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
         lambda m: (gathered(m, m.op("subtract", m.index(2 * d0), m.index(d0))), m.view(m.x(), (M, N), d0, d1)),
         lambda m: (gathered(m, m.op("negative", m.index(-d0))), m.view(m.x(), (M, N), d0, d1)),
         lambda m: (gathered(m, m.op("multiply", m.index(d0), m.const(1, i64))), m.view(m.x(), (M, N), d0, d1)),
-        lambda m: (  # one of two, and the other takes its place
+        lambda m: (  # one of two; the other one takes its index
             m.i.gather(m.x(), (M, N), (pick(0), pick(1)), (m.index(d0), m.x("k", i64))),
             m.i.gather(m.x(), (M, N), (d0, pick(0)), (m.x("k", i64),)),
         ),
@@ -431,7 +433,7 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
         lambda m: (m.view(halves(m), (M, N), d0, d1 + N), m.view(m.x("y"), (M, N), d0, d1)),
         lambda m: (m.view(halves(m), (N, M), d1, 2 * N - 1 - d0), m.view(m.x("y"), (N, M), d1, N - 1 - d0)),
         lambda m: (m.view(ends(m), (smallest(N, 1),), d0), m.view(m.x(shape=(smallest(N, 1),)), (smallest(N, 1),), d0)),
-        lambda m: (  # where it has elements N is 3 or more
+        lambda m: (  # if the axis has elements, N is at least 3
             m.view(ends(m), (largest(N - 2, 0),), d0 + 1),
             m.view(m.x("y", shape=(largest(N - 2, 0),)), (largest(N - 2, 0),), d0 + 1 - smallest(N, 1)),
         ),
@@ -455,12 +457,12 @@ FIRES: dict[str, tuple[Callable[[Make], Pair], ...]] = {
 
 
 def gathered(m: Make, rows: Node) -> Node:
-    """Elements of x at these rows and at their own columns."""
+    """Elements of x at these rows, each at its own column."""
     return m.i.gather(m.x(), rows.shape, (pick(0), d1), (rows,))
 
 
 def from_the_end(m: Make, expr: Dim, shape: tuple[Any, ...] = (M, N), size: Dim = M) -> Node:
-    """Positions whose negative ones count from the end of an axis of this size."""
+    """Indices of an axis of this size. Negative ones count from its end."""
     at = m.index(expr, shape)
     below = m.op("less", at, m.const(0, i64, shape), type=bool_)
     return m.op("where", below, m.op("add", at, m.index(size, shape)), at)
@@ -471,7 +473,7 @@ def halves(m: Make) -> Node:
 
 
 def ends(m: Make) -> Node:
-    """Parts as long as x[:1] and x[1:-1]."""
+    """Parts with the lengths of x[:1] and x[1:-1]."""
     parts = smallest(N, 1), largest(N - 2, 0)
     return m.i.concat((sum(parts, ZERO),), (m.x(shape=parts[:1]), m.x("y", shape=parts[1:])), 0)
 
@@ -486,11 +488,11 @@ def thin(m: Make, a: Node, b: Node) -> Node:
     return m.reduce("sum", m.op("multiply", at(a, d0, d2), at(b, d2, d1)), 2)
 
 
-# Nodes that a rule must leave alone: to change them would change a result.
+# Nodes that a rule must not change, because a change would change a result.
 KEEPS: dict[str, tuple[Callable[[Make], Node], ...]] = {
     "cast_of_same": (lambda m: m.cast(m.x(), f16), lambda m: m.op("exp", m.x())),
     "cast_of_widening": (
-        lambda m: m.cast(m.cast(m.x(), f16), f32),  # the rounding is the point
+        lambda m: m.cast(m.cast(m.x(), f16), f32),  # the cast rounds
         lambda m: m.cast(m.cast(m.x(type=i32), f32), i32),  # 2**24 + 1
         lambda m: m.cast(m.cast(m.x(type=i32), i8), i32),
         lambda m: m.cast(m.cast(m.x(type=u8), i8), i32),
@@ -524,13 +526,13 @@ KEEPS: dict[str, tuple[Callable[[Make], Node], ...]] = {
     ),
     "gather_of_view": (
         lambda m: m.rows(m.x()),
-        lambda m: m.rows(m.view(m.x(), (M - 1, N), d0 + 1, d1)),  # row -1 of the slice is a row of x, and must not be read
+        lambda m: m.rows(m.view(m.x(), (M - 1, N), d0 + 1, d1)),  # row -1 of the slice is a row of x, which must not be read
         lambda m: m.rows(m.view(m.x(), (M, N), M - 1 - d0, d1)),
         lambda m: m.rows(m.view(m.x(shape=(N,)), (M, N), d1)),
         lambda m: m.rows(m.view(m.x(shape=(M * N,)), (M, N), d0 * N + d1)),
     ),
     "gather_of_cast": (
-        lambda m: m.rows(m.cast(m.x(type=i32), f32)),  # outside an integer reads 0, not nan
+        lambda m: m.rows(m.cast(m.x(type=i32), f32)),  # an integer out of range reads 0, not nan
         lambda m: m.rows(m.x()),
     ),
     "single_concat": (lambda m: m.i.concat((M, N * 2), (m.x(), m.x("y")), 1), lambda m: m.i.concat((M, N * 2), (m.x(), m.x()), 1)),
@@ -540,14 +542,14 @@ KEEPS: dict[str, tuple[Callable[[Make], Node], ...]] = {
         lambda m: gathered(m, m.index(d0 - 1)),
         lambda m: gathered(m, m.index(d1)),  # N may be more than M
         lambda m: gathered(m, from_the_end(m, d0 - M - 1)),
-        lambda m: gathered(m, from_the_end(m, d0 - 1)),  # of both signs
+        lambda m: gathered(m, from_the_end(m, d0 - 1)),  # the index may have either sign
         lambda m: gathered(m, from_the_end(m, d0 - M, size=M + 1)),
         lambda m: gathered(m, m.op("add", m.index(d0), m.x("k", i64))),
         lambda m: gathered(m, m.op("floor_divide", m.index(d0), m.const(2, i64))),
     ),
     "view_of_concat": (
         lambda m: m.view(m.x(), (M, N), d0, d1),
-        lambda m: m.view(halves(m), (M, N), d0, d1 + 1),  # some of each
+        lambda m: m.view(halves(m), (M, N), d0, d1 + 1),  # elements of both parts
         lambda m: m.view(halves(m), (M, 2 * N), d0, 2 * N - 1 - d1),
         lambda m: m.view(ends(m), (largest(N - 1, 0),), d0),
     ),
@@ -573,7 +575,7 @@ def rows(table: dict[str, tuple[Any, ...]]) -> list[Any]:
 
 
 def values_of(node: Node) -> dict[str, Any]:
-    """Inputs with special values among them, and picks that lie outside too."""
+    """Inputs with some special values, and indices of which some are out of range."""
     rng = np.random.default_rng(5)
     out: dict[str, Any] = {}
     for n in Graph("f", (), (node,)).nodes():
@@ -607,7 +609,7 @@ def test_rule_fires(name: str, make: Callable[[Make], Pair]) -> None:
         np.testing.assert_allclose(after, before, rtol=1e-6)
     else:
         np.testing.assert_array_equal(after, before)
-        if after.dtype.kind == "f" and "sum" not in shown(node):  # of -0.0 alone: numpy's is 0.0
+        if after.dtype.kind == "f" and "sum" not in shown(node):  # a sum of -0.0 alone: numpy gives 0.0
             known = ~np.isnan(after)
             assert (np.signbit(after) == np.signbit(before))[known].all()
 
@@ -632,7 +634,7 @@ def shown(node: Node | None) -> str:
     [m for makes in KEEPS.values() for m in makes] + [lambda m, f=f: f(m)[0] for fs in FIRES.values() for f in fs],
 )
 def test_simplify_keeps_results_and_ends(make: Callable[[Make], Node]) -> None:
-    """All rules together, and again: a second round changes nothing."""
+    """All rules together. Running them a second time changes nothing."""
     node = make(Make())
     used = tuple(n for n in Graph("f", (), (node,)).nodes() if isinstance(n, Input))
     graph = Graph("f", used, (node,))
@@ -658,7 +660,7 @@ SPLIT = {
 
 @pytest.mark.parametrize("name", list(SPLIT))
 def test_split(name: str) -> None:
-    """A long reduction with few results is two kernels; its results are the same, its neutral elements harmless."""
+    """A long reduction with few results becomes two kernels with the same results. Its neutral elements are harmless."""
     text, types, sizes = SPLIT[name]
     f = mt.compile(text, **types)
     c = f.lower(**sizes).compilation
@@ -676,7 +678,7 @@ def test_split(name: str) -> None:
         ("sum(x, axis=1)", "f32[N, M]", {"M": 5000, "N": 5000}), ("sum(x, axis=0)", "f32[M, N]", {"M": 5000, "N": 0}),
     ],
 )  # fmt: skip
-def test_what_is_not_split(text: str, types: str, sizes: dict[str, int]) -> None:
+def test_reductions_that_are_not_split(text: str, types: str, sizes: dict[str, int]) -> None:
     c = mt.compile(text, x=types).lower(**sizes).compilation
     assert len(c.value("kernels").kernels) == 1
 
@@ -698,8 +700,8 @@ REDUCED = {
 @pytest.mark.parametrize("blocks", [{}, {"r": 4}, {"i": 3, "r": 2}], ids=["own", "loops", "short"])
 @pytest.mark.parametrize("extents", [(3, 5), (4, 8), (1, 1), (5, 9)])
 @pytest.mark.parametrize("op", list(REDUCED))
-def test_masked_lanes_are_neutral(op: str, extents: tuple[int, int], blocks: dict[str, int]) -> None:
-    """Values for which any lane too many, or one with another filler, would change the result."""
+def test_masked_elements_are_neutral(op: str, extents: tuple[int, int], blocks: dict[str, int]) -> None:
+    """With these values, one element too many or another filler would change the result."""
     kind = REDUCED[op]
     f = mt.compile(f"{op}(x, axis=1), {op}(x, axis=0), {op}(y, axis=0)", x=f"{kind}[M, N]", y=f"{kind}[N]")
     f = f.configured(options=mt.Options(blocks=blocks))
@@ -724,8 +726,8 @@ def test_masked_lanes_are_neutral(op: str, extents: tuple[int, int], blocks: dic
         ("any(x, axis=1)", "bool[3, 5]", "false"), ("all(x, axis=1)", "bool[3, 5]", "true"), ("max(x, axis=1)", "f16[3, 5]", "-inf"),
     ],
 )  # fmt: skip
-def test_loads_bring_the_neutral_element(text: str, types: str, other: str) -> None:
-    """Where a load flows straight into a reduction nothing but its `other` is needed."""
+def test_loads_fill_masked_elements_with_the_neutral_element(text: str, types: str, other: str) -> None:
+    """If a load is only used by a reduction, its `other` is enough."""
     masked = mt.compile(text, x=types).lower()["tile.masked"]
     assert f"other = {other}" in masked.replace(f"other = {other}.0", f"other = {other}") and "where" not in masked
 
@@ -750,8 +752,8 @@ def accesses(p: Program) -> list[Any]:
         "siblings",
     ],
 )
-def test_no_masks_where_blocks_divide(name: str, target: str) -> None:
-    """Sizes that every block divides: no test, no `where`, and each axis says why."""
+def test_no_masks_if_blocks_divide_the_sizes(name: str, target: str) -> None:
+    """Every block divides its size: there is no check and no `where`, and each axis gives the reason."""
     sizes = dict.fromkeys(RAGGED, 256)
     f = program(name)
     c = f.lower(target=target, **sizes_of(f, sizes)).compilation
@@ -762,7 +764,7 @@ def test_no_masks_where_blocks_divide(name: str, target: str) -> None:
     assert "mask=" not in c["triton"]
 
 
-def test_masks_say_why() -> None:
+def test_masks_have_reasons() -> None:
     masked = program("softmax").lower(M=5, N=7)["tile.masked"]
     assert "does not divide 7" in masked and "is reached" in masked
     assert "need not divide N" in program("softmax").lower()["tile.masked"]
@@ -771,7 +773,9 @@ def test_masks_say_why() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_dropping_a_mask_is_noticed(name: str, target: str) -> None:
-    """The tile evaluator walks the grid: without its tests an access is out of bounds, or an element written twice."""
+    """The tile evaluator runs every program of the grid. Without checks an access is out of bounds, or an element is
+    written twice.
+    """
     f = program(name)
     c = compiled(f, target)
     programs = list(c.value("tile.masked"))
@@ -786,8 +790,8 @@ def test_dropping_a_mask_is_noticed(name: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "mlp", "epilogue", "stencil"])
-def test_each_single_test_is_needed(name: str) -> None:
-    """Also one condition of several: for loads those of extents, for stores all."""
+def test_each_single_bounds_check_is_needed(name: str) -> None:
+    """Removes one condition of several: for loads the checks of extents, for stores all of them."""
     f = program(name)
     c = compiled(f)
     programs = list(c.value("tile.masked"))
@@ -810,7 +814,7 @@ def test_each_single_test_is_needed(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["variance", "layer_norm"])
 def test_each_where_is_needed(name: str) -> None:
-    """Without the neutral element before a reduction a lane past the end would count."""
+    """Without the neutral element before a reduction, an element past the end would count."""
     f = program(name)
     c = compiled(f)
     programs, found = list(c.value("tile.masked")), 0
@@ -832,7 +836,7 @@ def test_each_where_is_needed(name: str) -> None:
 
 
 def without(p: Program, op: ir.Op, stand_in: ir.Op) -> Program:
-    """The program with another op in the place of one."""
+    """The program with one op replaced by another."""
     return exchange(p, op, ir.Compute(dtype=op.dtype, axes=op.axes, op="cast", args=(stand_in,)))
 
 
@@ -894,7 +898,7 @@ def plan_of(name: str) -> Any:
 
 
 def edited(plan: Any, change: Callable[[ir.Op], ir.Op | None]) -> Any:
-    """The plan with ops changed (None: left out); operands follow."""
+    """The plan with changed ops (None: removed). Operands are updated."""
     kernels = []
     for kernel in plan.kernels:
         made: dict[ir.Op, ir.Op] = {}
@@ -1022,7 +1026,7 @@ def test_the_tile_verifier_refuses(name: str) -> None:
         verify_tile(change(p), True)
 
 
-def test_before_masking_no_mask_is_asked_for() -> None:
+def test_the_verifier_needs_no_masks_before_masking() -> None:
     p = tile_of("softmax", masked=False)
     verify_tile(p, False)
     with pytest.raises(ValueError, match="mask"):
@@ -1030,7 +1034,7 @@ def test_before_masking_no_mask_is_asked_for() -> None:
 
 
 def test_the_pipeline_names_the_pass_that_broke_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verifier runs after each pass, whoever asks; the error shows what the pass made."""
+    """The verifier runs after each pass. The error shows the result of the pass."""
 
     def breaks(graph: Graph, _: Any) -> Graph:
         return replace(graph, outputs=(Apply(f64, graph.outputs[0].shape, "exp", (graph.outputs[0],)),))
@@ -1145,7 +1149,7 @@ GOLDEN: dict[str, tuple[str, Case, dict[str, int]]] = {
         Case("where(arange(M)[:, None] >= arange(N), x, 0)", MN),
         {"M": 64, "N": 64},
     ),
-    "f16_products_weights": ("f16-products", WEIGHTS, dict.fromkeys("MNK", 512)),
+    "f16_multiplication_weights": ("f16-multiplication", WEIGHTS, dict.fromkeys("MNK", 512)),
     "tensor_descriptors_product": ("tensor-descriptors", PRODUCT, SIDES),
     "fast_operators_softmax": ("fast-operators", Case("softmax(x)", {"x": "bf16[M, N]"}), {"M": 100, "N": 1000}),
     "maxima_in_parts_attention": (
@@ -1193,7 +1197,7 @@ def test_every_pass_has_a_golden() -> None:
 
 
 def test_recorded_passes() -> None:
-    """Each pass starts from what the one before it made."""
+    """Each pass starts with the result of the pass before."""
     records = mt.compile("softmax(x)", x="f32[M, N]").lower().passes
     assert [r.name for r in records] == [p.name for p in PASSES]
     assert all(later.before == earlier.after for earlier, later in zip(records, records[1:]))

@@ -1,4 +1,6 @@
-"""Sizes with maxima and minima: the canonical form is equal, unique for functions of one size, and does not grow."""
+"""Sizes with maxima and minima: the canonical form has equal values, is unique for functions of one size, and stays
+small.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Tree = tuple[Dim, Callable[[int], int]]
 
 
 def trees(base: Dim) -> st.SearchStrategy[Tree]:
-    """Nests of maxima and minima over one size, and what they mean."""
+    """Nested maxima and minima over one size, with functions that compute them."""
     leaves = st.integers(-6, 6).map(lambda c: (Dim.of(c), lambda n: c))
     leaves |= st.tuples(st.integers(-3, 3), st.integers(-6, 6)).map(
         lambda t: (base * t[0] + t[1], lambda n: t[0] * n + t[1])
@@ -37,14 +39,14 @@ def trees(base: Dim) -> st.SearchStrategy[Tree]:
 
 
 @given(trees(N))
-def test_it_is_equal_for_every_size(tree: Tree) -> None:
+def test_the_canonical_form_is_equal_for_every_size(tree: Tree) -> None:
     d, meaning = tree
     for n in range(30):
         assert tidy(d).evaluate({"N": n}) == d.evaluate({"N": n}) == meaning(n)
 
 
 @given(trees(ANY))
-def test_it_is_equal_for_negative_numbers_too(tree: Tree) -> None:
+def test_the_canonical_form_is_equal_for_negative_numbers(tree: Tree) -> None:
     d, meaning = tree
     for n in range(-30, 30):
         assert tidy(d).compute({Symbol("v", "value"): n}) == meaning(n)
@@ -52,7 +54,7 @@ def test_it_is_equal_for_negative_numbers_too(tree: Tree) -> None:
 
 @given(trees(N), trees(N))
 def test_equal_functions_have_one_form(a: Tree, b: Tree) -> None:
-    """All bends of such small numbers are below 100."""
+    """The numbers are small, so all breakpoints of the functions are below 100."""
     equal = all(a[1](n) == b[1](n) for n in range(200))
     assert (tidy(a[0] - b[0]) == 0) == equal
 
@@ -61,7 +63,7 @@ def test_equal_functions_have_one_form(a: Tree, b: Tree) -> None:
     ("d", "text"),
     [
         (largest(N - 1, 0) + smallest(N, 1), "N"),
-        (N - smallest(N, 1), "N - min(N, 1)"),  # one alone stays
+        (N - smallest(N, 1), "N - min(N, 1)"),  # a single one stays
         (2 * smallest(N, 1) + largest(N - 2, 0), "max(N - 2, 0) + 2*min(N, 1)"),
         (smallest(2 * smallest(N, 1) + largest(N - 2, 0), 1), "min(N, 1)"),
         (largest(2 * smallest(N, 1) + largest(N - 2, 0) - 1, 0), "max(N - 2, 0) + min(N, 1)"),
@@ -70,7 +72,7 @@ def test_equal_functions_have_one_form(a: Tree, b: Tree) -> None:
         (smallest(largest(M - N, 0) + 2, 1), "1"),
         (largest(N - M, 0) + smallest(N, M), "N"),
         (largest(N + M - 1, 0) + smallest(N + M, 1), "M + N"),
-        (largest(smallest(N, M), smallest(N // 2, 3)), "max(min(N//2, 3), min(N, M))"),  # of two unlike sums
+        (largest(smallest(N, M), smallest(N // 2, 3)), "max(min(N//2, 3), min(N, M))"),  # sums of different terms
         (largest(smallest(N // 2, 4), 2), "max(N//2 - 2, 0) + min(N//2, 4) + 2 - N//2"),
     ],
 )
@@ -86,7 +88,7 @@ def test_a_step_repeated_does_not_grow() -> None:
 
 
 @given(trees(N), trees(N))
-def test_what_is_known_where_an_axis_has_elements(tree: Tree, extent: Tree) -> None:
+def test_simplification_for_axes_with_elements(tree: Tree, extent: Tree) -> None:
     known = where_present(tree[0], [extent[0]], lambda size, n: True)
     for n in range(60):
         if extent[1](n) >= 1:
@@ -105,5 +107,5 @@ def test_what_is_known_where_an_axis_has_elements(tree: Tree, extent: Tree) -> N
         (smallest(M, 1) + smallest(N, 1), [M, N], "2"),
     ],
 )
-def test_forms_where_axes_have_elements(d: Dim, extents: list[Dim], text: str) -> None:
+def test_forms_for_axes_with_elements(d: Dim, extents: list[Dim], text: str) -> None:
     assert str(where_present(d, extents, lambda size, n: True)) == text

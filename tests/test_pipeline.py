@@ -1,4 +1,4 @@
-"""What the pipeline and the checks say of a pass that is wrong."""
+"""The pipeline and `check` report wrong passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minitri.tiles.ir import Program, Programs
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
-    """The pass `name`, with its result changed."""
+    """Replaces the pass `name` by one whose result is changed."""
     wrong = [replace(p, run=lambda v, c, p=p: change(p.run(v, c))) if p.name == name else p for p in pass_table.PASSES]
     monkeypatch.setattr(pass_table, "PASSES", tuple(wrong))
 

@@ -1,6 +1,6 @@
-"""-O0: every optimisation left out. Such a program is complete: it compiles, runs and is right.
+"""`-O0`, which leaves out every optimisation: the resulting programs compile, run and are right.
 
-The programs run in a process of its own, tests/plain_path.py, in which optimisations cannot be imported.
+The programs run in another process, tests/plain_path.py, which cannot import optimisations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEW, MANY = 30, 300  # random programs
 
 
 def plain(*arguments: str) -> str:
-    """What tests/plain_path.py prints."""
+    """The output of tests/plain_path.py."""
     command = [sys.executable, str(ROOT / "tests" / "plain_path.py"), *arguments]
     places = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run(command, capture_output=True, text=True, env=places)
@@ -65,7 +65,7 @@ def test_exceptions_are_needed() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
-def test_compilers_take_what_is_made(path: Path) -> None:
+def test_triton_compiles_the_source(path: Path) -> None:
     f = mt.compile(path, optimize=False)
     assert f.lower(target="cuda:90")["ptx"] and f.lower(target="hip:gfx942")["amdgcn"]
 
@@ -77,7 +77,7 @@ def test_nothing_is_fused() -> None:
     assert len(mt.compile("softmax(x)", x="f32[M, N]").lower().compilation.value("kernels").kernels) == 1
 
 
-def test_ways_to_ask() -> None:
+def test_all_ways_to_choose_o0() -> None:
     x = np.ones((2, 3), np.float32)
     wanted = mt.compile("softmax(x)", x="f32[M, N]", optimize=False).lower()["triton"]
     f = mt.compile("softmax(x)", x="f32[M, N]")
@@ -98,7 +98,7 @@ def test_ways_to_ask() -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("fuse", "fusion"), ("narrow", "narrow-integers"), ("join", "collapse-reduced-axes")]
 )
-def test_an_old_name_says_the_new_one(old: str, new: str) -> None:
+def test_the_error_for_an_old_pass_name_has_the_new_one(old: str, new: str) -> None:
     with pytest.raises(mt.CompileError) as raised:
         mt.compile("x + 1", x="f32[N]").lower(without=[old])
     assert raised.value.help == f"it is called `{new}` now"
@@ -106,7 +106,7 @@ def test_an_old_name_says_the_new_one(old: str, new: str) -> None:
 
 @pytest.mark.parametrize("text", ["softmax(x, axis=1)", "var(x, axis=1)"])
 def test_a_text_with_reductions_in_one_loop_is_complete(text: str) -> None:
-    """Each reduction then has a loop of its own."""
+    """Each reduction has its own loop then."""
     f = mt.compile(text, x="f32[M, 40000]")
     kernels = f.lower()["kernels"]
     assert "old %" in kernels

@@ -1,4 +1,4 @@
-"""Integers, float numbers and f64 arrays in one program: which digits are kept, and what is refused."""
+"""Integers, float literals and f64 arrays in one program: which digits are kept, and which programs are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minitri.cli.inputs import make_inputs
 STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target", "triton")
 INTEGERS = np.array([-7, -1, 0, 3, 10, 100], np.int32)
 
-FULL: dict[str, Any] = {  # of integers and numbers alone, then of numpy, which computes them in f64
+F64_VALUES: dict[str, Any] = {  # integers with literals alone, and numpy's results, computed in f64
     "i * 0.1": INTEGERS * 0.1,
     "i / 3": INTEGERS / 3,
     "0.1 - i": 0.1 - INTEGERS,
@@ -29,7 +29,7 @@ FULL: dict[str, Any] = {  # of integers and numbers alone, then of numpy, which 
     "(i > 0) * 0.1": (INTEGERS > 0) * 0.1,
     "mean(i) * 0.1": INTEGERS.mean() * 0.1,
 }
-SETTLED = (  # what no elementwise operator and no movement makes is f32 from there on
+F32_RESULTS = (  # after any operation except elementwise ones and views, values are f32
     "sum(i * 0.1)", "cumulative_sum(i * 0.1)", "softmax(i * 0.1)", "concat((i * 0.1, i))[:6]", "(i * 0.1)[i % 6]",
     "max(i * 0.1)", "full((6,), 0.1)", "astype(i * 0.1, f32)", "i * 0.1 + h",
 )  # fmt: skip
@@ -39,27 +39,30 @@ def at_every_stage(f: mt.Program, *arrays: Any) -> list[Any]:
     return [f.run(stage, *arrays) for stage in STAGES]
 
 
-@pytest.mark.parametrize("text", FULL)
-def test_integers_with_numbers_have_all_digits_where_they_meet_f64(text: str) -> None:
+@pytest.mark.parametrize("text", F64_VALUES)
+def test_integers_with_literals_have_all_digits_if_combined_with_f64(text: str) -> None:
     x = np.linspace(1, 2, 6)
-    for program, wanted in ((f"x * ({text})", x * FULL[text]), (f"astype({text}, f64) + 0 * x", FULL[text] + 0 * x)):
+    for program, wanted in (
+        (f"x * ({text})", x * F64_VALUES[text]),
+        (f"astype({text}, f64) + 0 * x", F64_VALUES[text] + 0 * x),
+    ):
         f = mt.compile(program, i="i32[6]", x="f64[6]")
         for got in at_every_stage(f, INTEGERS, x):
             np.testing.assert_allclose(got, wanted, rtol=1e-14, atol=1e-300)
         assert f.check(INTEGERS, x).ok
 
 
-@pytest.mark.parametrize("text", FULL)
-def test_integers_with_numbers_are_f32_alone(text: str) -> None:
+@pytest.mark.parametrize("text", F64_VALUES)
+def test_integers_with_literals_are_f32_without_f64_arrays(text: str) -> None:
     f = mt.compile(text, i="i32[6]")
     for got in at_every_stage(f, INTEGERS):
         assert got.dtype == np.float32
-        np.testing.assert_allclose(got, FULL[text], rtol=1e-6)
+        np.testing.assert_allclose(got, F64_VALUES[text], rtol=1e-6)
     assert "f64" not in f.lower()["kernels"], "what is not needed is not computed"
 
 
-@pytest.mark.parametrize("text", SETTLED)
-def test_what_functions_make_of_them_is_f32(text: str) -> None:
+@pytest.mark.parametrize("text", F32_RESULTS)
+def test_results_of_functions_of_integers_with_literals_are_f32(text: str) -> None:
     h = np.ones(6, np.float32)
     types = {"i": "i32[6]", "x": "f64[]"} | ({"h": "f32[6]"} if "h" in text.split() else {})
     arrays = (INTEGERS, np.float64(1)) + ((h,) if "h" in types else ())
@@ -69,12 +72,12 @@ def test_what_functions_make_of_them_is_f32(text: str) -> None:
 
 
 @pytest.mark.parametrize("other, meets", [("f16", "f32"), ("bf16", "f32"), ("f32", "f32"), ("f64", "f64")])
-def test_what_integers_with_numbers_meet_in(other: str, meets: str) -> None:
+def test_the_promoted_dtype_of_integers_with_literals(other: str, meets: str) -> None:
     assert f"out: {meets}[N]" in mt.compile("(i * 0.5) * y", i="i32[N]", y=f"{other}[N]").lower()["kernels"]
 
 
-def test_calls_with_equal_f32_and_unlike_f64_values_differ() -> None:
-    """Calls of one function on equal arguments are made once: these are not equal, though they are in f32."""
+def test_calls_whose_arguments_differ_only_in_f64_are_not_shared() -> None:
+    """Calls of a function with equal arguments are computed once. These arguments are equal in f32, but not in f64."""
     text = "def g(a, x):\n    return h(a) * x\ndef h(a):\n    return a + 0\n"
     f = mt.compile(text + "def f(i: i32[N], x: f64[N]):\n    return g(i * 0.1, x) - g(astype(i * 0.1, f32), x)\n")
     x = np.ones(6)
@@ -109,7 +112,7 @@ def test_a_mean_of_smaller_integers_is_exact_until_it_is_rounded(dtype: str) -> 
         ("x * 2**N", "u64", 62),
     ],
 )  # fmt: skip
-def test_a_power_of_a_size_fits_what_it_meets(text: str, dtype: str, most: int) -> None:
+def test_a_power_of_a_size_fits_the_dtype_of_the_other_operand(text: str, dtype: str, most: int) -> None:
     f = mt.compile(text, x=f"{dtype}[N]")
     kind = np.dtype(dtype[0] + str(int(dtype[1:]) // 8))
     x = np.ones(most, kind)
@@ -122,7 +125,7 @@ def test_a_power_of_a_size_fits_what_it_meets(text: str, dtype: str, most: int) 
         assert refused.value.code == "MT0208" and refused.value.span is not None
 
 
-def test_what_is_computed_of_a_power_wraps_as_arrays_do() -> None:
+def test_values_computed_from_a_power_wrap_as_arrays_do() -> None:
     f, x = mt.compile("x + (2**N - 1)", x="i8[N]"), np.zeros(9, np.int8)
     assert all((got == -1).all() for got in at_every_stage(f, x))
 
@@ -140,8 +143,8 @@ UNROUNDED = [
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("text", UNROUNDED)
-def test_values_of_16_bits_are_rounded_in_the_end_only(text: str, dtype: str) -> None:
-    """Inside a program they have the digits of f32 (docs/reference/semantics.md)."""
+def test_16_bit_values_are_rounded_only_at_the_end(text: str, dtype: str) -> None:
+    """Inside a program they have f32 precision (docs/reference/semantics.md)."""
     f = mt.compile(f"sin({text.format(x='(x * y)')})", x=f"{dtype}[3, 3]", y=f"{dtype}[3, 3]")
     assert f.lower()["graph.simplified"].count(f"{dtype}[") == 3  # the parameters and the last cast
     assert f.check(*make_inputs(f.function, {}, {}).arrays).ok

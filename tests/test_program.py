@@ -1,7 +1,7 @@
-"""The Python API: what goes in, what comes out, what is refused, and what never happens.
+"""The Python API: its arguments, results and refusals, and effects that must never happen.
 
-Programs run as a caller would run them, on the CPU, so that the generated kernels run in Triton's
-interpreter. Tests with a CUDA tensor are in test_gpu.py.
+Programs run as in user code, on the CPU: the generated kernels run in Triton's interpreter. Tests with
+CUDA tensors are in test_gpu.py.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def arrays_of_linear() -> tuple[Any, Any, Any]:
 
 
 class Exported:
-    """An array of some other library: all it has is DLPack."""
+    """An array of another library, which supports only DLPack."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -133,7 +133,7 @@ def test_dlpack() -> None:
 def test_dlpack_without_copy() -> None:
     x = normal(6)
     assert view(Exported(x), "x").address == x.ctypes.data
-    t = torch.ones(6, dtype=torch.bfloat16)  # numpy cannot take it
+    t = torch.ones(6, dtype=torch.bfloat16)  # numpy cannot represent it
     assert view(Exported(t), "x").address == t.data_ptr()
 
 
@@ -180,7 +180,7 @@ def test_python_numbers_are_weak(declared: str, number: Any, fits: bool) -> None
 
 
 def test_mixed_numpy_and_torch() -> None:
-    """The first array decides what comes back."""
+    """The first array decides the library of the result."""
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     assert type(f(torch.ones(3), np.ones(3, np.float32))) is torch.Tensor
     assert type(f(np.ones(3, np.float32), torch.ones(3))) is np.ndarray
@@ -219,7 +219,7 @@ def frozen(array: Any) -> Any:
 
 @pytest.mark.parametrize("name", list(_layouts()))
 def test_layouts_without_copies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels read the caller's own memory, whatever its strides."""
+    """Kernels read the caller's own memory, with any strides."""
     read: list[int] = []
     pointer = interpreter.HostPointer
     monkeypatch.setattr(interpreter, "HostPointer", lambda a: (read.append(a.address), pointer(a))[1])
@@ -242,7 +242,7 @@ def test_torch_layouts(name: str) -> None:
 
 
 def test_a_large_view_is_not_copied() -> None:
-    """A view of 2^40 elements over one number: nothing could hold a copy."""
+    """A view of 2^40 elements over one number: a copy would not fit in memory."""
     x = np.broadcast_to(np.float32(2), (2**20, 2**20))
     assert mt.compile("x[5, 7:9] * 3", x="f32[M, N]")(x).tolist() == [6, 6]
 
@@ -282,7 +282,7 @@ def test_empty_and_single(shape: tuple[int, int]) -> None:
 
 
 def test_inputs_are_never_written() -> None:
-    """Also not around a view: the memory between its elements is poisoned and compared."""
+    """The memory between the elements of a view must not change either: it is filled with poison and compared."""
     f = mt.compile(
         "def f(x: f32[M, N], y: f32[M, N]):\n    a = x + y\n    return a, softmax(a, axis=0), cumulative_sum(x, axis=1)\n"
     )
@@ -324,8 +324,8 @@ def test_several_outputs() -> None:
         assert place.dtype == np.int64 and number == 1.5
 
 
-def test_names_that_buffers_have() -> None:
-    """A parameter may be called like an output, a temporary, an axis or a kernel."""
+def test_parameters_may_have_the_names_of_buffers() -> None:
+    """A parameter may have the name of an output, a temporary, an axis or a kernel."""
     x = np.arange(9, dtype=np.float32).reshape(3, 3)
     for name in (
         "out",
@@ -424,7 +424,7 @@ def test_jit_errors_point_into_the_file() -> None:
 
 
 @pytest.mark.parametrize("thing", [lambda x: x, print, 3, int, object()])
-def test_jit_refuses_what_has_no_text(thing: Any) -> None:
+def test_jit_refuses_objects_without_source_text(thing: Any) -> None:
     with pytest.raises(ParseError) as raised:
         mt.jit(thing)
     assert raised.value.code in ("MT0002", "MT0003") and isinstance(raised.value, SyntaxError)
@@ -488,8 +488,8 @@ def untyped_function(x, y, scale=2.0, axis=-1, flag=True):
     return s if flag else -s
 
 
-def test_unlike_constants_are_unlike_variants() -> None:
-    """0.0 == -0.0 and 1 == True == 1.0, but programs tell them apart."""
+def test_constants_of_different_meaning_are_different_variants() -> None:
+    """0.0 == -0.0 and 1 == True == 1.0, but a program's result may differ."""
     f = mt.compile("def f(x: f32[N], k=1.0):\n    return x * k\n")
     x = np.ones(2, np.float32)
     assert np.signbit(f(x, 0.0)).tolist() == [False, False] and np.signbit(f(x, -0.0)).tolist() == [True, True]
@@ -509,7 +509,7 @@ def test_scalars_of_the_wrong_type(arguments: dict[str, Any]) -> None:
     refused("MT0303", scalars, normal(3), **{"a": 1.0, **arguments})
 
 
-def test_constants_that_cannot_be() -> None:
+def test_invalid_constants_are_errors() -> None:
     f = mt.compile("def f(x: f32[N], k=1):\n    return x * k\n")
     for value in ({}, object(), 10**40, [object()], b"bytes", 1j):
         refused("MT0303", f, normal(3), value)
@@ -529,7 +529,7 @@ def test_one_program_serves_all_sizes() -> None:
     assert len(f._graphs) == 1
 
 
-def test_variants_are_found_again_and_bounded() -> None:
+def test_variants_are_cached_up_to_a_limit() -> None:
     f = mt.compile("x + 1", x="f32[N]")
     for _ in range(3):
         f(normal(4))
@@ -547,7 +547,7 @@ def test_variants_are_found_again_and_bounded() -> None:
     assert len(g._graphs) == len(g._conditions) == len(g._variants.kept) == variants.MAX_VARIANTS
 
 
-def test_packs_of_any_rank() -> None:
+def test_star_dimensions_of_any_rank() -> None:
     f = mt.compile("def f(x: f32[*B, N], y: f32[*B]):\n    return x + y[..., None]\n")
     for axes in ((), (2,), (2, 3), (1, 2, 3)):
         x, y = normal(*axes, 4), normal(*axes)
@@ -634,7 +634,7 @@ def test_bind_launches_again() -> None:
     x *= 2  # the handle reads the arrays, not a copy
     second = launched()
     np.testing.assert_array_equal(second, f(x, w, b))
-    assert first is second  # its outputs are its own, and overwritten
+    assert first is second  # the handle owns its outputs and overwrites them
 
 
 def test_only_calls_on_a_gpu_are_captured() -> None:
@@ -661,7 +661,7 @@ def test_run_at_each_stage(stage: str) -> None:
     np.testing.assert_allclose(f.run(stage, torch.from_numpy(x), w=torch.from_numpy(w)), out, rtol=1e-6)
 
 
-def test_run_elsewhere() -> None:
+def test_run_at_stages_of_another_target() -> None:
     f = mt.compile("x + 1", x="f32[N]")
     assert refusal(f.run, "ttgir", normal(3)).code == "MT0402"
     assert refusal(f.run, "nonsense", normal(3)).code == "MT0402"
@@ -705,7 +705,7 @@ def test_lower_with_packs_and_scalars() -> None:
     assert "f32[2, 3, 8]" in f.lower(B=(2, 3), N=8)["graph.simplified"]
     assert "f32[N]" in f.lower(B=())["graph"] and "f32[5, N]" in f.lower(B=5)["graph.simplified"]
     assert "const 7" in f.lower(k=7)["graph"] and "const 7" not in f.lower()["graph"]
-    assert f.lower(by=3.0)["graph"] == f.lower()["graph"]  # passed at run time
+    assert f.lower(by=3.0)["graph"] == f.lower()["graph"]  # the number is passed at run time
 
 
 @pytest.mark.parametrize(
@@ -813,18 +813,18 @@ def test_parameters() -> None:
     assert untyped.parameters[0] == ("x", "")
 
 
-def test_the_front_door() -> None:
+def test_every_public_name_exists() -> None:
     for name in mt.__all__:
         assert getattr(mt, name) is not None and name in dir(mt)
     with pytest.raises(AttributeError):
         _ = mt.nonsense
 
 
-# ---- calls that do not fit -------------------------------------------------------------------
+# ---- wrong calls -----------------------------------------------------------------------------
 
 
 def refusal(call: Callable[..., Any], *args: Any, **keywords: Any) -> CompileError:
-    """The diagnostic of a call; anything else that is raised passes through."""
+    """The diagnostic of a call. Any other exception passes through."""
     with pytest.raises(CompileError) as raised:
         call(*args, **keywords)
     assert str(raised.value).startswith(f"error[{raised.value.code}]: ")
@@ -841,7 +841,7 @@ def nothing_runs() -> Iterator[None]:
 
 
 def refused(code: str, call: Callable[..., Any], *args: Any, **keywords: Any) -> None:
-    """The call is a diagnostic with this code; nothing ran and the arguments are as before."""
+    """Asserts that the call gives a diagnostic with this code, runs nothing and does not change its arguments."""
     before = [a.tobytes() for a in args if isinstance(a, np.ndarray)]
     with nothing_runs():
         error = refusal(call, *args, **keywords)
@@ -879,7 +879,7 @@ MISFITS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", list(MISFITS))
-def test_calls_that_do_not_fit(name: str) -> None:
+def test_wrong_calls_are_refused(name: str) -> None:
     code, args, keywords = MISFITS[name]
     f = linear()
     for call in (f, f.numpy, f.check, f.bind, lambda *a, **k: f.run("tile", *a, **k)):
@@ -897,7 +897,7 @@ def test_messages_name_the_parameter_and_no_data() -> None:
     )
 
 
-def test_conditions_that_only_a_call_decides() -> None:
+def test_conditions_that_depend_on_the_call() -> None:
     f = mt.compile("reshape(x, (B, 4, C // 4))", x="f32[B, C]")
     assert f(normal(2, 8)).shape == (2, 4, 2) and f(normal(2, 0)).shape == (2, 4, 0)
     refused("MT0205", f, normal(2, 6))
@@ -932,8 +932,8 @@ def test_devices() -> None:
 
 
 @pytest.mark.gpu
-def test_calls_that_are_replayed_see_new_numbers() -> None:
-    """A second call on the GPU skips the checks; what is compiled in must not be skipped over."""
+def test_replayed_calls_use_new_numbers() -> None:
+    """A second call on a GPU skips the checks, but it must notice that a compiled constant has changed."""
     x = torch.ones(4, device="cuda")
     compiled_in = mt.compile("def f(x: f32[N], k=1.0):\n    return x * k\n")
     passed = mt.compile("x * k", x="f32[N]", k="float")
@@ -973,13 +973,13 @@ GENERAL: dict[str, tuple[str, dict[str, str], dict[str, int]]] = {
 
 
 def _general(f: mt.Program, arrays: tuple[Any, ...], known: bool, wide: bool) -> tuple[Compilation, Any]:
-    """What a GPU would get for these arrays (or for any), and the call."""
+    """The compilation that a GPU would get for these arrays (or for any), and the call."""
     call = bind(f.function, arrays, {})
     return f.compilation(f.context(call, Target("cuda", "90"), known, wide)), call
 
 
 def _strided(array: Any) -> Any:
-    """The same elements, every other one in memory, the axes the other way round."""
+    """The same elements with gaps of one element between them and reversed order of axes."""
     wide = np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array
     return np.array(wide.T, order="C").T[::-1] if array.ndim == 2 else wide
 
@@ -987,7 +987,7 @@ def _strided(array: Any) -> Any:
 @pytest.mark.parametrize("mode", ["general", "general, strided", "general, wide", "wide"])
 @pytest.mark.parametrize("name", list(GENERAL))
 def test_general_and_wide_kernels(name: str, mode: str) -> None:
-    """Compiled for no sizes in particular (strides as arguments too), and with 64-bit offsets."""
+    """Kernels for any sizes (strides are arguments, too), also with 64-bit offsets."""
     text, types, sizes = GENERAL[name]
     f = mt.compile(text, **types)
     arrays = make_inputs(f.function, {}, sizes).arrays
@@ -1026,13 +1026,15 @@ HUGE: dict[str, tuple[str, dict[str, int]]] = {
 
 @pytest.mark.parametrize("name", list(HUGE))
 def test_offsets_past_32_bits(name: str) -> None:
-    """Rows 2^30 elements apart: the last lie past 2^31, along grid axes, whole ones and loops."""
+    """Rows are 2^30 elements apart, so the last ones have offsets above 2^31: on grid axes, axes in registers, and
+    loops.
+    """
     text, blocks = HUGE[name]
     step = 2**30 + 5
     dtype, item = ("f32", 4) if "@" in text else ("i8", 1)
     memory = mmap.mmap(
         -1, (5 * step + 64) * item, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
-    )  # reserves nothing
+    )  # reserves no memory
     owner = np.frombuffer(memory, mt.base.types.dtype(dtype).numpy)
     x = np.lib.stride_tricks.as_strided(owner, (6, 8), (step * item, item))
     x[...] = rng().integers(-9, 9, (6, 8))
@@ -1046,7 +1048,7 @@ def test_offsets_past_32_bits(name: str) -> None:
     np.testing.assert_array_equal(out.numpy(), f.run("graph", *arrays))
 
 
-# ---- start-up and what may be missing ----------------------------------------------------------
+# ---- start-up, and missing packages ------------------------------------------------------------
 
 
 def python_says(script: str, **environment: str) -> str:
@@ -1073,7 +1075,7 @@ def test_import_is_quick_and_light() -> None:
 
 
 def test_compiling_needs_neither_torch_nor_triton() -> None:
-    """Down to SASS torch stays out; down to the Triton source triton does."""
+    """Compiling to SASS does not import torch. Compiling to Triton source does not import triton."""
     script = """
         import sys
         import minitri as mt
@@ -1148,7 +1150,7 @@ def test_without_torch() -> None:
 
 
 def test_triton_imported_first() -> None:
-    """The interpreter runs whether or not triton was imported before, and leaves its mode alone."""
+    """The interpreter works whether or not triton was imported before, and it does not change triton's mode."""
     script = """
         import numpy as np
         import triton
@@ -1174,7 +1176,7 @@ def code_of(text: str) -> str:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_of_the_user_reaches_the_source(name: str) -> None:
-    """The same program under other names is the same source, but for the comments of its launch plan."""
+    """A program with other names gives the same source, except for comments in its launch plan."""
     text = "def {f}({x}: f32[{n}], {y}: float = 1.0):\n    {a} = {x} * {y}\n    return {a} + sum({a}, axis=0)\n"
     plain = mt.compile(text.format(f="f", x="x", n="N", y="y", a="a"))
     wanted = code_of(plain.lower()["triton"])
@@ -1185,7 +1187,7 @@ def test_no_name_of_the_user_reaches_the_source(name: str) -> None:
         try:
             hostile = mt.compile(text.format(**names))
         except CompileError:
-            continue  # refused: reserved, or a name that means something else
+            continue  # refused: the name is reserved or has another meaning
         emitted = hostile.lower()["triton"]
         assert code_of(emitted) == wanted, (place, name)
         comments = [line for line in emitted.splitlines() if line.startswith("#")]
@@ -1195,13 +1197,13 @@ def test_no_name_of_the_user_reaches_the_source(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["é", "ｘ", "x\u200b", "𝐱", "a b", "a\nb", "a;b", "1a", "", "x" * 5000, "a-b", "lambda", "x.y", "x\0"]
 )
-def test_names_that_are_none(name: str) -> None:
+def test_invalid_names_are_errors(name: str) -> None:
     with pytest.raises(CompileError):
         mt.compile("1 + 1", **{name: "f32[N]"})
     with pytest.raises(CompileError):
         mt.compile(f"def f({name}: f32[N]):\n    return {name}\n")
     with pytest.raises(CompileError):
-        mt.compile("x", x=f"f32[{name or '+'}]", y="f32[N" if name == "a-b" else None)  # a - b is a size
+        mt.compile("x", x=f"f32[{name or '+'}]", y="f32[N" if name == "a-b" else None)  # a - b is a valid size
 
 
 @pytest.mark.parametrize(
@@ -1246,7 +1248,7 @@ def test_the_allowlist_refuses(line: str) -> None:
         source.check(tree)
 
 
-def test_the_allowlist_takes_what_is_emitted() -> None:
+def test_the_allowlist_accepts_emitted_code() -> None:
     for text, types, _ in GENERAL.values():
         emitted = mt.compile(text, **types).lower()["triton"]
         made = source.functions(emitted, {"tl": None, "rt": None, "libdevice": None})
@@ -1260,7 +1262,7 @@ def test_only_kernels_of_a_module_text_are_executed() -> None:
         source.functions("def k0(p0=__import__('os').abort()):\n    v0 = p0\n", {"tl": None})
 
 
-def test_instances_are_values() -> None:
+def test_programs_share_no_mutable_defaults() -> None:
     """The default of a dataclass field must not be shared between programs."""
     assert (
         Instance() is not Instance()
@@ -1271,8 +1273,8 @@ def test_instances_are_values() -> None:
     assert given == {}
 
 
-def test_later_shapes_keep_what_never_changed() -> None:
-    """A width that is the same in every call stays a literal when the lengths have become arguments."""
+def test_sizes_that_never_change_stay_literals() -> None:
+    """Example: the lengths become arguments, but a width that is equal in every call stays a literal."""
     f = mt.compile("softmax(q @ k.mT) @ v", q="f32[T, D]", k="f32[S, D]", v="f32[S, D]")
     rng, gpu = np.random.default_rng(0), Target("cuda", "90")
     for n in range(3, 12):
@@ -1290,7 +1292,7 @@ def test_later_shapes_keep_what_never_changed() -> None:
 
 
 class Addresses:
-    """In place of a replay: gives the addresses that it would launch with, on a device that is current."""
+    """A replacement for a replay. It returns the addresses of the launch, and a device that is current."""
 
     device = 0
 
@@ -1302,14 +1304,14 @@ class Addresses:
 
 
 def again(args: Any) -> Any:
-    """What makes a call like the one with these arguments again."""
+    """The entry that replays a call like the one with these arguments."""
     from minitri.runtime.replay import again_like
 
     pointers = [a.data_ptr() for a in args if hasattr(a, "data_ptr")]
     return again_like(args, pointers, Addresses())  # type: ignore[arg-type]
 
 
-def test_which_calls_are_like_the_one_before() -> None:
+def test_calls_that_can_replay_the_one_before() -> None:
     torch = pytest.importorskip("torch")
     x, y = torch.randn(4, 8), torch.randn(8)
     repeat = again((x, y))
@@ -1328,7 +1330,7 @@ def test_which_calls_are_like_the_one_before() -> None:
         assert again(args) is None
 
 
-def test_without_the_guards_of_torch_every_call_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_guards_of_torch_every_call_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     for name, value in (("TensorGuards", None), ("TensorGuards", lambda *a: None)):
         monkeypatch.setattr(f"torch._C._dynamo.guards.{name}", value)
@@ -1336,7 +1338,7 @@ def test_without_the_guards_of_torch_every_call_is_looked_at(monkeypatch: pytest
 
 
 def test_a_tensor_for_a_number_is_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its value is part of the program, and no key of a call says it."""
+    """Its value is part of the program, but the key of a call does not contain it."""
     torch = pytest.importorskip("torch")
     from minitri.runtime import replay as module
 
@@ -1348,8 +1350,8 @@ def test_a_tensor_for_a_number_is_not_replayed(monkeypatch: pytest.MonkeyPatch) 
         assert torch.equal(f(x, torch.tensor(n)), x * n)
 
 
-def test_what_is_called_often_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more shapes than are kept the one that was called last the longest ago goes."""
+def test_the_least_recently_called_shape_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If more shapes are called than the cache holds, the one that was called least recently is dropped."""
     monkeypatch.setattr(variants, "MAX_VARIANTS", 3)
     f = mt.compile("x + 1", x="f32[N]")
 
@@ -1379,7 +1381,7 @@ def test_what_is_called_often_stays(monkeypatch: pytest.MonkeyPatch) -> None:
         ("x - x[1:2] + sum(y)", (1,), (3,)),
     ],
 )
-def test_a_size_that_is_1_in_the_call_is_repeated(text: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+def test_a_size_that_is_1_in_the_call_broadcasts(text: str, x: tuple[int, ...], y: tuple[int, ...]) -> None:
     f, arrays = mt.compile(text, x=None, y=None), (normal(*x), normal(*y))
     expected = f.numpy(*arrays)
     for got in (f(*arrays), *(f.run(stage, *arrays) for stage in ("graph", "kernels", "tile.masked", "triton"))):
@@ -1390,19 +1392,19 @@ def test_a_size_that_is_1_in_the_call_is_repeated(text: str, x: tuple[int, ...],
 def test_a_program_for_any_sizes_stays_one_program() -> None:
     f = mt.compile("reshape(x, (2, -1)) * y", x=None, y=None)
     f(normal(6), normal(2, 3)), f(normal(2), normal(2, 3)), f(normal(8), normal(2, 4))
-    assert ["n0" in str(types) for _, types, _ in f._graphs] == [True, False, True]  # 8 shares what 6 made
+    assert ["n0" in str(types) for _, types, _ in f._graphs] == [True, False, True]  # 8 shares the graph of 6
     f(normal(12), normal(2, 6))
     assert len(f._graphs) == 3
 
 
-def test_sizes_with_names_are_never_taken_for_1() -> None:
+def test_symbolic_sizes_are_never_assumed_to_be_1() -> None:
     f = mt.compile("reshape(x, (2, -1)) * y", x="f32[N]", y=None)
     refused("MT0201", f, normal(2), normal(2, 3))
     error = refusal(mt.compile("reshape(x, (2, -1)) * y", x=None, y=None), normal(4), normal(2, 3))
     assert error.code == "MT0201" and "3 is not 2" in str(error)
 
 
-def test_a_stage_is_lowered_once_for_calls_that_are_alike() -> None:
+def test_a_stage_is_lowered_once_for_similar_calls() -> None:
     f, x = mt.compile("softmax(x, axis=-1)", x="f32[M, N]"), normal(3, 4)
     first = f.run("tile", x)
     with mock.patch.object(Compilation, "_run", side_effect=AssertionError("lowered again")):
@@ -1424,7 +1426,7 @@ def test_a_stage_is_lowered_once_for_calls_that_are_alike() -> None:
         {"types": {"entry": "f32[N]"}, "name": " f32[N] "},
     ],
 )
-def test_parameters_called_like_keywords_of_compile(given: dict[str, Any]) -> None:
+def test_parameters_may_have_the_names_of_compiles_keywords(given: dict[str, Any]) -> None:
     ones = np.ones(2, np.float32)
     assert mt.compile("2 * entry + name", **given)(ones, ones).tolist() == [3, 3]
 
@@ -1455,7 +1457,7 @@ def test_keywords_of_compile_keep_their_meaning() -> None:
         ("def f(x: f32[N]):\n    return x\n", {"types": {"x": "f32[N]"}}, "MT0102"),
     ],
 )
-def test_types_that_cannot_be(text: str, given: dict[str, Any], code: str) -> None:
+def test_wrong_types_are_errors(text: str, given: dict[str, Any], code: str) -> None:
     with pytest.raises(CompileError) as caught:
         mt.compile(text, **given)
     assert caught.value.code == code

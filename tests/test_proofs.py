@@ -1,6 +1,6 @@
-"""Proofs of masks: every access in bounds, every test needed, every element written once; mutants are refuted.
+"""Proofs about masks: accesses are in bounds, checks are necessary, elements are written once. Mutants are refuted.
 
-`accesses()` are programs of every kind of index there is. z3 confirms what is affine, if it is there.
+The programs of `accesses()` have every kind of index. If z3 is installed, it confirms the proofs for affine indices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 VIEWS = {
     "transpose": ("x.mT + y", {"x": "f32[M, N]", "y": "f32[N, M]"}),
     "slice": ("x[1:, :3] * 2", {"x": "f32[M, N]"}),
-    "every other": ("x[::2] + 1", {"x": "f32[M, N]"}),
+    "every second element": ("x[::2] + 1", {"x": "f32[M, N]"}),
     "from the end": ("x[-3:] + 1", {"x": "f32[M, N]"}),
     "flip": ("flip(x, axis=1) + x", {"x": "f32[M, N]"}),
     "roll": ("roll(x, 2, axis=1) + x", {"x": "f32[M, N]"}),
@@ -89,8 +89,8 @@ def verdicts(f: mt.Program, target: str, known: bool, short: bool = False) -> It
 @pytest.mark.parametrize("known", [False, True], ids=["symbolic", "known"])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", list(programs()))
-def test_everything_is_proven(name: str, target: str, known: bool) -> None:
-    """Each access: in bounds, by a proof that adds up; each test: with what happens without it; each store: once."""
+def test_all_claims_about_accesses_are_proven(name: str, target: str, known: bool) -> None:
+    """Each access is in bounds, with a valid proof. Each check has an example that needs it. Each store writes once."""
     for p, found in verdicts(programs()[name], target, known):
         for v in found:
             assert v.ok, v
@@ -107,7 +107,7 @@ def test_everything_is_proven(name: str, target: str, known: bool) -> None:
 @pytest.mark.parametrize(
     "name", [n for n in programs() if n.split(":")[0] in ("softmax", "transpose", "concat", "gather", "product")]
 )
-def test_blocks_that_lanes_do_not_fill(name: str) -> None:
+def test_blocks_that_are_smaller_than_their_tiles(name: str) -> None:
     for _, found in verdicts(programs()[name], "cuda:90", False, True):
         assert all(v.ok for v in found), [str(v) for v in found if not v.ok]
 
@@ -116,7 +116,7 @@ def test_blocks_that_lanes_do_not_fill(name: str) -> None:
 
 
 class Short(TileAxis):
-    """An axis whose last block is forgotten."""
+    """An axis that lacks its last block."""
 
     @property
     def tiles(self) -> Dim:
@@ -124,7 +124,7 @@ class Short(TileAxis):
 
 
 class Long(TileAxis):
-    """An axis with a block too many."""
+    """An axis with one block too many."""
 
     @property
     def tiles(self) -> Dim:
@@ -132,7 +132,9 @@ class Long(TileAxis):
 
 
 def mutants(p: Program) -> Iterator[tuple[str, Program]]:
-    """Each access with a test dropped, moved by one or turned to another axis; blocks miscounted; indices moved."""
+    """Programs with an error: a check dropped, moved by one or on another axis; a block too many or too few; a moved
+    index.
+    """
     for op in p.ops():
         if not isinstance(op, (Load, Store)) or op.mask is None:
             continue
@@ -157,7 +159,7 @@ def comparison(op: Load | Store) -> str:
 
 
 def refuted(p: Program, plan: Plan) -> Verdict | None:
-    """The first verdict against a program; none may be left open."""
+    """The first claim about a program that is refuted. No claim may remain undecided."""
     found = prove(p, plan.conditions, needed=False)
     return next((v for v in found if v.status == "refuted"), None)
 
@@ -177,7 +179,9 @@ HEAVY = [pytest.param(n, marks=pytest.mark.slow) for n in ("concat", "softmax", 
 @pytest.mark.parametrize("short", [False, True], ids=["own blocks", "short blocks"])
 @pytest.mark.parametrize("name", ["transpose", "reshape", *HEAVY])
 def test_mutants_of_masks_are_refuted(name: str, short: bool) -> None:
-    """Unless a mutant is right after all: then all of it is proven (a block too many is masked, so it is right)."""
+    """Some mutants are right, and then all claims are proven. Example: a block too many is masked, so it does no
+    harm.
+    """
     text, types = {**LIBRARY, **VIEWS}[name]
     plan, tiles = lowered(mt.compile(text, **types), short=short)
     for p in tiles:
@@ -189,7 +193,7 @@ def test_mutants_of_masks_are_refuted(name: str, short: bool) -> None:
         for what, mutant in mutants(p):
             found = prove(mutant, plan.conditions, needed=False)
             wrong, right = any(v.status == "refuted" for v in found), all(v.ok for v in found)
-            covered = all(overhangs(a) or a.role != "grid" for a in p.axes)  # then a block too many is masked
+            covered = all(overhangs(a) or a.role != "grid" for a in p.axes)  # a block too many is then masked
             assert (not wrong) if what == "Long" and covered else (wrong or right), (what, [str(v) for v in found])
 
 
@@ -197,7 +201,7 @@ def test_mutants_of_masks_are_refuted(name: str, short: bool) -> None:
 
 TEMPLATES = {
     "elementwise": ("exp(x)", {"x": "f32[N]"}),
-    "one kept": ("x[1:] * 2", {"x": "f32[N]"}),
+    "one reduced axis": ("x[1:] * 2", {"x": "f32[N]"}),
     "joined": ("concat([x, y]) * 2", {"x": "f32[N]", "y": "f32[M]"}),
     "turned": ("x.mT + 1", {"x": "f32[M, N]"}),
     "rows": ("x - max(x, axis=1, keepdims=True)", {"x": "f32[M, N]"}),
@@ -207,7 +211,7 @@ TEMPLATES = {
 
 
 def at_sizes(p: Program, sizes: Mapping[str, int]) -> Program:
-    """A symbolic masked program with its sizes put in, test by test."""
+    """A masked program with symbolic sizes, after its sizes are replaced by numbers, check by check."""
     env = {Symbol(n): v for n, v in sizes.items()}
 
     def put(ds: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -224,18 +228,20 @@ def at_sizes(p: Program, sizes: Mapping[str, int]) -> Program:
     return replace(p, axes=axes, buffers=tuple(buffers.values()))
 
 
-def sane(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
+def sanitizer_accepts(plan: Plan, p: Program, sizes: Mapping[str, int]) -> bool:
     shapes = {b.name: [e.evaluate(sizes) for e in b.shape] for b in plan.inputs}
     inputs = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     try:
         evaluate(plan, [p], inputs, sizes, True)
     except AccessError as error:
-        return error.kind == "not neutral"  # right where it is read; what it does there is another question
+        return error.kind == "not neutral"  # the read itself is in bounds; the use of its value is another question
     return True
 
 
-def agree(name: str, step: int) -> int:
-    """Whether both say the same of a template and its mutants, at sizes 0 … 2*block + 1; how many were looked at."""
+def count_agreements(name: str, step: int) -> int:
+    """Asserts that prover and sanitizer agree on a template and its mutants, at sizes 0 … 2*block + 1. Returns the
+    count.
+    """
     text, types = TEMPLATES[name]
     plan, (p,) = lowered(mt.compile(text, **types), short=True)
     names = sorted({s.name for b in plan.inputs for e in b.shape for s in e.symbols()})
@@ -250,7 +256,7 @@ def agree(name: str, step: int) -> int:
             verdicts = prove(known, (), needed=False)
             left = [str(v) for v in verdicts if v.status == "not proven"]
             assert not left, (what, sizes, left)
-            expected = sane(plan, mutant, sizes)
+            expected = sanitizer_accepts(plan, mutant, sizes)
             proven = all(v.ok for v in verdicts)
             assert proven == expected, (what, sizes, expected, [str(v) for v in verdicts if not v.ok])
             count += 1
@@ -264,13 +270,13 @@ def _runs(c: Any, sizes: Mapping[str, int]) -> bool:
 
 @pytest.mark.parametrize("name", list(TEMPLATES))
 def test_the_prover_and_the_sanitizer_agree(name: str) -> None:
-    assert agree(name, 4)
+    assert count_agreements(name, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(TEMPLATES))
-def test_they_agree_at_every_small_size(name: str) -> None:
-    count = agree(name, 1)
+def test_prover_and_sanitizer_agree_at_every_small_size(name: str) -> None:
+    count = count_agreements(name, 1)
     print(f"{name}: {count} configurations")
 
 
@@ -292,7 +298,7 @@ AFFINE = (
 
 
 def smt(d: Dim, env: dict[Any, Any], z3: Any) -> Any:
-    """A Dim as a term; quotients by positive divisors as what defines them (z3's `/` rounds as Python's then)."""
+    """A Dim as a z3 term. For quotients by positive divisors, z3's `/` rounds like Python's `//`."""
     total: Any = z3.IntVal(0)
     for monomial, c in d.terms:
         term: Any = z3.IntVal(c)
@@ -317,8 +323,10 @@ def atom_term(atom: Any, env: dict[Any, Any], z3: Any) -> Any:
             return a % b
 
 
-def everywhere(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
-    """(what holds in every lane, goals): from what blocks are, and not from the prover's facts."""
+def facts_and_goals(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[Any]]:
+    """(facts about every element of a tile, goals). The facts follow from the definition of blocks, not from the
+    prover.
+    """
     env: dict[Any, Any] = {}
     held: list[Any] = []
     for a in p.axes:
@@ -334,7 +342,7 @@ def everywhere(p: Program, op: Load | Store, z3: Any) -> tuple[list[Any], list[A
 
 @pytest.mark.parametrize("name", AFFINE)
 def test_z3_confirms_proofs_and_refutations(name: str) -> None:
-    """Over all sizes at once: what is proven has no counterexample, what is refuted has one."""
+    """For all sizes at once: a proven claim has no counterexample, and a refuted one has one."""
     z3 = pytest.importorskip("z3")
     text, types = {**LIBRARY, **VIEWS}[name]
     plan, tiles = lowered(mt.compile(text, **types))
@@ -344,9 +352,9 @@ def test_z3_confirms_proofs_and_refutations(name: str) -> None:
             for v in prove(mutant, plan.conditions, needed=False):
                 if v.claim != BOUNDS:
                     continue
-                held, goals = everywhere(mutant, v.op, z3)
+                held, goals = facts_and_goals(mutant, v.op, z3)
                 solver = z3.Solver()
-                solver.set("rlimit", 10_000_000)  # steps, not seconds: about 2,000 are taken
+                solver.set("rlimit", 10_000_000)  # a number of steps, not of seconds: about 2,000 are used
                 solver.add(*held, z3.Or([g < 0 for g in goals]) if goals else z3.BoolVal(False))
                 assert solver.check() == (z3.unsat if v.ok else z3.sat), (what, str(v))
                 looked += 1
@@ -356,7 +364,7 @@ def test_z3_confirms_proofs_and_refutations(name: str) -> None:
 
 
 def test_offsets_below_the_limit_do_not_wrap() -> None:
-    """A lane that reads, computed in 32 bits, is where 64 bits say; just past the limit it need not be."""
+    """Below the limit, an offset computed in 32 bits equals the one in 64 bits. Above the limit it may differ."""
     z3 = pytest.importorskip("z3")
     i, j = z3.BitVecs("i j", 32)
 
@@ -379,38 +387,38 @@ def test_offsets_below_the_limit_do_not_wrap() -> None:
 
 
 M = 65536
-WIDE = {  # of programs with values of more than 2**31 elements: whether their kernels compute in 64 bits
-    "scores that have no place": ("softmax(q @ k.mT) @ v", {n: "f16[B, T, D]" for n in "qkv"}, {"B": 64, "T": 8192, "D": 64}, [False]),
+WIDE = {  # programs with more than 2**31 elements: whether their kernels compute in 64 bits
+    "scores that are not stored": ("softmax(q @ k.mT) @ v", {n: "f16[B, T, D]" for n in "qkv"}, {"B": 64, "T": 8192, "D": 64}, [False]),
     "scores that are stored": ("q @ k.mT", {n: "f16[B, T, D]" for n in "qk"}, {"B": 64, "T": 8192, "D": 64}, [True]),
     "an array that is read": ("sum(x, axis=1)", {"x": "u8[M, N]"}, {"M": M, "N": M}, [True]),
-    "what is computed in 64 bits anyway": (
+    "an index that is compared in 64 bits": (
         "sum(where(arange(M)[:, None] * M + arange(M) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [False],
     ),
-    "a position": ("sum(where(reshape(arange(M * M), (M, M)) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [True]),
-    "what is picked": ("x[t]", {"x": "f32[M, N]", "t": "i64[T]"}, {"M": M, "N": M, "T": 8}, [True]),
-    "one that picks": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
-    "an axis that nothing indexes": ("argmax(broadcast_to(x[:, None], (M, 4294967301)), axis=1)", {"x": "f32[M]"}, {"M": 8}, [True, True]),
-    "what is divided": ("sum(reshape(x[:, None] * y, (49000, 100000)), axis=-1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": 70000}, [True]),
+    "a reshaped index": ("sum(where(reshape(arange(M * M), (M, M)) < n, x, 0), axis=1)", {"x": "f32[M]", "n": "i64"}, {"M": M}, [True]),
+    "a gathered array": ("x[t]", {"x": "f32[M, N]", "t": "i64[T]"}, {"M": M, "N": M, "T": 8}, [True]),
+    "a gather of rows": ("sum(x[t][:, None] * y, axis=1)", {"x": "f32[M]", "t": "i64[M]", "y": "f32[M]"}, {"M": M}, [True]),
+    "a long broadcast axis": ("argmax(broadcast_to(x[:, None], (M, 4294967301)), axis=1)", {"x": "f32[M]"}, {"M": 8}, [True, True]),
+    "a large dividend": ("sum(reshape(x[:, None] * y, (49000, 100000)), axis=-1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": 70000}, [True]),
     "a large divisor": ("argmax(reshape(z[:, None, None] * x[:, None] * y, (N, 4 * M)), axis=-1)", {"x": "f32[M]", "y": "f32[N]", "z": "f32[4]"}, {"M": 65537, "N": 65539}, [True]),
-    "what is counted": ("var(z[:, None, None] * x[:, None] * y, axis=(1, 2))", {"x": "f32[M]", "y": "f32[M]", "z": "f32[K]"}, {"M": M, "K": 4096}, [True]),
-    "a sum of a product of two": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
+    "a large count": ("var(z[:, None, None] * x[:, None] * y, axis=(1, 2))", {"x": "f32[M]", "y": "f32[M]", "z": "f32[K]"}, {"M": M, "K": 4096}, [True]),
+    "a sum of products": ("sum(x[:, None] * y, axis=1)", {"x": "f32[M]", "y": "f32[M]"}, {"M": M}, [False]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", list(WIDE))
-def test_which_kernels_need_64_bits(name: str) -> None:
+def test_kernels_that_need_64_bits(name: str) -> None:
     text, types, sizes, wanted = WIDE[name]
     compilation = mt.compile(text, **types).lower(target="cuda:90", **sizes).compilation
     assert compilation.context.wide
     assert [p.wide for p in compilation.value("tile")] == wanted
 
 
-def test_literal_sizes_count() -> None:
+def test_literal_sizes_decide_the_index_width() -> None:
     f = mt.compile("x + y.mT", x=f"f32[{M}, 1]", y=f"f32[{M}, 1]")
     assert all(p.wide for p in f.lower(target="cuda:90").compilation.value("tile"))
 
 
-def test_sizes_that_nobody_knows_stay_wide() -> None:
+def test_kernels_of_symbolic_sizes_have_64_bit_indices() -> None:
     f = mt.compile("x + 1", x="f32[M, N]")
     low = replace(f.lower().compilation.context, wide=True)
     assert all(p.wide for p in Compilation(low).value("tile"))

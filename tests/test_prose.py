@@ -1,4 +1,4 @@
-"""The checker of sentences and words (tests/prose.py), and the glossary that it reads."""
+"""The checker of docs and docstrings (tests/prose.py), and the glossary that it reads."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_words_in_code_are_not_found() -> None:
     assert not prose.words_not_to_use(sentences, [prose.Term(("lanes",), "elements", ())])
 
 
-# ---- the documents and the package -------------------------------------------------------
+# ---- the documents, the package and the tests ----------------------------------------------
 
 
 @pytest.fixture(scope="module")

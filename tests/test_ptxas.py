@@ -1,4 +1,6 @@
-"""PTX that `ptxas` gets wrong: what stands for it, that it is needed, and that values wrap at every stage."""
+"""Workarounds for wrong code of `ptxas` (minitri/triton/workarounds/ptxas.py): they are needed, and results are
+right.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import minitri as mt
 from minitri.triton.artifacts import inspected
 from minitri.triton.workarounds.ptxas import mended
 
-VALUES = [  # that LLVM makes a negation or abs of
+VALUES = [  # LLVM turns these into a negation or abs
     "-x", "abs(x)", "0 - x", "x * -1", "~x + 1", "maximum(x, -x)", "where(x < 0, -x, x)", "y - (x + y)", "x // -1", "-x[0]",
     "(-x.astype(i32)).astype(i16)",
 ]  # fmt: skip
@@ -30,7 +32,7 @@ KERNEL = """.version 8.7
 """
 END = " st.global.b32 [%rd2], %r4; ret; }"
 HALF = " mov.b32 {%rs3, %rs2}, %r3; cvt.u32.u16 %r4, %rs2;" + END
-WRONG = {  # an instruction, and the machine code that is wrong: nothing takes 16 bits of R; 25 is added, not 0
+WRONG = {  # instructions, and the wrong code: all bits of R are used instead of 16; 0 is added instead of 25
     "neg.s16 %rs2, %rs1; cvt.s32.s16 %r4, %rs2;" + END: r"(IADD3|IMAD\.MOV)(\.U32)? (R\d+), .*-R\d+.*;\s*STG\S* .*, \3 ;",
     "abs.s16 %rs2, %rs1; cvt.s32.s16 %r4, %rs2;" + END: r"IABS (R\d+), R\d+ ;\s*STG\S* .*, \1 ;",
     "add.s16x2 %r3, %r1, %r2;" + HALF: r"VIADD\.16x2 R\d+, R\d+, 0x0 ;",
@@ -46,8 +48,10 @@ def machine_code(ptx: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("body", WRONG)
-def test_it_is_needed(body: str, tmp_path: Path) -> None:
-    """If this fails, `ptxas` may have been mended: a row of minitri/triton/workarounds/ptxas.py may go."""
+def test_ptxas_still_needs_the_workaround(body: str, tmp_path: Path) -> None:
+    """If this fails, `ptxas` may have been corrected. Then a row of minitri/triton/workarounds/ptxas.py can be
+    removed.
+    """
     assert re.search(WRONG[body], machine_code(KERNEL + body, tmp_path))
     assert not re.search(WRONG[body], machine_code(mended(KERNEL + body), tmp_path))
 
@@ -59,10 +63,10 @@ def program(text: str) -> mt.Program:
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("value", VALUES)
-def test_kernels_have_none_of_it(value: str, use: str) -> None:
+def test_kernels_have_no_16_bit_negation_or_abs(value: str, use: str) -> None:
     ptx = program(use.format(value)).lower(N=1000, target="cuda:90")["ptx"]
     assert not re.search(r"(neg|abs)\.s16\s", ptx)
-    assert "not.b16" in ptx or use == "({}) < 5"  # which LLVM asks of x itself
+    assert "not.b16" in ptx or use == "({}) < 5"  # LLVM compares x itself
 
 
 ARGMAX = """def positions(x: f32[32, 16]):
@@ -72,7 +76,7 @@ ARGMAX = """def positions(x: f32[32, 16]):
 SMALL = mt.Options(blocks={"i": 8, "r": 8})
 
 
-def test_no_halves_are_added() -> None:
+def test_no_packed_16_bit_addition_is_left() -> None:
     ptx = mt.compile(ARGMAX, options=SMALL).lower(target="cuda:90")["ptx"]
     assert "add.s16" in ptx and "16x2" not in ptx
 

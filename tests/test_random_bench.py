@@ -1,4 +1,4 @@
-"""Random programs of the benchmark: their torch functions, their report, and slow parts of them."""
+"""Random programs in the benchmark: their torch functions, their report, and the slow parts of programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import minitri as mt
 from minitri.bench import comparison, random_programs, random_run
 from minitri.bench.clock import Calls, Pace
 from minitri.bench.comparison import as_tuple, tensor
-from minitri.bench.random_programs import EVERYDAY, GROWTH, KINDS, RandomProgram, draw
+from minitri.bench.random_programs import EVERYDAY, TABLE, RandomProgram, draw
 from minitri.bench.random_run import Measure, Session
 from minitri.bench.report import Peer, Row
 
@@ -41,15 +41,15 @@ def test_torch_computes_what_the_reference_computes(program: RandomProgram) -> N
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9, err_msg=program.text)
 
 
-def test_every_form_is_drawn() -> None:
+def test_every_kind_of_statement_occurs() -> None:
     texts = "\n".join(s.text for p in PROGRAMS for s in p.statements)
-    for kind, row in KINDS.items():
-        for form in (form for growth in GROWTH for form in row.get(growth, ())):
+    for kind, row in TABLE["kinds"].items():
+        for form in (form for forms in row.values() if isinstance(forms, list) for form in forms):
             pattern = re.sub(r"\\{\w+\\}", r"[^\n]+?", re.escape(form))
             assert re.search(f"^{pattern}$", texts, re.MULTILINE), f"no program has the {kind} {form}"
 
 
-def test_everyday_sizes() -> None:
+def test_sizes_are_usual_ones() -> None:
     programs = [draw(f"1/{k}", "bf16") for k in range(40)]
     assert programs[0].text == draw("1/0", "bf16").text != draw("2/0", "bf16").text
     sizes = [p.case().inputs[0].shape for p in programs]
@@ -60,7 +60,7 @@ def test_everyday_sizes() -> None:
 
 
 class Largest(TorchDispatchMode):
-    """The bytes of the largest array that torch makes. A view makes none."""
+    """Records the size in bytes of the largest array that torch allocates. A view allocates none."""
 
     bytes = 0
 
@@ -73,7 +73,7 @@ class Largest(TorchDispatchMode):
 
 
 def test_no_array_is_too_large() -> None:
-    """Neither a parameter, nor what torch computes on the way to a result, even if it does that in f32."""
+    """This holds for parameters and for intermediate results of torch, even if they are f32."""
     for k in range(200):
         case = draw(f"1/{k}", "bf16").case()
         with Largest() as found:
@@ -94,7 +94,7 @@ def test_arrays_have_their_layouts() -> None:
 
 
 def test_parts_compute_what_the_whole_computes() -> None:
-    """A part of all statements but the first, called with the first value, gives the results of the whole."""
+    """A program without its first statement, called with the first value, has the results of the whole program."""
     program = next(p for p in PROGRAMS if len(p.statements) > 3 and len(p.results) == 1)
     *_, rest = program.parts(len(program.statements) - 1)
     torch.manual_seed(0)
@@ -128,7 +128,7 @@ def test_a_slow_program_shrinks_to_the_statement_that_is_slow() -> None:
     (whole,) = measure([program])
     part = random_run.slowest_part(program, whole, 0.9, measure)
     assert part.program.count(" = ") == 1 and "cumulative_sum" in part.program
-    assert len(seen) == 1 + len(program.statements)  # no part of two statements was tried
+    assert len(seen) == 1 + len(program.statements)  # no part of two statements was measured
 
 
 def test_a_program_of_fast_parts_stays_whole() -> None:
@@ -180,7 +180,7 @@ def test_a_run_ends_when_its_time_is_up(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_programs_are_measured_like_cases(tmp_path: Path) -> None:
-    """On the CPU in Triton's interpreter; what torch.compile took is what the worker says."""
+    """On the CPU in Triton's interpreter. The worker reports the time of torch.compile."""
 
     def clock(peers: Mapping[str, Calls], pace: Pace) -> dict[str, float | Exception]:
         return dict.fromkeys(peers, 1.0)

@@ -1,6 +1,8 @@
-"""Random well-typed programs: every stage agrees, passes may be left out, kernels compile."""
+"""Random well-typed programs: every stage agrees, optional passes can be left out, and kernels compile."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 from program_coverage import CONSTRUCTS, coverage
@@ -9,6 +11,7 @@ from stages import SPLITS
 
 from minitri.runtime.binding import bind
 from minitri.testing import RandomProgram, random_program
+from minitri.testing.small_programs import TABLE, SmallWriter
 from minitri.triton.artifacts import build
 from minitri.trust.check import check
 
@@ -17,21 +20,35 @@ LIGHT_AOT, FULL_AOT = 30, 300
 
 
 def numbers(light: int, full: int) -> list[object]:
-    """Seeds: some always, the rest in the full profile."""
+    """Seeds: some run always, the rest only in the full profile."""
     return [*range(light), *(pytest.param(k, marks=pytest.mark.slow) for k in range(light, full))]
 
 
 def test_every_construct_occurs() -> None:
-    """Of 2,500 programs; `python -m pytest -rP` shows the table."""
+    """In 2,500 programs. `python -m pytest -rP` shows the table."""
     found = coverage(random_program(seed) for seed in range(2500))
     print(table_of(found))
     names = [name for group in CONSTRUCTS.values() for name in group]
     assert len(names) > 120 and not (missing := [n for n in names if not found[n]]), missing
 
 
-def test_a_construct_that_never_occurs_is_seen() -> None:
+def test_a_missing_construct_is_noticed() -> None:
     found = coverage(random_program(seed) for seed in range(5))
     assert 0 in [found[name] for name in CONSTRUCTS["operators"]] and found["add"] <= 5
+
+
+def fits(kind: str, form: str, seed: int) -> bool:
+    rng = random.Random(seed)
+    writer = SmallWriter(rng.choice)
+    for _ in range(2):
+        writer.array(rng.choice(("f32", "i32", "f16")), writer.new_axes(rng.randrange(4)))
+    return writer.attempt(kind, writer.operand(writer.kinds[kind]), form)
+
+
+@pytest.mark.parametrize("kind", TABLE["kinds"])
+def test_every_form_fits_some_value(kind: str) -> None:
+    for form in (form for forms in TABLE["kinds"][kind].values() if isinstance(forms, list) for form in forms):
+        assert any(fits(kind, form, seed) for seed in range(100)), form
 
 
 def shown(example: RandomProgram) -> str:

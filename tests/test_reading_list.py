@@ -1,4 +1,4 @@
-"""The reading list (tests/reading_list.py): what counts as a line of code, what counts as run, in which order."""
+"""The reading list (tests/reading_list.py): which lines count as code, which files have run, and their order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_lines_of_code_are_counted_without_blank_lines_comments_and_docstrings(s
     assert lines_of_code(source) == count
 
 
-def test_what_an_order_adds_stands_after_the_element_before_it() -> None:
+def test_a_merged_order_puts_a_new_element_after_its_predecessor() -> None:
     assert merged([["a", "c", "d"], ["a", "b", "c"], ["e", "d", "f"]]) == ["e", "a", "b", "c", "d", "f"]
 
 

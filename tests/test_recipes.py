@@ -1,13 +1,13 @@
-"""Each recipe of docs/reference/recipes.md, followed to the letter in a copy of the source.
+"""The recipes of docs/reference/recipes.md: each is carried out literally in a copy of the source.
 
-A block of a recipe says on its first line where its text goes:
+The first line of a block in a recipe gives the place of its text:
 
     python FILE after: TEXT      below the one line of FILE that contains TEXT
     python FILE before: TEXT     above that line
-    python FILE new              a file of its own
-    sh recipe                    the commands to run afterwards
+    python FILE new              a new file
+    sh recipe                    commands to run afterwards
 
-The commands must succeed, and the tests that they name must exist: pytest fails if it selects none.
+The commands must succeed, and the tests that they name must exist: pytest fails if it selects no test.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from documents import BLOCK, ROOT
 PAGE = ROOT / "docs" / "reference" / "recipes.md"
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 INSERTION = re.compile(r"^(?:python|toml|markdown) (?P<file>[\w./]+) (?:(?P<side>after|before): (?P<anchor>.+)|new)$")
-QUICK = ("An elementwise operator", "A reduction")  # the others are slow tests
+QUICK = ("An elementwise operator", "A reduction")  # the other recipes are slow tests
 SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Insertion:
-    """`side` of the line of `file` that contains `anchor`; both are None for a new file."""
+    """A text to insert at the `side` ("after" or "before") of the line that contains `anchor`. Both are None for a
+    new file.
+    """
 
     file: str
     side: str | None
@@ -41,7 +43,7 @@ class Insertion:
     text: str
 
     def apply(self, root: Path) -> None:
-        """Raises ValueError unless one line of the file contains the anchor."""
+        """ValueError unless exactly one line of the file contains the anchor."""
         path = root / self.file
         if self.anchor is None:
             if path.exists():
@@ -64,7 +66,7 @@ class Recipe:
 
 
 def recipes(page: str) -> dict[str, Recipe]:
-    """The recipes of a page by the titles of their sections; a section without commands is none."""
+    """The recipes of a page by the titles of their sections. A section without commands is not a recipe."""
     _, *parts = SECTION.split(page)
     found = {title: recipe(text) for title, text in zip(parts[::2], parts[1::2])}
     return {title: r for title, r in found.items() if r.commands}
@@ -78,7 +80,7 @@ def recipe(section: str) -> Recipe:
 
 
 def copy_of_the_source(to: Path) -> None:
-    """The files that git tracks or would track, without figures and pictures of docs/."""
+    """The files that git tracks or would track, without the figures and pictures of docs/."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     for name in names:
@@ -91,7 +93,7 @@ RECIPES = recipes(PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("title", [pytest.param(t, marks=[] if t in QUICK else pytest.mark.slow) for t in RECIPES])
-def test_a_recipe_works_to_the_letter(title: str, tmp_path: Path) -> None:
+def test_a_recipe_works_literally(title: str, tmp_path: Path) -> None:
     copy_of_the_source(tmp_path)
     for insertion in RECIPES[title].insertions:
         insertion.apply(tmp_path)
@@ -103,8 +105,8 @@ def test_a_recipe_works_to_the_letter(title: str, tmp_path: Path) -> None:
     assert re.search(r"\d+ passed", done.stdout), done.stdout[-2000:]
 
 
-def test_every_recipe_is_one() -> None:
-    """A block with a place that is not understood would be left out."""
+def test_every_recipe_is_found() -> None:
+    """A block with an unknown place would otherwise be ignored."""
     wanted = {"elementwise operator", "reduction", "scan", "graph rule", "chip"}
     assert {title.split(" ", 1)[1] for title in RECIPES} >= wanted
     for title, found in RECIPES.items():
@@ -113,7 +115,7 @@ def test_every_recipe_is_one() -> None:
     assert len(placed) == sum(len(r.insertions) for r in RECIPES.values())
 
 
-def test_a_place_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_place_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\nx = 2\n")
     Insertion("a.py", "after", "1", "y = 3\n").apply(tmp_path)
     assert (tmp_path / "a.py").read_text() == "x = 1\ny = 3\nx = 2\n"

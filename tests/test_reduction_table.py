@@ -1,4 +1,6 @@
-"""Every row of the table of reductions and scans, at every stage; a name that has no row is refused at every stage."""
+"""The table of reductions and scans: every row is right at every stage, and an unknown name is refused at every
+stage.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ DTYPES_OF = [(call, name, d) for call, name in CALLS for d in DTYPES.values() if
 
 
 def elements(d: DType, shape: tuple[int, ...]) -> Any:
-    """Small numbers; most truth values are alike in half of the rows."""
+    """Small numbers. In half of the rows most bools are equal."""
     rng = np.random.default_rng(len(d.name))
     if d == bool_:
         return rng.random(shape) < np.where(np.arange(shape[0]) % 2, 0.95, 0.05)[:, None]
@@ -150,7 +152,7 @@ STAGES: dict[str, Callable[[str], Any]] = {
 
 
 def lowered(kernel: Kernel) -> Program:
-    """In a loop: a reduction of a whole block is one op, which the verifier of tiles refuses."""
+    """The reduction is in a loop, because the verifier of tiles refuses a reduction of a complete block earlier."""
     roles = {a.name: ("loop", 4) if a.role == "reduced" else ("grid", 1) for a in kernel.axes}
     return lower(kernel, Schedule(axes=roles))
 
@@ -171,6 +173,6 @@ def test_unknown_names_in_texts_are_refused(stage: str, parse: Callable[[str], A
         parse(text.replace(f"{kind}.sum", f"{kind}.{UNKNOWN}"))
 
 
-def test_reductions_without_a_scan_are_no_scans() -> None:
+def test_a_reduction_without_a_scan_is_refused_as_a_scan() -> None:
     with pytest.raises(ValueError, match="there is no scan any"):
         scan("any", np.ones(3, bool), 0)

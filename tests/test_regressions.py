@@ -1,4 +1,4 @@
-"""Bugs that were found by use, one test for each."""
+"""Regression tests: each one is for a bug that was found in use. Docstrings say what was wrong."""
 
 from __future__ import annotations
 
@@ -86,23 +86,23 @@ def test_a_callee_refuses_sizes_that_do_not_solve() -> None:
         program(ramp(0))
 
 
-def test_a_callee_names_the_dimension_that_nothing_tells() -> None:
+def test_a_callee_names_the_undetermined_dimension() -> None:
     text = "def p(x: f32[H * D]):\n    return x\ndef f(x: f32[N]):\n    return p(x)\n"
     assert "no argument tells the size of `H`" in message(text)
 
 
-def test_one_size_for_a_pack() -> None:
+def test_one_size_for_a_star_dimension() -> None:
     result = command("run", "-e", "x + 1", "-t", "x=f32[*B]", "-D", "B=3", "-i", "x=arange")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("float32[3]")
 
 
-def test_several_sizes_for_a_dimension_are_usage() -> None:
+def test_several_sizes_for_a_dimension_are_a_usage_error() -> None:
     result = command("run", "-e", "x", "-t", "x=f32[N]", "-D", "N=2,3")
     assert result.exit_code == 2 and "one dimension" in result.output
 
 
-def test_a_file_tells_sizes_that_stand_in_sums(tmp_path: Any) -> None:
+def test_a_file_determines_sizes_in_sums(tmp_path: Any) -> None:
     np.save(tmp_path / "x.npy", ramp(6))
     result = command("run", "-e", "x[:N]", "-t", "x=f32[2 * N]", "-i", f"x={tmp_path / 'x.npy'}")
     assert result.exit_code == 0, result.output
@@ -116,7 +116,7 @@ def test_check_skips_sizes_that_a_program_refuses(text: str) -> None:
     assert " skipped  " in result.stdout
 
 
-def test_no_memory_is_no_bug() -> None:
+def test_out_of_memory_is_not_reported_as_a_bug() -> None:
     result = command("run", "-e", "zeros((100000, 100000, 100000)) + x", "-t", "x=f32[]", "--no-check")
     assert result.exit_code == 1 and "not enough memory" in result.stderr
 
@@ -138,7 +138,7 @@ def test_a_message_says_what_to_write(text: str, expected: str) -> None:
     assert expected in message(text, x="f32[M, N]")
 
 
-def test_the_limit_of_a_size_is_said() -> None:
+def test_the_message_has_the_limit_of_a_size() -> None:
     with pytest.raises(mt.CompileError, match=r"2\*\*40"):
         mt.compile("x", x="f32[N]").lower(N=2**40)
 
@@ -148,34 +148,34 @@ def test_the_limit_of_a_size_is_said() -> None:
     "cumulative_sum(x, axis=1) * sum(x, axis=(0, 1))",
     "cumulative_sum(x, axis=0) * sum(x, axis=(0, 1))",
 ])  # fmt: skip
-def test_a_running_sum_goes_along_its_axis_once(text: str) -> None:
+def test_a_running_sum_loops_over_its_axis_once(text: str) -> None:
     f = mt.compile(text, x="f32[M, N]")
     for shape in ((5, 37), (1, 3), (33, 2)):
         assert f.check(np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7 - 3).ok
 
 
 def test_a_running_sum_along_columns_compiles_for_any_sizes() -> None:
-    """Triton 3.6 fails to compile a sum of the block that is added to what a loop carries beside a scan."""
+    """Triton 3.6 cannot compile a loop with a scan that also adds the sum of the block to an accumulator."""
     pytest.importorskip("triton")
     for text in ("cumulative_sum(x, axis=0)", "cumulative_prod(x, axis=1)"):
         assert mt.compile(text, x="f32[M, N]").lower()["ptx"]
 
 
-def test_equal_booleans_are_bounded() -> None:
-    """The bounds of == subtracted booleans, which numpy refuses."""
+def test_comparisons_of_booleans_have_bounds() -> None:
+    """The bounds of == subtracted bools, which numpy refuses."""
     x = np.zeros((0, 3), bool)
     assert mt.compile("x == y", x="bool[N, M]", y="bool[N, M]").check(x, x).ok
 
 
 def test_a_lone_index_may_be_any_number() -> None:
-    """The evaluator of kernels warned of an overflow on the way to an element that is not read."""
+    """The evaluator of kernels warned of an overflow while it computed the index of an element that is never read."""
     x = np.ones(5, np.float32)[::2]
     for at in (-(2**63), 2**63 - 1):
         out = mt.compile("x[i]", x="f32[3]", i="i64[]").run("kernels", x, np.array(at))
         assert np.isnan(out)
 
 
-def test_kernels_of_the_same_text_and_other_types_are_other_kernels_on_the_disk() -> None:
+def test_the_disk_cache_distinguishes_kernels_by_argument_types() -> None:
     pytest.importorskip("triton")
     keys: list[Any] = []
     for dtype in ("f32", "i8", "f64"):
@@ -188,8 +188,8 @@ def test_kernels_of_the_same_text_and_other_types_are_other_kernels_on_the_disk(
     assert len(set(keys)) == 6
 
 
-def test_a_quotient_leaves_a_sum_only_if_its_divisor_cannot_be_zero() -> None:
-    """0 / 0 is one of the terms that are summed, and nan; the sum of the numerators over 0 would be inf."""
+def test_a_divisor_is_moved_out_of_a_sum_only_if_it_cannot_be_zero() -> None:
+    """One term of the sum is 0 / 0, so the sum is nan. The sum of the numerators divided by 0 would be inf."""
     for text in (
         "sum(exp(x - max(x, axis=1, keepdims=True)) / max(x, axis=1, keepdims=True), axis=1)",
         "sum(exp(x - max(x, axis=1, keepdims=True)) * max(x, axis=1, keepdims=True), axis=1)",
@@ -207,7 +207,7 @@ def test_a_quotient_leaves_a_sum_only_if_its_divisor_cannot_be_zero() -> None:
 
 
 def test_a_concat_of_thousands_lists_few_of_them() -> None:
-    """The message of each part's condition was a list of all parts: 52 s for 4,000, past every limit."""
+    """The message of each part's condition listed all parts. For 4,000 parts that took 52 s, beyond every time limit."""
     many = ", ".join(["x"] * 2000)
     start = time.process_time()
     graph = mt.compile(f"concat(({many}))", x="f32[N, M]").lower()["graph"]
@@ -217,7 +217,9 @@ def test_a_concat_of_thousands_lists_few_of_them() -> None:
 
 
 def test_a_part_of_a_concat_without_the_axis_of_its_guard() -> None:
-    """The part is needed for any index of that axis, so it is read without the guard, and was not found with it."""
+    """Every index of that axis needs the part, so it is read without the guard. The evaluator looked it up with the
+    guard.
+    """
     module = """\
 def f(x: i64[N, M], w: bool[M, 3, N, M, K]):
     v = broadcast_to(x, (M, N, M))
@@ -231,14 +233,16 @@ def f(x: i64[N, M], w: bool[M, 3, N, M, K]):
 
 
 @pytest.mark.parametrize("m", [16, 17, 33, 64, 65, 200])
-def test_a_column_that_was_looped_stays_so_when_reductions_share_the_loop(m: int) -> None:
-    """Larger blocks for such loops held short columns whole, where nothing carries an old maximum."""
+def test_short_columns_of_dependent_reductions_keep_their_loop(m: int) -> None:
+    """Larger blocks turned the loop over short columns into registers. The accumulator for the old maximum was then
+    missing.
+    """
     low = mt.compile("exp2(softmax(x, axis=-2))", x="f64[N, M, 33]").lower(N=2, M=m)
     assert "def k0" in low["triton"]
 
 
 def refused(text: str, x: Any, stage: str = "triton", type: str = "f32[N]") -> str:
-    """What a call is refused with, at every kind of stage alike."""
+    """The message of a refused call, which must be the same at every kind of stage."""
     with pytest.raises(mt.CompileError) as caught:
         mt.compile(text, x=type).run(stage, x)
     return str(caught.value)
@@ -250,7 +254,7 @@ def refused(text: str, x: Any, stage: str = "triton", type: str = "f32[N]") -> s
     "broadcast_to(x[0], (N - 5,))", "reshape(x, (N - 6, 2 - N))",
 ])  # fmt: skip
 def test_no_size_is_negative(text: str, stage: str) -> None:
-    """sum(ones((-2, -1))) was 2, and a concat lost elements; others ended in numpy's own errors."""
+    """sum(ones((-2, -1))) was 2, and a concat lost elements. Other programs raised numpy's own errors."""
     assert "MT0205" in refused(text, ramp(3), stage)
 
 
@@ -264,7 +268,7 @@ def test_a_message_shows_the_sizes_in_a_term() -> None:
     ("x * 2**(N - 8)", 5), ("x * 2**N", 63), ("x * (1 << N)", 64), ("x * (N * N * N * N)", 70_000),
 ])  # fmt: skip
 def test_integers_of_dimensions_have_64_bits_at_every_stage(text: str, size: int, stage: str) -> None:
-    """The reference computed with Python's integers and fractions, kernels wrapped or failed inside."""
+    """The reference computed with Python's integers and fractions. Kernels wrapped, or failed with an internal error."""
     assert "MT0208" in refused(text, np.ones(size, np.float32), stage)
 
 
@@ -287,18 +291,18 @@ def test_shifts_of_a_roll_pair_with_axes_as_in_numpy(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["x[[0, 2]]", "x[[0, -1], [1, 3]]", "x[:, [3, 0]]", "x[[[0], [2]], 1]"])
 def test_a_list_is_an_index_array(text: str) -> None:
-    """`x[[0, 2]]` was `x[0, 2]`."""
+    """`x[[0, 2]]` was read as `x[0, 2]`."""
     x = ramp(3, 4)
     np.testing.assert_array_equal(mt.compile(text, x="f32[M, N]")(x), eval(text, {"x": x}))
 
 
-def test_one_type_has_one_pack() -> None:
+def test_a_type_has_one_star_dimension() -> None:
     assert "MT0004" in message("x", x="f32[*B, *C]") and "MT0004" in message("x", x="f32[*B, *B]")
 
 
 @pytest.mark.parametrize("type, size", [("f32[2 * N]", 5), ("f32[N + 1]", 0), ("f32[6 - 2 * N]", 10)])
 def test_a_size_that_no_dimension_explains(type: str, size: int) -> None:
-    """The call was told that nothing says what N is."""
+    """The message claimed that nothing determines N."""
     assert f"argument `x` has size {size} along axis 0, which is" in refused("x", np.ones(size, np.float32), type=type)
 
 
@@ -310,7 +314,7 @@ def test_the_default_of_a_float_is_a_number_when_compiled() -> None:
     assert half(ramp(3))[0] == 0.5
 
 
-def test_calls_with_what_is_no_text_or_size() -> None:
+def test_calls_with_arguments_that_are_no_text_or_size() -> None:
     for call in (lambda: mt.evaluate(3), lambda: mt.load(3)):  # type: ignore[arg-type]
         with pytest.raises(mt.CompileError, match="MT0003"):
             call()
@@ -329,7 +333,7 @@ def test_messages_of_calls_of_values_and_of_extremes_of_two_numbers() -> None:
     assert "past all floats" in said and "Numerical" not in said
 
 
-def test_a_full_disk_is_no_bug_of_the_command(tmp_path: Any) -> None:
+def test_a_full_disk_is_not_reported_as_a_bug(tmp_path: Any) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with open("/dev/full", "w") as full:
@@ -340,8 +344,8 @@ def test_a_full_disk_is_no_bug_of_the_command(tmp_path: Any) -> None:
     assert ended.returncode == 1 and "no space left" in ended.stderr and "bug" not in ended.stderr
 
 
-def test_a_default_reaches_no_terminal_as_it_is() -> None:
-    """The text of a default stands in the `ast` stage; an escape in it did too."""
+def test_a_default_value_is_escaped_for_the_terminal() -> None:
+    """The `ast` stage shows the text of a default value. It also showed an escape sequence in that text unchanged."""
     text = 'def f(x: f32[N], how="a\x1b]0;t\x07b"):\n    return x if how == "tanh" else x + 1\n'
     low = mt.compile(text).lower()
     assert "\x1b" not in low["ast"] and "\x07" not in low["ast"] and 'how = "a?]0;t?b"' in low["ast"]
@@ -349,8 +353,8 @@ def test_a_default_reaches_no_terminal_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("term", ["e", "e / l", "exp(y) / l"])
-def test_a_sum_in_f64_does_not_follow_one_in_f32(term: str) -> None:
-    """Long rows of it did not compile: the f64 sum was multiplied by an f32 number."""
+def test_an_f64_sum_does_not_share_the_loop_of_an_f32_reduction(term: str) -> None:
+    """Programs with long rows did not compile, because the f64 sum was multiplied by an f32 correction."""
     text = (
         "def f(x: f32[M, N], y: f32[M, N]):\n    e = exp(x - max(x, axis=1, keepdims=True))\n"
         f"    l = sum(e, axis=1, keepdims=True)\n    return sum(astype({term}, f64), axis=1)\n"
@@ -365,14 +369,14 @@ def test_a_sum_in_f64_does_not_follow_one_in_f32(term: str) -> None:
     "text", ["(x @ z)[:, 0] * sum(x, axis=1)", "mean(log(sum(exp(x), axis=1)) + max(x, axis=1) - (x @ z)[:, 0])"]
 )
 def test_a_column_of_a_product_beside_a_reduction_of_its_rows(text: str) -> None:
-    """They were put into one loop, where a product has whole rows and columns, or none: an AssertionError."""
+    """Both were put into one loop, in which a product has complete rows and columns or none: an AssertionError."""
     f = mt.compile(text, x="f32[M, N]", z="f32[N, K]")
     assert f.check(ramp(5, 7) / 9, ramp(7, 3) / 9).ok
 
 
 def test_a_shift_that_is_gathered_may_vary() -> None:
-    """The rows of w are picked, its columns are reduced over: no factor leads from one maximum to another, and
-    parts of a long row that followed their own did not compile."""
+    """The rows of w are gathered, and its columns are reduced. So no factor leads from one maximum to another one.
+    Parts of a long row that used such a factor did not compile."""
     f = mt.compile(
         "sum(exp(x - (max(x, axis=1, keepdims=True) + w[i])), axis=1)", x="f32[M, N]", w="f32[V, N]", i="i64[M]"
     )
@@ -380,8 +384,10 @@ def test_a_shift_that_is_gathered_may_vary() -> None:
     assert f.check(ramp(3, 70) / 9, ramp(4, 70) / 99, np.array([1, 2, 3])).ok
 
 
-def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
-    """On a GPU exp2(-127) of bf16 was 0: the exponentials of softmax, which may flush, lent it their instruction."""
+def test_exp2_keeps_denormals_except_in_softmax() -> None:
+    """On a GPU exp2(-127) of bf16 was 0. It took the instruction of softmax's exponentials, which may flush
+    denormals.
+    """
     pytest.importorskip("triton")
 
     def powers(text: str, dtype: str = "bf16") -> set[str]:
@@ -397,7 +403,7 @@ def test_a_power_of_two_keeps_denormals_unless_it_is_about_a_row() -> None:
 
 
 def test_triton_is_imported_before_threads_import_parts_of_it() -> None:
-    """Two threads that each imported a part of it could lock each other out, in the first call on a GPU."""
+    """Two threads that each imported a part of triton could deadlock in the first call on a GPU."""
     code = """
 import sys, contextlib, threading
 import torch
@@ -408,15 +414,15 @@ class Kernel:
         seen.append((threading.current_thread() is not threading.main_thread(), "triton.compiler.code_generator" in sys.modules))
 seen = []
 assert "triton" not in sys.modules
-gpu_launcher.load_all([Kernel().loaded] * 2, 0)
+gpu_launcher.load_all([Kernel().loaded] * 2, "cuda:0")
 print(seen)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[(True, True), (True, True)]\n"
 
 
-def test_a_sum_of_nothing_is_not_split() -> None:
-    """Its axis was divided by a number of parts that was 0."""
+def test_a_sum_over_an_empty_axis_is_not_split() -> None:
+    """The length of its axis was divided by a number of parts that was 0."""
     for text in ("sum(x)", "argmax(x + 1, axis=0)", "logsumexp(x, axis=1)"):
         f = mt.compile(text, x="f32[M, N]")
         for sizes in ({"M": 5000, "N": 0}, {"M": 0, "N": 5000}, {"M": 0, "N": 0}):
@@ -427,7 +433,7 @@ def test_a_sum_of_nothing_is_not_split() -> None:
 
 
 def test_one_driver_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton makes its driver when it is first asked for, without a lock: two made two types of tensor maps."""
+    """Triton creates its driver on first use, without a lock. Two threads created two types of tensor maps."""
     from triton import runtime
 
     made: list[object] = []
@@ -448,8 +454,10 @@ def test_one_driver_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len({id(d) for d in pool.map(lambda _: gpu_launcher.driver(), range(8))}) == len(made) == 1
 
 
-def test_loops_to_bounds_that_are_computed() -> None:
-    """numpy from 2.4 on makes no number of an array of one; Triton's interpreter up to 3.8 asks it to."""
+def test_loops_with_computed_bounds() -> None:
+    """numpy from 2.4 on does not convert an array of one element to a number. Triton's interpreter up to 3.8 needs
+    it.
+    """
     bound = SimpleNamespace(handle=SimpleNamespace(data=np.array([6])))
     assert (
         list(interpreter._range(1, bound, 2))
@@ -472,8 +480,9 @@ FAR_CONDITIONS = (  # of rows i and keys j
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("condition", FAR_CONDITIONS)
 def test_masks_of_attention_far_from_0(condition: str, known: bool) -> None:
-    """Bounds of loops were made of any number, in 32 bits: rows were read that no array has; and a sum that wraps at
-    64 bits was taken for one that does not."""
+    """Bounds of loops were computed from any number in 32 bits, so rows outside the array were read. A sum that wraps
+    at
+    64 bits was treated like one that does not."""
     n, size = 200, "200" if known else "N"
     mask = condition.replace("i", f"arange({size})[:, None]").replace("j", f"arange({size})")
     f = mt.compile(f"softmax(where({mask}, q @ k.mT, -inf)) @ v", **{x: f"f32[{size}, 16]" for x in "qkv"})
@@ -493,7 +502,7 @@ def test_masks_of_attention_far_from_0(condition: str, known: bool) -> None:
     "where(-arange(-2147483648, -2147483548) < 0, x, 1)",
 ])  # fmt: skip
 def test_ranges_that_begin_far_from_0(text: str) -> None:
-    """What an index is moved by was left out of how far it reaches: it was added in 32 bits."""
+    """The range of an index did not include the constant that is added to it. So the addition had only 32 bits."""
     f, x = mt.compile(text, x="f32[N]"), np.arange(100, dtype=np.float32)
     np.testing.assert_array_equal(f(x), f.numpy(x))
     report = f.check(x)
@@ -501,7 +510,7 @@ def test_ranges_that_begin_far_from_0(text: str) -> None:
 
 
 def test_a_tile_that_a_store_makes_too_large() -> None:
-    """It has an axis that the value lacks; the pass that lowers it was blamed."""
+    """The stored tile has an axis that the value lacks. The error blamed the pass that lowers the program."""
     f = mt.compile("cumsum(broadcast_to(arange(70000), (3, 70000)), axis=-1) + 0 * x", x="i64[3, 1]")
     f = f.configured(options=mt.Options({"i": 8192, "j": 1024}))
     with pytest.raises(mt.CompileError, match="MT0404"):
@@ -513,9 +522,9 @@ def test_a_tile_that_a_store_makes_too_large() -> None:
     ("x @ w", {"x": "f16[M, K]", "w": "f16[K, N]"}, {"M": 1 << 36, "K": 64, "N": 4}),
 ])  # fmt: skip
 def test_explaining_a_long_axis_takes_little_memory(text: str, types: dict[str, str], sizes: dict[str, int]) -> None:
-    """All numbers of its blocks were made, to choose a few of them."""
+    """To choose a few block indices, a list of all of them was made."""
     f = mt.compile(text, **types)
-    f.explain(**{name: 64 for name in sizes})  # what is made once
+    f.explain(**{name: 64 for name in sizes})  # fills the caches
     tracemalloc.start()
     try:
         assert "in bounds" in f.explain(**sizes)
@@ -528,8 +537,8 @@ def test_explaining_a_long_axis_takes_little_memory(text: str, types: dict[str, 
     "text",
     ["pad(astype(x, i32), 2)[i]", "concat([astype(x, u8), ones((3,), u8)])[i]", "sum(pad(astype(x, bool), 2)[i])"],
 )
-def test_a_margin_of_what_is_converted_and_picked(text: str) -> None:
-    """A load gives NaN where what picks it is outside; of integers that was to be one."""
+def test_padding_of_a_converted_and_gathered_array(text: str) -> None:
+    """A load gives NaN where its index is out of range. An integer conversion of this NaN gave a wrong value."""
     f = mt.compile(text, x="f32[5]", i="i64[8]")
     x, i = np.array([1, 2, 3, 0, 5], np.float32), np.arange(-4, 4)
     np.testing.assert_array_equal(f(x, i), f.numpy(x, i))
@@ -537,8 +546,10 @@ def test_a_margin_of_what_is_converted_and_picked(text: str) -> None:
     assert report.ok, report
 
 
-def test_what_a_reshape_divides_may_need_64_bits() -> None:
-    """A kernel of a program with 4.9e9 values in between took 32 bits: its offsets were small, what they were divided from was not."""
+def test_the_dividend_of_a_reshaped_index_may_need_64_bits() -> None:
+    """A kernel with 4.9e9 intermediate values used 32 bits. Its offsets were small, but not the numbers they are
+    divided from.
+    """
     n = 70000
     x, y = np.random.default_rng(0).normal(size=(2, n)).astype(np.float32)
     f = mt.compile(
@@ -548,8 +559,8 @@ def test_what_a_reshape_divides_may_need_64_bits() -> None:
     np.testing.assert_allclose(f(x, y), (x[place // n] * y[place % n]).sum(-1), rtol=1e-4, atol=1e-4)
 
 
-def test_the_first_of_equal_scores_wins_in_a_loop_in_pieces() -> None:
-    """Of a loop over products the last piece comes first: a later block must not win a tie then."""
+def test_argmax_takes_the_first_of_equal_scores_in_a_split_loop() -> None:
+    """If a loop over products is split, its last piece runs first. A later block must then not win a tie."""
     rng = np.random.default_rng(0)
     q, k, v = (rng.normal(size=s).astype(np.float16) for s in ((16, 16), (40, 16), (40, 16)))
     scores = "minimum(q @ k.mT, 1.0)"
@@ -569,8 +580,10 @@ def test_the_first_of_equal_scores_wins_in_a_loop_in_pieces() -> None:
     "where(w > 3, w, 7).astype(f16)", "clip(w, -3, 3).astype(f16)", "sign(w).astype(f16)", "max(w, axis=1).astype(f16)",
 ])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["i8", "u8"])
-def test_bytes_that_are_computed_become_halves(text: str, dtype: str) -> None:
-    """Found by a review: a shift to the right made 32 bits of 8, and what takes four bytes at a time ended the process."""
+def test_computed_bytes_are_converted_to_halves(text: str, dtype: str) -> None:
+    """A right shift gave 32 bits instead of 8. The conversion, which takes four bytes at a time, then ended the
+    process.
+    """
     if dtype == "u8" and ("-" in text or "clip" in text):
         return
     f = mt.compile(text, w=f"{dtype}[M, N]")

@@ -1,4 +1,4 @@
-"""Calls made again, with a GPU that is made up: what is allocated, picked and started."""
+"""Replayed calls with an imitated GPU: what they allocate, which recorded call they take, and what they launch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minitri.runtime.replay import Replay, again_like
 
 
 class Gpu:
-    """Device 0 of two; `started`: (device, kernel, programs, stream, arguments) of each launch."""
+    """Device 0 of two. `started` lists (device, kernel, programs, stream, arguments) of each launch."""
 
     def __init__(self) -> None:
         self.current, self.started = 0, list[tuple[Any, ...]]()
@@ -61,16 +61,14 @@ def launch(
     kernel = SimpleNamespace(
         pointers=[buffer(p) for p in pointers], scalars=[buffer(s) for s in more.get("floats", ())], descriptors=()
     )
-    native = SimpleNamespace(loaded=lambda *given: gpu.kernel(name))
-    owner = SimpleNamespace(owner=SimpleNamespace(device=SimpleNamespace(index=0)))
-    step = SimpleNamespace(kernel=kernel, native=native)
-    return SimpleNamespace(step=step, programs=programs, numbers=numbers, arrays=(owner,), pointers=[])
+    step = SimpleNamespace(kernel=kernel)
+    return SimpleNamespace(step=step, programs=programs, numbers=numbers, start=lambda: gpu.kernel(name))
 
 
 def replay(
     gpu: Gpu, launches: list[Any], outputs: list[Any], temporaries: tuple[Any, ...] = (), **floats: Any
 ) -> Replay:
-    """Of a program of x and y."""
+    """A replay of a program with the parameters x and y."""
     plan = SimpleNamespace(temporaries=temporaries, outputs=outputs)
     model = SimpleNamespace(owner=SimpleNamespace(device=SimpleNamespace(index=0)))
     call = SimpleNamespace(model=model, sizes={}, arrays={"x": None, "y": None})
@@ -98,7 +96,7 @@ def test_several_kernels_temporaries_and_outputs(gpu: Gpu) -> None:
     assert second == (0, "k2", 9, 100, (temporary, 32, b.data_ptr(), a.data_ptr(), 3, 4))
 
 
-def test_nothing_to_do(gpu: Gpu) -> None:
+def test_an_empty_output_launches_nothing(gpu: Gpu) -> None:
     out = replay(gpu, [launch(gpu, "k0", ["x", "out"], programs=0)], [buffer("out", f32, 0, 3)])([16, 32], ())
     assert out.shape == (0, 3) and not gpu.started
 
@@ -119,7 +117,7 @@ def test_another_device_is_current(gpu: Gpu, outputs: int) -> None:
     assert gpu.started[0][:4] == (0, "k0", 4, 100) and gpu.current == 1
 
 
-def test_a_call_like_the_one_before_is_replayed_and_another_is_not(gpu: Gpu) -> None:
+def test_only_a_call_like_the_one_before_is_replayed(gpu: Gpu) -> None:
     x, y = torch.randn(4), torch.randn(4)
     first = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 4)])
     again = again_like((x, y), [x.data_ptr(), y.data_ptr()], first)
@@ -132,11 +130,14 @@ def test_a_call_like_the_one_before_is_replayed_and_another_is_not(gpu: Gpu) -> 
     assert gpu.started.pop() == (0, "k0", 4, 100, (x.data_ptr(), y.data_ptr(), out.data_ptr())) and gpu.current == 1
 
 
-def test_guards_are_made_for_the_second_call_alike_and_once(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guards_are_made_once_for_the_second_similar_call(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(replays, "again_like", lambda *given: made.append(given) or again_like(*given))
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
-    for current, x in ((0, torch.randn(8)), (1, torch.randn(9))):  # the second on a GPU that is not the current one
+    for current, x in (
+        (0, torch.randn(8)),
+        (1, torch.randn(9)),
+    ):  # the second one is on a GPU that is not the current one
         gpu.current, started = current, len(gpu.started)
         first = replay(gpu, [launch(gpu, "k0", ["x", "y", "out"])], [buffer("out", f32, 8)])
         key, _ = replays.call_key((x, x.clone())) or ((), [])
@@ -147,7 +148,7 @@ def test_guards_are_made_for_the_second_call_alike_and_once(gpu: Gpu, monkeypatc
         assert len(gpu.started) == started + 5
 
 
-def test_a_replay_is_found_for_names_and_whole_numbers(gpu: Gpu) -> None:
+def test_a_replay_is_found_for_keywords_and_integers(gpu: Gpu) -> None:
     f = mt.compile("x * c + y", x="f32[N]", y="f32[N]", c="float")
     x, y = torch.randn(8), torch.randn(8)
     order = [n for n, _ in f.parameters]
@@ -168,7 +169,7 @@ def test_a_replay_is_found_for_names_and_whole_numbers(gpu: Gpu) -> None:
     assert dict(f._replays.kept) == before
 
 
-def test_numbers_that_no_float_is_are_no_replay_of_floats() -> None:
+def test_integers_that_no_float_represents_are_not_replayed_as_floats() -> None:
     x = torch.randn(8)
     keys = [replays.call_key((x, n), {1}) for n in (2.0, 7, -(2**53) + 1, True, 2**53, 10**400)]
     found = [k[0][-2:] for k in keys if k is not None]
@@ -176,7 +177,7 @@ def test_numbers_that_no_float_is_are_no_replay_of_floats() -> None:
     assert replays.call_key((x, 7)) != replays.call_key((x, 8))
 
 
-def test_what_no_guard_can_tell_is_not_tried_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_guards_cannot_distinguish_are_not_tried_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(replays, "again_like", lambda *given: made.append(given))
     f, x = mt.compile("x + y", x="f32[N]", y="f32[N]"), torch.randn(8)

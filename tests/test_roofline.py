@@ -1,4 +1,4 @@
-"""Bytes and operations, predicted from graph, kernels and tiles; the least time on a chip; resources."""
+"""The roofline: bytes and operations of graph, kernels and tiles, the least time on a chip, and a kernel's resources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def roof(text: str, target: str = "cuda:90", **sizes: int) -> Roofline:
     return found
 
 
-def test_adding_vectors() -> None:
+def test_bytes_and_operations_of_a_vector_addition() -> None:
     found = roof("def f(x: f32[N], y: f32[N]):\n    return x + y\n", N=1000)
     assert found.graph.needed == Work(8000, 4000, {"f32": 1000})
     (kernel,) = found.kernels
@@ -35,7 +35,7 @@ def test_adding_vectors() -> None:
     assert found.chip is not None and kernel.floor(found.chip) == ("memory", 12000 / 4.8e12)
 
 
-def test_tiles_of_a_product_ask_for_their_operands_again() -> None:
+def test_tiles_of_a_product_load_their_operands_several_times() -> None:
     low = mt.compile("x @ w", x="f16[512, 256]", w="f16[256, 1024]").lower().compilation
     (program,) = low.value("tile.masked")
     blocks = {a.name: a.block for a in program.grid}
@@ -46,7 +46,7 @@ def test_tiles_of_a_product_ask_for_their_operands_again() -> None:
     assert asked.operations == {"f16": 2 * 512 * 256 * 1024}
 
 
-def test_what_is_not_read_does_not_count() -> None:
+def test_unread_elements_do_not_count() -> None:
     graph = mt.compile("exp(x[:, 0]) + 1", x="f32[64, 100]").lower().compilation.value("graph.simplified")
     assert graph_work(graph, {}) == Work(256, 256, {"f32": 128, "special": 64})
     table = mt.compile("w[i]", w="f32[5000, 16]", i="i64[7]").lower().compilation.value("graph.simplified")
@@ -54,7 +54,7 @@ def test_what_is_not_read_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("name", tracing.SIZES)
-def test_each_stage_moves_at_least_what_the_one_before_it_did(name: str) -> None:
+def test_each_stage_moves_at_least_the_bytes_of_the_stage_before(name: str) -> None:
     low = tracing.compiled(name).lower(**tracing.SIZES[name])
     found = roofline(low.compilation)
     assert found is not None
@@ -70,7 +70,7 @@ def test_a_reduction_over_a_long_row_reads_it_twice() -> None:
     assert asked is not None and asked.read == 2 * found.total.needed.read
 
 
-def test_measured_time_is_held_against_the_floor() -> None:
+def test_measured_time_is_compared_with_the_least_time() -> None:
     low = mt.compile("x + 1", x="f32[1000000]").lower().compilation
     page = explain(low, {"k0": 4e-6})
     assert "measured  reached" in page and "4.00 µs      42%" in page
@@ -92,7 +92,9 @@ def test_measured_times_are_of_their_own_kernels() -> None:
 
 
 def test_time_is_predicted_from_bytes_operations_and_waves() -> None:
-    """A copy of 4.8 GB takes a second over 1000 at peak, and longer in fact; 33 programs leave 99 of 132 idle."""
+    """A copy of 4.8 GB takes at least a thousandth of a second at peak rate. 33 programs leave 99 of 132
+    multiprocessors idle.
+    """
     h200, amd = chip_of(Target.parse("h200")), chip_of(Target.parse("hip:gfx90a"))
     moves, nothing = Work(2_400_000_000, 2_400_000_000), Work(0, 0)
     assert 1e-3 < predicted_seconds(moves, nothing, 10_000, h200) < 1.3e-3
@@ -102,11 +104,11 @@ def test_time_is_predicted_from_bytes_operations_and_waves() -> None:
     assert predicted_seconds(moves, product, 132, h200) == max(
         predicted_seconds(moves, nothing, 132, h200), predicted_seconds(nothing, product, 132, h200)
     )
-    assert predicted_seconds(moves, product, 132, amd) is None  # no data sheet of it is known here
+    assert predicted_seconds(moves, product, 132, amd) is None  # there is no data sheet of it
 
 
 def test_skipped_blocks_do_not_count() -> None:
-    """Of a triangle of 32 by 32 blocks a program walks (1 + ... + 32) / 32 in the mean."""
+    """Of a triangle of 32 by 32 blocks, a program computes (1 + ... + 32) / 32 on average."""
     text = "softmax(where(arange(T)[:, None] >= arange(T), q @ k.mT, -inf), axis=-1) @ v"
     types = dict.fromkeys("qkv", "bf16[B, T, D]")
     options = mt.Options(blocks={"i": 128, "r": 128})
@@ -121,7 +123,7 @@ def test_skipped_blocks_do_not_count() -> None:
     assert causal.operations["f16"] == pytest.approx(full.operations["f16"] * 33 / 64, rel=0.02)
 
 
-def test_what_never_runs_computes_nothing() -> None:
+def test_an_empty_program_computes_nothing() -> None:
     found = roof("def f(x: f32[M, N]):\n    return softmax(x)\n", M=0, N=5)
     assert found.chip is not None
     assert [(r.needed.total, r.needed.bytes, r.floor(found.chip)) for r in (found.graph, *found.kernels)] == [
@@ -136,7 +138,7 @@ def test_unknown_sizes_and_chips() -> None:
     assert found.chip is None and "no peak rates are known" in str(found)
 
 
-def test_a_program_that_begins_at_tiles_has_no_kernels_to_count() -> None:
+def test_a_program_loaded_from_tiles_has_no_kernels_to_count() -> None:
     low = mt.compile("x + 1", x="f32[100]").lower()
     assert roofline(mt.load(low["tile"], "tile").lower().compilation) is None
     assert roofline(mt.load(low["kernels"], "kernels").lower().compilation) is not None
@@ -185,7 +187,7 @@ def test_resources_of_an_addition() -> None:
 
 
 def test_a_kernel_with_too_many_registers_spills() -> None:
-    options = mt.Options(blocks={"i": 64, "j": 128}, warps=1)  # 256 sums a thread
+    options = mt.Options(blocks={"i": 64, "j": 128}, warps=1)  # 256 sums per thread
     low = mt.compile("x.mT + y", x="f32[512, 512]", y="f32[512, 512]").lower(options=options)
     (found,) = resources(low.compilation)
     assert found.spills > 0 and found.local > 0 and found.occupancy is not None and found.occupancy < 1

@@ -1,4 +1,6 @@
-"""Every optimisation has an example in which it changes its stage; tests/test_docs.py holds the page against them."""
+"""docs/reference/rooms.md: every optimisation has an example in which it changes its stage. See also
+tests/test_docs.py.
+"""
 
 import pytest
 import room_pages

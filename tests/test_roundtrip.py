@@ -1,4 +1,4 @@
-"""Stages as text: what is printed reads back, and prints the same again.
+"""Stages as text: reading a printed text and printing it again gives the same text.
 
 Every stage of goldens, examples and random programs is parsed, verified, printed and evaluated.
 """
@@ -38,7 +38,7 @@ LIGHT, FULL = 100, 1500
 
 
 def parsed(stage: str, text: str) -> Any:
-    """The IR of a stage, verified."""
+    """The IR of a stage, after its verifier."""
     if stage.startswith("graph"):
         value: Any = parse_graph(text)
     else:
@@ -64,7 +64,7 @@ def evaluated(stage: str, value: Any, inputs: Any, sizes: Any) -> tuple[Any, ...
 
 
 def same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Element by element; a NaN is a NaN."""
+    """Compares element by element. NaN equals NaN."""
     return len(a) == len(b) and all(map(alike, a, b))
 
 
@@ -74,7 +74,7 @@ def alike(x: Any, y: Any) -> bool:
     )
 
 
-# ---- what the compiler prints --------------------------------------------------------------
+# ---- texts that the compiler prints --------------------------------------------------------
 
 
 def golden_stages() -> Iterator[Any]:
@@ -109,7 +109,7 @@ def test_examples(path: Path, stage: str) -> None:
 
 
 def compilations(example: Any, seed: int) -> Iterator[tuple[Compilation, Any]]:
-    """A random program with its sizes and without, for a GPU and for the interpreter; a call of it."""
+    """A random program with symbolic and with known sizes, for a GPU and for the interpreter, and a call of it."""
     f = example.compile()
     call = bind(f.function, example.arguments(seed), {})
     yield f.lower().compilation, call
@@ -123,7 +123,7 @@ def numbers(light: int, full: int) -> list[Any]:
 
 @pytest.mark.parametrize("seed", numbers(LIGHT, FULL))
 def test_random_programs(seed: int) -> None:
-    """Text and evaluation stay the same: strides, gathers, carries, scans, casts, odd constants."""
+    """Text and results stay the same for strides, gathers, accumulators, scans, casts and unusual constants."""
     example = random_program(40_000 + seed)
     for number, (compilation, call) in enumerate(compilations(example, seed)):
         inputs = {n: a.numpy() for n, a in call.arrays.items()} | call.scalars
@@ -137,8 +137,8 @@ def test_random_programs(seed: int) -> None:
                     assert same(evaluated(stage, value, inputs, call.sizes), wanted), text
 
 
-def test_an_empty_result_divides_by_no_size() -> None:
-    """A row of N * N elements is N rows of N: element d1 % N of one. No element is read where N is 0."""
+def test_an_empty_result_does_not_divide_by_a_size() -> None:
+    """A row of N * N elements as N rows of N has the index d1 % N. If N is 0, no element is read."""
     lines = (
         "graph program(x: f32[N, N], i: i64[N]) {",
         "  %0: i64[N, N*N] = view i {index = [d0]}",
@@ -153,7 +153,7 @@ def test_an_empty_result_divides_by_no_size() -> None:
     assert "d1%7" in format_graph(specialise(graph, {"N": 7}))
 
 
-# ---- what is hard to tell apart in a text --------------------------------------------------
+# ---- ambiguous texts -----------------------------------------------------------------------
 
 TWO_VIEWS = """\
 plan f(y: f32[2, 3, 5]) -> out: f32[2, 3, 5, 2, 3, 5]
@@ -171,8 +171,8 @@ kernel k0(input y: f32[2, 3, 5], output out: f32[2, 3, 5, 2, 3, 5]) over i: 2, j
 """
 
 
-def test_no_array_is_seen_in_two_ways_with_as_many_axes() -> None:
-    """Flattening could make y both f32[6, 5] and f32[2, 15]; `y[i, k]` would be either."""
+def test_no_array_has_two_shapes_of_equal_rank() -> None:
+    """Collapsing axes could give y the shapes f32[6, 5] and f32[2, 15]. Then `y[i, k]` could mean either."""
     text = format_plan(flatten(parse_plan(TWO_VIEWS)))
     assert "input y: f32[6, 5], input y: f32[2, 3, 5]" in text and format_plan(parse_plan(text)) == text
 
@@ -180,7 +180,7 @@ def test_no_array_is_seen_in_two_ways_with_as_many_axes() -> None:
 @pytest.mark.parametrize(
     ("text", "types"),
     [
-        ("cumulative_sum(x[::-1], axis=0) + arange(i)", {"x": "f32[i]"}),  # a size called like an axis
+        ("cumulative_sum(x[::-1], axis=0) + arange(i)", {"x": "f32[i]"}),  # a size with the name of an axis
         ("x[:, ::2] + d0", {"x": "f32[d0, d1]"}),
         ("take(x, y, axis=1) * j_lane", {"x": "f32[i, j]", "y": "i64[j_lane]"}),
         ("load + store * by", {"load": "f32[over]", "store": "f32[over]", "by": "f32[reduce]"}),

@@ -1,7 +1,7 @@
-"""The tile evaluator is a sanitizer: planted bugs of accesses are found, each with the right report.
+"""The sanitizer, which is the tile evaluator: it finds planted errors of accesses and reports each one correctly.
 
-A bug is an edit of a compiled program: one op, axis or program exchanged. Programs are small, with
-blocks that overhang (a grid block of 3 has 4 lanes).
+An error is an edit of a compiled program: one op, axis or program is replaced. Programs are small, and their
+blocks do not divide the sizes (a grid block of 3 has tiles of 4 elements).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Edit = Callable[[list[Program]], list[Program]]
 
 @dataclass
 class Case:
-    """A compiled program and what it is run on."""
+    """A compiled program with the arrays it runs on."""
 
     text: str
     types: Mapping[str, str]
@@ -98,7 +98,7 @@ def on_axes(change: Callable[[TileAxis], TileAxis]) -> Edit:
 
 
 class Short(TileAxis):
-    """An axis whose last block is forgotten."""
+    """An axis that lacks its last block."""
 
     @property
     def tiles(self) -> Dim:
@@ -106,7 +106,7 @@ class Short(TileAxis):
 
 
 class Long(TileAxis):
-    """An axis with a block too many."""
+    """An axis with one block too many."""
 
     @property
     def tiles(self) -> Dim:
@@ -139,7 +139,7 @@ def filled_with(value: float) -> Callable[[Any], Any]:
 
 
 def in_place(programs: list[Program]) -> list[Program]:
-    """The second kernel reads, not x, but what it is about to write, one row further."""
+    """The second kernel does not read x, but its own output, one row further."""
     out = access(programs[1], Store, "out").buffer
     return edited(Load, "x", lambda op: replace(op, buffer=out), kernel=1)(programs)
 
@@ -158,9 +158,9 @@ BUGS: dict[str, tuple[Case, Edit, str, str, str]] = {
         FLIP, edited(Load, "x", masked(4 - i, 6 - j)), "out of bounds", "x", "reads x[5, 0], out of bounds"),
     "a mask off by one": (
         ROWS, edited(Load, "x", masked(5 - i, 5 - j, 2 - lane)), "out of bounds", "x", "reads x[5, 0], out of bounds"),
-    "a mask that stops too much": (
+    "a mask that excludes too much": (
         ROWS, edited(Store, "out", masked(3 - i, 5 - j, 2 - lane)), "never written", "out", "k0: out[4, 0] is never written"),
-    "lanes beyond the block stored": (
+    "elements past the block stored": (
         ROWS, edited(Store, "out", masked(4 - i, 5 - j)), "written twice", "out",
         "k0, program (1): writes out[3, 4] twice: k0, program (0), has written it"),
     "an extent off by one": (JOINED, extended("i", -1), "never written", "out", "out[8] is never written"),
@@ -179,15 +179,15 @@ BUGS: dict[str, tuple[Case, Edit, str, str, str]] = {
         edited(Store, "out", index_of(i, i)), "written twice", "out", "writes out[0, 0] twice"),
     "every row stored to the first": (
         ROWS, edited(Store, "out", index_of(Dim.of(0), j)), "written twice", "out", "writes out[0, 4] twice"),
-    "a piece of a concat missing": (
+    "a part of a concat missing": (
         JOINED, edited(Store, "out", masked(4 - i)), "never written", "out", "out[5] is never written"),
-    "a piece of a concat read too far": (
+    "a part of a concat read too far": (
         JOINED, edited(Load, "y", masked(8 - i)), "out of bounds", "y", "program (0): reads y[-5], out of bounds: its shape is [4]"),
     "a kernel missing": (CHAIN, lambda ps: ps[1:], "not written", "t0", "reads t0[0], which nothing has written yet"),
     "the last kernel missing": (CHAIN, lambda ps: ps[:-1], "never written", "out", "out[0] is never written: nothing stores it"),
     "two kernels in the wrong order": (CHAIN, lambda ps: ps[::-1], "not written", "t0", "k1, program (0): reads t0[0]"),
     "a kernel run twice": (CHAIN, lambda ps: [ps[0], *ps], "written twice", "t0", "writes t0[0] twice: k0"),
-    "a read of what is written next door": (CHAIN, in_place, "not written", "out", "reads out[0], which nothing has written yet"),
+    "a read of a neighbour's output": (CHAIN, in_place, "not written", "out", "reads out[0], which nothing has written yet"),
     "the wrong neutral element": (
         ROWS, edited(Load, "x", filled_with(1.0)), "not neutral", "", "a lane past the end of j is 1.640"),
     "the depth of a product not masked": (
@@ -217,7 +217,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     assert error.statement in lines or kind == "never written"
 
 
-def test_a_report_shows_the_statement_and_the_text_it_came_from() -> None:
+def test_a_report_shows_the_statement_and_its_source_text() -> None:
     case, edit, *_ = BUGS["the mask of a load dropped"]
     with pytest.raises(AccessError) as raised:
         case.run(edit)
@@ -232,7 +232,7 @@ def test_a_report_shows_the_statement_and_the_text_it_came_from() -> None:
 
 
 def test_a_race_within_a_kernel_is_found() -> None:
-    """Each program reads what its neighbour to the left has written: right, if they run one after another."""
+    """Each program reads the output of its left neighbour. That is right only if programs run one after another."""
     case = Case("x * 2", {"x": "f32[N]"}, {"x": numbers(8)}, {"N": 8}, {"i": 4})
 
     def edit(programs: Sequence[Program]) -> list[Program]:
@@ -247,12 +247,12 @@ def test_a_race_within_a_kernel_is_found() -> None:
 
 @pytest.mark.parametrize("last", [2, pytest.param(9, marks=pytest.mark.slow)])
 def test_every_small_shape(last: int) -> None:
-    """All sizes up to twice a block and one, with the interpreter's sanitizer, bit for bit."""
+    """All sizes up to twice a block plus one. Results equal those of the interpreter bit for bit."""
     found = figures.enumerated(figures.Options(0, 1), last)
     assert found["wrong"] == [] and found["configurations"] > 50 * last
 
 
-def test_an_enumeration_that_goes_wrong_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_enumeration_names_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "ENUMERATED", {"sum": figures.ENUMERATED["sum of rows"]})
     monkeypatch.setattr(figures, "evaluate_graph", lambda *_: (np.full(1, np.pi),))
     found = figures.enumerated(figures.Options(0, 1), 1)

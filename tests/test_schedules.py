@@ -1,9 +1,8 @@
-"""The schedules that the rules of thumb choose, at the sizes where they turn: one golden table.
+"""The schedules that the rules choose, at the sizes where a rule changes its decision: one golden table.
 
-tests/goldens/schedules.txt is made of `CASES` and is meant to be read: a line for each kernel says
-what every axis becomes and by which rule. A constant of minitri/tiles/schedule.py or rows.py changes no result,
-only speed, so nothing else would notice a slip in one. `pytest tests/test_schedules.py
---update-golden` after a change that is meant.
+tests/goldens/schedules.txt is made from `CASES`, for people to read: a line for each kernel gives the role and block
+of every axis, and the rule. The constants of minitri/tiles/schedule.py or rows.py change only speed, not results. So
+only this test notices a wrong constant. After an intended change run `pytest tests/test_schedules.py --update-golden`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Sizes = dict[str, int]
 
 
 def sizes(**given: list[int]) -> list[Sizes]:
-    """The n-th of each."""
+    """One dictionary for each position of the lists."""
     return [dict(zip(given, row)) for row in zip(*given.values())]
 
 
@@ -130,7 +129,9 @@ RAGGED = [
 
 @pytest.mark.parametrize(("text", "types", "blocks", "warps"), SHORT)
 def test_short_axes_share_a_program(text: str, types: dict[str, str], blocks: dict[str, int], warps: int) -> None:
-    """Where the axes that a rule blocks are short a program has more of the others: it is worth starting."""
+    """If the axes that a rule blocks are short, the block includes more of other axes, so that a program has enough
+    work.
+    """
     (kernel,) = mt.compile(text, **types).lower(target="cuda:90").compilation.value("kernels").kernels
     chosen = scheduled(kernel)
     assert {name: block for name, (_, block) in chosen.axes.items() if block > 1} == blocks
@@ -162,8 +163,8 @@ def test_few_elements_have_few_warps() -> None:
         assert scheduled(kernel).warps == warps, (text, shape)
 
 
-def test_columns_of_two_arrays_have_more_warps() -> None:
-    """So that as much of each is on its way."""
+def test_columns_of_two_arrays_get_more_warps() -> None:
+    """With more warps, as many bytes of each array are loaded at the same time."""
     for text, types, warps in (
         ("x @ w", {"x": "bf16[1, 4096]", "w": "bf16[4096, 4096]"}, 8),
         ("sum(w, axis=0)", {"w": "bf16[16384, 8192]"}, 4),
@@ -173,7 +174,7 @@ def test_columns_of_two_arrays_have_more_warps() -> None:
         assert first.warps == warps and any(isinstance(s, Loop) for s in first.body)
 
 
-def test_short_columns_have_warps_for_16_bytes_of_a_row_a_thread() -> None:
+def test_short_columns_have_16_bytes_of_a_row_for_each_thread() -> None:
     for text, x, warps in (
         ("sum(x, axis=0)", "f32[4, 524288]", 2), ("sum(x, axis=0)", "f32[2, 1048576]", 4), ("sum(x, axis=0)", "bf16[4, 524288]", 1),
         ("sum(x, axis=0)", "f32[16, 65536]", 1), ("sum(x, axis=0)", "f32[17, 65536]", 8), ("softmax(x, axis=0)", "f32[4, 524288]", 4),
@@ -182,7 +183,7 @@ def test_short_columns_have_warps_for_16_bytes_of_a_row_a_thread() -> None:
         assert scheduled(kernel).warps == warps, (text, x)
 
 
-def test_a_long_row_with_a_short_last_axis_is_walked_in_blocks_of_both() -> None:
+def test_a_long_row_with_a_short_last_axis_has_blocks_of_both_axes() -> None:
     (first, _) = mt.compile("sum(x, axis=(0, 2))", x="f32[1000000, 64, 3]").lower().compilation.value("kernels").kernels
     assert {a.name: scheduled(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 512), "s": ("loop", 4)}
 
@@ -191,15 +192,17 @@ def test_a_long_row_with_a_short_last_axis_is_walked_in_blocks_of_both() -> None
     ({}, ("whole", 32)), ({"j": 32}, ("whole", 32)), ({"j": 64}, ("whole", 64)), ({"j": 31}, ("whole", 32)),
     ({"j": 16}, ("loop", 16)), ({"j": 9}, ("loop", 16)), ({"j": 1}, ("loop", 1)), ({"i": 3}, ("whole", 32)),
 ])  # fmt: skip
-def test_what_a_caller_asks_for(given: dict[str, int], expected: tuple[str, int]) -> None:
-    """An axis that is held whole is walked in smaller blocks, of a power of two; the grid takes any number."""
+def test_options_of_the_caller_are_used(given: dict[str, int], expected: tuple[str, int]) -> None:
+    """A smaller block turns an axis in registers into a loop, in blocks of a power of two. A grid axis takes any
+    number.
+    """
     kernel = mt.compile("softmax(x)", x=MN).lower(M=10, N=30).compilation.value("kernels").kernels[0]
     chosen = scheduled(kernel, False, Options(blocks=given, warps=2, stages=5, group=7))
     assert chosen.axes["j"] == expected and chosen.axes["i"] == ("grid", given.get("i", scheduled(kernel).axes["i"][1]))
     assert (chosen.warps, chosen.stages, chosen.group) == (2, 5, 7)
 
 
-def test_a_product_has_sixteen_of_each_of_its_axes() -> None:
+def test_a_product_has_blocks_of_at_least_sixteen() -> None:
     kernel = mt.compile("x @ w", x="f16[B, M, K]", w="f16[B, K, N]").lower().compilation.value("kernels").kernels[0]
     small = scheduled(kernel, False, Options(blocks=dict.fromkeys("ijkr", 4))).axes
     large = scheduled(kernel, False, Options(blocks=dict.fromkeys("ijkr", 64))).axes
@@ -210,7 +213,7 @@ def test_a_product_has_sixteen_of_each_of_its_axes() -> None:
 @pytest.mark.parametrize("given", [
     {"blocks": {"i": 2**20}}, {"blocks": {"i": 1}}, {"stages": 16}, {"stages": 1}, {"group": 4096}, {"persistent": 132}, {"descriptors": True}, *({"warps": w} for w in (1, 2, 4, 8, 16, 32)),
 ])  # fmt: skip
-def test_what_a_caller_may_ask_for(given: Any) -> None:
+def test_valid_options(given: Any) -> None:
     assert Options(**given)
 
 
@@ -222,13 +225,13 @@ def test_what_a_caller_may_ask_for(given: Any) -> None:
     ({"persistent": 0}, "persistent cannot be 0"), ({"persistent": 2**16 + 1}, "persistent cannot be 65537"),
     ({"descriptors": 1}, "descriptors cannot be 1"), ({"warps": 3}, "warps cannot be 3"), ({"warps": 64}, "warps cannot be 64"), ({"warps": True}, "warps cannot be True"),
 ])  # fmt: skip
-def test_what_a_caller_may_not_ask_for(given: Any, said: str) -> None:
+def test_invalid_options_are_errors(given: Any, said: str) -> None:
     with pytest.raises(mt.CompileError, match=re.escape(said)) as raised:
         Options(**given)
     assert raised.value.code == "MT0404"
 
 
-def test_choices_are_values() -> None:
+def test_schedules_are_immutable() -> None:
     for value, name in (
         (Options(), "warps"),
         (scheduled(mt.compile("x", x="f32[N]").lower().compilation.value("kernels").kernels[0]), "rule"),

@@ -1,7 +1,7 @@
-"""Misspelt names: the message of one slip of the hand names what was meant.
+"""Misspelt names: for a name with one typing error, the message suggests the intended name.
 
-pytest tests/test_spelling.py -s                         prints the share of every kind of name and slip
-pytest tests/test_spelling.py -s -m slow                 every letter at every place
+pytest tests/test_spelling.py -s                         prints the share for every kind of name and error
+pytest tests/test_spelling.py -s -m slow                 tries every letter at every position
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WANTED = 0.90
 
 
 def beside(letter: str) -> list[str]:
-    """The keys around a key."""
+    """The neighbours of a key on the keyboard."""
     row, column = _PLACES.get(letter, (9, 9))
     return [
         k
@@ -38,7 +38,7 @@ def beside(letter: str) -> list[str]:
 
 
 def slips(name: str, few: random.Random | None) -> Iterator[tuple[str, str]]:
-    """(kind, misspelt name) of each slip of one letter; with `few` two letters a place instead of all."""
+    """(kind, misspelt name) for each error of one letter. With `few`, two letters for each position instead of all."""
     for k in range(len(name) + 1):
         letters = LETTERS if few is None else few.sample(LETTERS, 2)
         for letter in letters:
@@ -68,13 +68,13 @@ KINDS: dict[str, list[str]] = {
 
 
 def measured(few: bool) -> Counter[tuple[str, str, bool]]:
-    """How often a slip's suggestion holds the name, by kind of name and kind of slip."""
+    """How often the suggestion has the intended name, by kind of name and kind of error."""
     draw = random.Random(0) if few else None
     counts: Counter[tuple[str, str, bool]] = Counter()
     for kind, names in KINDS.items():
         for name in names:
             for slip, typo in dict.fromkeys(slips(name, draw)):
-                if typo not in names and typo:  # another name is no mistake
+                if typo not in names and typo:  # another valid name is no mistake
                     counts[kind, slip, f"`{name}`" in suggest(typo, names)] += 1
     return counts
 
@@ -97,7 +97,7 @@ def report(counts: Counter[tuple[str, str, bool]]) -> None:
 
 
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_one_slip_is_understood(few: bool) -> None:
+def test_one_typing_error_is_understood(few: bool) -> None:
     counts = measured(few)
     report(counts)
     for kind in KINDS:
@@ -137,7 +137,7 @@ def test_a_dtype_in_a_type() -> None:
 def test_distance_is_symmetric_and_ranks_slips_first() -> None:
     assert distance("sim", "sum", 2) == distance("sum", "sim", 2)
     assert distance("abc", "abc", 1) == 0
-    assert distance("sun", "sum", 2) < distance("sur", "sum", 2)  # n is beside m
+    assert distance("sun", "sum", 2) < distance("sur", "sum", 2)  # on the keyboard, n is next to m
     assert suggest("MT023", CODES).startswith("did you mean `MT02")
 
 

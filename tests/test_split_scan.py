@@ -1,4 +1,4 @@
-"""Few long scans in parts: when, how many programs there are, and that they are right at every stage."""
+"""The pass split-scan: few long scans are computed in parts. When, in how many programs, and results at every stage."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import minitri as mt
 from minitri.runtime.binding import bind
 from minitri.trust.check import check
 
-WHOLE = {  # sizes of scans that stay whole, along the last axis
+WHOLE = {  # sizes for which scans are not split, along the last axis
     "short": (1, 16383), "many rows": (65, 1 << 20), "nothing": (0, 1 << 20), "no elements": (4, 0),
 }  # fmt: skip
 CASES: dict[str, tuple[str, tuple[int, ...], str, int]] = {  # program, shape, dtype, kernels
     "a row": ("cumulative_sum(x)", (32768,), "f32", 3),
-    "parts that do not come out even": ("cumulative_sum(x)", (40_009,), "f32", 3),
+    "parts of different length": ("cumulative_sum(x)", (40_009,), "f32", 3),
     "rows": ("cumulative_sum(x, axis=1)", (3, 20_000), "f32", 3),
     "columns": ("cumulative_sum(x, axis=0)", (16_411, 5), "f32", 3),
     "an axis between others": ("cumulative_sum(x, axis=1)", (2, 16_400, 3), "f32", 3),
     "products": ("cumulative_prod(1 + x / 10000)", (20_011,), "f32", 3),
-    "of 16 bits": ("cumulative_sum(x)", (17_003,), "f16", 3),
-    "with arithmetic around": ("2 * cumulative_sum(where(x > 0, x, 0)) - x", (16_640,), "f32", 4),
+    "sums in f16": ("cumulative_sum(x)", (17_003,), "f16", 3),
+    "with other operations": ("2 * cumulative_sum(where(x > 0, x, 0)) - x", (16_640,), "f32", 4),
     "whole numbers that wrap": ("cumulative_sum(x * 1000000007)", (33_000,), "i32", 3),
     "products of whole numbers": ("cumulative_prod(x * 2 + 1)", (17_003,), "i64", 3),
     "maxima": ("cumulative_max(x)", (20_011,), "f32", 3),
@@ -50,7 +50,7 @@ def test_scans_in_parts_are_right(name: str) -> None:
         assert np.array_equal(f(x), f.numpy(x))
 
 
-def test_what_is_no_number_stays_from_there_on() -> None:
+def test_nan_continues_to_the_end_of_a_scan() -> None:
     x = np.ones(40_000, np.float32)
     x[12_345], x[30_000] = np.inf, -np.inf
     with np.errstate(invalid="ignore"):
@@ -58,13 +58,13 @@ def test_what_is_no_number_stays_from_there_on() -> None:
 
 
 @pytest.mark.parametrize("name", list(WHOLE))
-def test_scans_that_stay_whole(name: str) -> None:
+def test_scans_that_are_not_split(name: str) -> None:
     rows, length = WHOLE[name]
     f = mt.compile("cumulative_sum(x, axis=1)", x="f32[M, N]")
     assert len(f.lower(M=rows, N=length, target="cuda:90").kernels) == 1
 
 
-def test_a_size_that_is_not_known_stays_whole() -> None:
+def test_scans_of_symbolic_sizes_are_not_split() -> None:
     assert len(mt.compile("cumulative_sum(x)", x="f32[N]").lower(target="cuda:90").kernels) == 1
 
 
@@ -82,6 +82,6 @@ def _programs(program: Any) -> int:
     return int(np.prod([int(a.tiles) for a in program.grid]))
 
 
-def test_the_order_of_additions_is_that_of_the_sizes() -> None:
-    f, x = given("parts that do not come out even")
+def test_the_sizes_alone_decide_the_order_of_additions() -> None:
+    f, x = given("parts of different length")
     assert f(x).tobytes() == f(x.copy()).tobytes()

@@ -1,6 +1,6 @@
-"""Values known at compile time: lists that are arrays, dtypes and sizes of arrays, strings, widths of `pad`.
+"""Values known at compile time: lists used as arrays, dtypes and sizes of arrays, strings, widths of `pad`.
 
-Each program runs at every stage and gives what numpy gives for the same text.
+Each program runs at every stage and gives numpy's result for the same text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "in
 
 
 def stages(text: str, *arrays: Any, **types: str) -> Any:
-    """The result of a program, the same at every stage."""
+    """The result of a program. Asserts that it is the same at every stage."""
     f = mt.compile(text, **types)
     want = f.run("ast", *arrays)
     for stage in CPU_STAGES[1:]:
@@ -65,7 +65,7 @@ def refusal(text: str, **types: str) -> CompileError:
         ("take(x, [0, 0])", np.take(X, [0, 0])),
     ],
 )
-def test_a_list_is_an_array_where_one_is_wanted(text: str, want: Any) -> None:
+def test_a_list_can_be_used_as_an_array(text: str, want: Any) -> None:
     agrees(text, want, x=X)
 
 
@@ -88,25 +88,25 @@ def test_a_list_is_an_array_where_one_is_wanted(text: str, want: Any) -> None:
         ("reshape(arange(6), [2, 3]).shape == [2, 3]", np.True_),
     ],
 )
-def test_lists_of_numbers_alone(text: str, want: Any) -> None:
+def test_lists_in_expressions_without_arrays(text: str, want: Any) -> None:
     agrees(text, want)
 
 
-def test_numbers_of_a_list_are_weak() -> None:
+def test_numbers_in_a_list_are_weak() -> None:
     agrees("x * [0.1, 0.2, 0.3]", X.astype(np.float64)[:0].sum() + np.array([0.1, 0.2, 0.3]), x=np.ones(3))
     agrees("x * [0.5, 2, 3]", np.array([0.5, 2, 3], np.float16), x=np.ones(3, np.float16))
     agrees("x + [127, 0, -127]", I + np.array([127, 0, -127], np.int8), x=I)
     agrees("x + [0.5, 0, 0]", I + np.array([0.5, 0, 0], np.float32), x=I)
 
 
-def test_a_list_in_a_variable_is_an_index_as_it_is_in_the_brackets() -> None:
+def test_a_list_in_a_variable_can_be_an_index() -> None:
     text = "def f(x: f32[2, 3]):\n    i = [0, 1]\n    j = (0, 1)\n    return x[i] * 2, x[j]\n"
     gathered, element = mt.compile(text)(M)
     np.testing.assert_array_equal(gathered, M[[0, 1]] * 2)
     np.testing.assert_array_equal(element, M[0, 1])
 
 
-def test_a_list_for_a_declared_parameter() -> None:
+def test_a_list_can_be_the_argument_of_a_declared_parameter() -> None:
     text = "def g(y: f16[K]):\n    return y * K\n\n\ndef f(x: f32[2]):\n    return g([1, 2]) + x\n"
     np.testing.assert_array_equal(mt.compile(text)(np.zeros(2, np.float32)), [2, 4])
 
@@ -132,7 +132,7 @@ def test_a_list_for_a_declared_parameter() -> None:
         ("x + " + "[" * 4000 + "1" + "]" * 4000, "MT0401"),
     ],
 )
-def test_what_a_list_cannot_be(text: str, code: str) -> None:
+def test_wrong_uses_of_lists_are_errors(text: str, code: str) -> None:
     assert refusal(text, x="i8[3]").code == code
 
 
@@ -205,7 +205,7 @@ def f(x: f32[3]):
         ('x + "a"', "MT0002", ""),
     ],
 )
-def test_strings_where_none_belongs(text: str, code: str, help: str) -> None:
+def test_wrong_uses_of_strings_are_errors(text: str, code: str, help: str) -> None:
     error = refusal(text, x="f32[N]")
     assert error.code == code and help in error.help
 
@@ -235,12 +235,12 @@ def test_a_negative_width_is_refused_at_the_call() -> None:
 
 
 @pytest.mark.parametrize("text", ["x[k:k + 2]", "x[k:]", "x[:k]", "x[:, k:k + 2]", "x[x[0, 0]:]"])
-def test_a_bound_that_is_data_is_answered_by_an_index(text: str) -> None:
+def test_a_slice_bound_from_data_gets_an_index_as_help(text: str) -> None:
     error = refusal(text, x="f32[M, N]", k="i64[]")
     assert error.code == "MT0106" and "`x[k + arange(2)]`" in error.help
 
 
 @pytest.mark.parametrize("k", [0, 1, -2])
-def test_the_index_that_is_written_instead_of_a_slice(k: int) -> None:
+def test_the_index_in_that_help_computes_the_slice(k: int) -> None:
     x = np.arange(6, dtype=np.float32)
     np.testing.assert_array_equal(stages("x[k + arange(2)]", x, np.int64(k), x="f32[N]", k="i64[]"), x[[k, k + 1]])

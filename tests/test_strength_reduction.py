@@ -1,4 +1,4 @@
-"""Strength reduction: which powers become products, what that costs in accuracy, and special values."""
+"""The pass strength-reduction: which powers become products, their accuracy, and special values."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_integers_wrap_as_their_powers_do() -> None:
     assert program.check(x).ok
 
 
-def test_halves_are_rounded_once() -> None:
-    """The products of x ** 7 in bf16 are f32 products, and only the result is rounded to bf16."""
+def test_16_bit_powers_are_rounded_once() -> None:
+    """x ** 7 in bf16 is computed as f32 products, and only the result is rounded to bf16."""
     graph = power(7, "bf16").lower()["graph.simplified"]
     assert graph.count("= cast") == 2 == graph.count("bf16[N]")
 
@@ -93,7 +93,7 @@ def test_divisions_by_powers_of_two(by: str, kept: int) -> None:
         ("abs(x) * -0.0", False),
     ],
 )
-def test_what_is_never_negative_needs_no_test_of_signs(base: str, simple: bool) -> None:
+def test_a_base_that_is_never_negative_needs_no_sign_check(base: str, simple: bool) -> None:
     program = mt.compile(f"({base}) ** -0.5", x="f32[N]")
     assert (" where " not in program.lower()["graph.simplified"]) == simple
     assert program.check(np.array(SPECIAL, np.float32)).ok

@@ -1,7 +1,7 @@
-"""The shape of the code itself: what may import what, how long things are, what is never called.
+"""The structure of the code: allowed imports, lengths of functions and files, and calls that are forbidden.
 
-Read from the source text of minitri/ with `ast`; nothing is imported. `LAYERS` is the map of the
-compiler from top to bottom. A module imports from its own layer or from lower ones.
+The tests read the source text of minitri/ with `ast` and import nothing. `LAYERS` lists the parts of the compiler
+from top to bottom. A module imports from its own layer or from lower ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "minitri"
 
-# Top to bottom; the longest name that fits counts, so `cli.console` stands apart from `cli`.
+# Top to bottom. The longest name that matches counts: `cli.output` is a layer separate from `cli`.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli.main",),
@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "bench",
-        "cli.console",
+        "cli.output",
         "cli.inputs",
         "cli.lexers",
         "cli.terminal",
@@ -93,8 +93,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimize.affine_gathers",
         "optimize.batch_into_rows",
         "optimize.collapse_reduced_axes",
-        "optimize.factor_out_scales",
-        "optimize.mixed_input_products",
+        "optimize.weight_scales",
+        "optimize.dequantised_product_cost",
         "optimize.pack_operands",
         "optimize.simplify",
         "optimize.split_k",
@@ -112,11 +112,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "language.reference_arrays",
         "language.reference_evaluator",
         "language.reference_functions",
-        "language.reference_views",
     ),
     ("language",),
     (
-        "base.dtype_facts",
+        "base.dtype_limits",
         "base.numpy_semantics",
         "base.operators",
         "hardware.chips",
@@ -133,10 +132,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.dims",),
     ("base.resource_limits",),
     ("base", "notebook.html"),
-    ("base.spans", "base.spelling"),
+    ("base.spans", "base.spelling", "base.toml_tables"),
 )
-# Modules that load parts of minitri when first needed, so that what is not used costs no start-up
-# time or no triton. Anywhere else an import inside a function would hide a cycle.
+# These modules import parts of minitri on first use, so that unused parts cost no start-up time and need no triton.
+# In any other module, an import inside a function could hide a cycle.
 LAZY = {
     "minitri",
     "cli.main",
@@ -157,7 +156,7 @@ LONGEST_FILE = 441
 @dataclass(frozen=True)
 class Import:
     module: str
-    typing: bool  # under `if TYPE_CHECKING`
+    typing: bool  # inside `if TYPE_CHECKING`
     lazy: bool  # inside a function
     line: int
 
@@ -193,7 +192,7 @@ def names() -> list[str]:
 
 
 def _imports(tree: ast.AST, typing: bool = False, lazy: bool = False) -> Iterator[Import]:
-    """The modules of minitri that a tree imports, by their names below it."""
+    """The modules of minitri that a tree imports, without the prefix `minitri.`."""
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
@@ -239,15 +238,15 @@ def layer(name: str) -> int:
 def test_imports_go_down(name: str) -> None:
     for i in modules()[name].imports:
         if name == "minitri" and i.typing:
-            continue  # the front door names what it hands out
+            continue  # the public package names its modules
         assert layer(i.module) <= layer(name), f"{name}:{i.line} imports {i.module}, which is above it"
 
 
 def test_imports_have_no_cycle() -> None:
-    """Lazy ones count: putting an import into a function must not hide a cycle."""
+    """Imports inside functions count, too: they must not hide a cycle."""
     edges = {name: {i.module for i in m.imports if not i.typing and i.module != name} for name, m in modules().items()}
     for name in edges:
-        edges[name].discard("minitri")  # asking for an attribute of the package loads what it needs, later
+        edges[name].discard("minitri")  # an attribute of the package is imported later, on first use
     try:
         TopologicalSorter(edges).prepare()
     except CycleError as error:
@@ -255,7 +254,7 @@ def test_imports_have_no_cycle() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - LAZY))
-def test_imports_stand_at_the_top(name: str) -> None:
+def test_imports_are_at_the_top(name: str) -> None:
     lazy = [f"{name}:{i.line} imports {i.module} inside a function" for i in modules()[name].imports if i.lazy]
     assert not lazy, "\n".join(lazy)
 
@@ -267,7 +266,7 @@ def test_every_layer_has_modules() -> None:
 
 
 def heavy(tree: ast.Module) -> set[str]:
-    """Top-level modules imported as soon as this one is."""
+    """The top-level modules that are imported together with this one."""
     found: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Import):
@@ -279,7 +278,7 @@ def heavy(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("name", names())
 def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
-    """Only the modules that are triton's own dialect, or talk to its interpreter, name it at the top."""
+    """Only modules that are written in Triton, or that talk to its interpreter, import it at the top."""
     allowed = {"triton.rt", "triton.rt_intrinsics", "triton.rt_fast_math", "triton.rt_interpreter"}
     assert name in allowed or not heavy(modules()[name].tree) & {"torch", "triton"}
 
@@ -289,7 +288,7 @@ def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
     [
         "minitri",
         "cli.main",
-        "cli.console",
+        "cli.output",
         "base.diagnostics",
         "base.dims",
         "base.text_tables",
@@ -297,8 +296,8 @@ def test_torch_and_triton_are_imported_when_needed(name: str) -> None:
         "triton.source",
     ],
 )
-def test_light_modules(name: str) -> None:
-    """What `import minitri` and `minitri --help` load must not need numpy, lark or networkx."""
+def test_light_modules_import_no_heavy_package(name: str) -> None:
+    """`import minitri` and `minitri --help` load these modules. They must not need numpy, lark or networkx."""
     assert not heavy(modules()[name].tree) & {"numpy", "ml_dtypes", "lark", "networkx", "jinja2"}
 
 
@@ -325,7 +324,7 @@ def test_files_are_short(record_property: pytest.RecordProperty) -> None:
     assert lengths[0][0] <= LONGEST_FILE, f"the longest files:\n{report}"
 
 
-# ---- what is never called --------------------------------------------------------------
+# ---- forbidden calls -------------------------------------------------------------------
 
 
 def _dotted(node: ast.expr) -> str:
@@ -338,12 +337,12 @@ FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "ctyp
 FORBIDDEN_CALLS = re.compile(
     r"eval|__import__|os\.(system|popen|exec\w*|spawn\w*)|subprocess\.getoutput|yaml\.load|.*\.(load|save)_pickle"
 )
-EXECUTES = {"triton.source"}  # generated source, after its allowlist
+EXECUTES = {"triton.source"}  # it runs generated source that has passed the allowlist
 
 
 @pytest.mark.parametrize("name", names())
-def test_nothing_runs_text(name: str) -> None:
-    """No eval, no pickle, no shell; `exec` only where generated source becomes functions."""
+def test_no_text_is_executed(name: str) -> None:
+    """There is no eval, no pickle and no shell. `exec` is allowed only where generated source becomes functions."""
     for node in ast.walk(modules()[name].tree):
         match node:
             case ast.Import():
@@ -370,7 +369,7 @@ def tracked() -> list[Path]:
     return [p for p in (ROOT / n for n in listed.stdout.decode().split("\0") if n) if p.is_file()]
 
 
-# Written in pieces, so that this file does not hold what it looks for.
+# Split into pieces, so that this file does not contain the words itself.
 MACHINE = re.compile(
     rf"(?<![\w.~}}/-])/{'(?:home|root|work|Users|mnt|private|data|scratch)'}/\w|(?<![\w}}/-])/{'tmp'}/\w|[A-Z]:\\\\Users"
 )
@@ -386,7 +385,7 @@ def test_tracked_files_name_no_machine_and_no_registry() -> None:
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            continue  # a picture
+            continue  # a binary file
         for number, line in enumerate(text.splitlines(), 1):
             for pattern in (MACHINE, HOSTS):
                 if match := pattern.search(line):
@@ -403,15 +402,15 @@ def test_tracked_files_hold_no_conflict_markers() -> None:
 # ---- tests that fail by chance ---------------------------------------------------------------
 
 
-def test_no_test_reads_the_clock_on_the_wall() -> None:
-    """Others use the machine too: a test counts processor time, or waits for an event."""
+def test_no_test_measures_wall_clock_time() -> None:
+    """Other processes use the machine, too. So a test measures CPU time, or waits for an event."""
     clock = re.compile("perf_" + "counter|mono" + r"tonic|time\.time\b")
     found = {p.name for p in Path(__file__).parent.glob("test_*.py") if clock.search(p.read_text(encoding="utf-8"))}
     assert not found
 
 
-def test_what_is_drawn_is_the_same_every_time(request: pytest.FixtureRequest) -> None:
-    """But in the full profile, which is for new finds."""
+def test_random_examples_are_the_same_in_every_run(request: pytest.FixtureRequest) -> None:
+    """Only the full profile draws new examples, to find new bugs."""
     profile = request.config.getoption("--hypothesis-profile", None) or os.environ.get("HYPOTHESIS_PROFILE", "ci")
     if profile != "ci":
         pytest.skip(f"the profile {profile} draws anew")

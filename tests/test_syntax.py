@@ -1,4 +1,4 @@
-"""The front doors: text, modules and Python functions to trees, and every way to get it wrong."""
+"""The front end: parsing of texts, modules and Python functions to trees, and every kind of syntax error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minitri.language.front_end import from_function, parse_program
 from minitri.language.parser import parse_expression, parse_module, parse_type
 
 LIGHT = settings(max_examples=300, deadline=None)
-FUZZ = settings(max_examples=2000, deadline=None, derandomize=True)  # random while hunting, fixed in CI
+FUZZ = settings(max_examples=2000, deadline=None, derandomize=True)  # random while searching for bugs, fixed in CI
 
 
 def module(text: str) -> ast.Module:
@@ -136,7 +136,7 @@ def test_a_method_is_a_call_with_its_receiver_first() -> None:
     assert shape(method) == shape(function) == ("call", "sum", ["x"], {"axis": 1})
 
 
-def test_spans_cover_what_was_written() -> None:
+def test_spans_cover_the_source_text() -> None:
     tree = parse_expression("f(a)[1:] * (b + c)")
     assert isinstance(tree, ast.Binary)
     assert tree.span.text == "f(a)[1:] * (b + c)"
@@ -226,7 +226,7 @@ def test_bad_types(text: str, code: str, under: str, message: str) -> None:
     assert (error.code, error.span and error.span.text, error.message) == (code, under, message)
 
 
-# Precedence, against Python's own parser
+# Precedence, compared with Python's own parser
 
 UNARY = {python.USub: "-", python.UAdd: "+", python.Invert: "~"}
 BINARY = {
@@ -240,7 +240,7 @@ COMPARE = {
 
 
 def shape(node: Any) -> Any:
-    """A tree of ours without spans, to compare."""
+    """A tree of minitri without spans, for comparisons."""
     match node:
         case ast.Name(id=id):
             return id
@@ -269,7 +269,7 @@ def shape(node: Any) -> Any:
 
 
 def python_shape(node: Any) -> Any:
-    """The same for a tree of Python's."""
+    """The same for a tree of Python's parser."""
     match node:
         case python.Name(id=id):
             return id
@@ -369,7 +369,7 @@ def test_shapes(text: str, expected: Any) -> None:
     assert shape(parse_expression(text)) == expected
 
 
-# Mistakes in expressions: code, what the caret is under, message
+# Mistakes in expressions: code, text above the caret, message
 
 MISTAKES = [
     ("", "MT0003", "", "there is nothing here"),
@@ -547,7 +547,7 @@ def test_layout(text: str) -> None:
     python.parse(text.encode())
 
 
-def test_a_text_indented_as_a_whole_is_welcome() -> None:
+def test_a_completely_indented_text_is_accepted() -> None:
     text = "\n    # first\n    def f(x):\n        return x\n\n    def g(x):\n        return f(x)\n    "
     assert [function.name for function in parse_module(text).functions] == ["f", "g"]
     assert shape(parse_expression("\n   a + b\n  ")) == ("+", "a", "b")
@@ -563,7 +563,7 @@ def test_program_parameters_keep_their_order() -> None:
     assert main.params[2].annotation is None
 
 
-def test_program_takes_a_module_as_it_is() -> None:
+def test_a_module_is_compiled_unchanged() -> None:
     text = "def helper(x): return x\ndef entry(x): return helper(x)"
     assert [function.name for function in parse_program(text, "<m>", {}).functions] == ["helper", "entry"]
     assert failure(parse_program, text, "<m>", {"x": "f32"}).code == "MT0102"
@@ -574,7 +574,7 @@ def test_program_parameters_need_names(name: str) -> None:
     assert failure(parse_program, "x", "<e>", {name: "f32"}).code == "MT0001"
 
 
-def test_an_error_in_a_parameter_type_says_whose() -> None:
+def test_an_error_in_a_parameter_type_names_the_parameter() -> None:
     error = failure(parse_program, "x", "<e>", {"x": "f33[M]"})
     assert str(error.span) == "<type of x>:1:1"
 
@@ -607,7 +607,7 @@ def test_an_error_in_a_parameter_type_says_whose() -> None:
         "arguments",
     ],
 )
-def test_depth_is_no_limit(text: str) -> None:
+def test_nesting_depth_has_no_limit(text: str) -> None:
     tree = parse_expression(text)
     assert sum(1 for _ in ast.postorder(tree)) > 0
     assert format_expr(tree)
@@ -627,7 +627,7 @@ def test_threads_share_the_parser() -> None:
     ]
 
 
-# Fuzz: nothing but CompileError, and nothing that Python would refuse
+# Fuzzing: only CompileError may be raised, and whatever is accepted must be valid Python
 
 WORDS = st.sampled_from(
     """a x 1 2.5 1e3 0x1 1_0 f sum f32 M ( ) [ ] , : . ... = == != < <= + - * ** / // % @ & | ^ ~ << -> if else

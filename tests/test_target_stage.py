@@ -1,4 +1,4 @@
-"""`tile.target` holds everything that the emitter writes: its text, read back, becomes the same Triton source."""
+"""The stage `tile.target`, the input of the emitter: its text, when read again, gives the same Triton source."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 FEW = 30  # random programs; the slow test has more
 PRODUCT = {"x": "f16[1024, 512]", "w": "f16[512, 1024]"}
 BLOCKS = mt.Options({"i": 64, "j": 64, "r": 64}, warps=4, stages=3, descriptors=True, persistent=16, registers=128)
-TOLD: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # what stands in the text
+DECISIONS: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # a piece of the stage's text
     "descriptors": ("x @ w", PRODUCT, BLOCKS, "descriptor = [64, 64]"),
     "registers": ("x @ w", PRODUCT, BLOCKS, "registers 128"),
-    "one loop": ("x @ w", PRODUCT, BLOCKS, " flattened"),
+    "merged loops": ("x @ w", PRODUCT, BLOCKS, " flattened"),
     "a wait": ("relu(x) @ w", PRODUCT, mt.Options(), "{wait = true}"),
-    "half products": ("x @ (w.astype(f16) * s)", {**PRODUCT, "w": "i8[512, 1024]", "s": "f16[1024]"}, mt.Options(), ": f16[j, r] = multiply"),
+    "f16 products": ("x @ (w.astype(f16) * s)", {**PRODUCT, "w": "i8[512, 1024]", "s": "f16[1024]"}, mt.Options(), ": f16[j, r] = multiply"),
     "small integers": ("where(arange(64)[:, None] >= arange(64), x, 0)", {"x": "f32[64, 64]"}, mt.Options(), ": i32[i] = position"),
     "fast operators": ("softmax(x)", {"x": "bf16[100, 1000]"}, mt.Options(), "{fast = true}"),
     "an early start": ("sum(x)", {"x": "f32[1001, 999]"}, mt.Options(), " early_start"),
@@ -36,7 +36,7 @@ TOLD: dict[str, tuple[str, dict[str, str], mt.Options, str]] = {  # what stands 
 
 
 def assert_complete(f: mt.Program) -> None:
-    """The same Triton text, launch plan included, from the stage and from its text, for every target."""
+    """The Triton source and the launch plan from the stage and from its text are equal, for every target."""
     for target in TARGETS:
         low = f.lower(target=target)
         text = low["tile.target"]
@@ -70,16 +70,16 @@ def test_more_random_programs() -> None:
         assert_complete(random_program(seed).compile())
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_what_is_told(name: str) -> None:
-    text, types, options, wanted = TOLD[name]
+@pytest.mark.parametrize("name", DECISIONS)
+def test_the_stage_text_has_every_decision(name: str) -> None:
+    text, types, options, wanted = DECISIONS[name]
     f = mt.compile(text, options=options, **types)
     assert wanted in f.lower(target="cuda:90")["tile.target"]
     assert wanted not in f.lower(target="cuda:90")["tile.masked"] or name == "registers"
     assert_complete(f)
 
 
-def test_a_program_begins_there() -> None:
+def test_a_program_can_be_loaded_from_the_stage() -> None:
     f = mt.compile("softmax(x @ w, axis=1)", x="f16[70, 64]", w="f16[64, 48]")
     given = [np.random.default_rng(0).normal(size=s).astype(np.float16) for s in ((70, 64), (64, 48))]
     low = f.lower(*given, target="cuda:90")
@@ -99,17 +99,17 @@ def test_arrays_that_are_not_aligned_have_no_descriptors() -> None:
     assert "desc0" not in loaded.lower(shifted, aligned, target="cuda:90")["triton"]
 
 
-WRONG: dict[str, tuple[str, str, str]] = {  # what is written instead of what, and what is said of it
+WRONG: dict[str, tuple[str, str, str]] = {  # old text, new text, and a part of the error
     "a hint of another op": ("load x[i] {", "load x[i] {fast = true, ", "`fast` is no hint for a Load"),
     "a block of another size": ("load x[i] {", "load x[i] {descriptor = [4], ", "a tensor descriptor of [4]"),
-    "a test that no descriptor makes": ("mask = [i < 1001]", "descriptor = [2048], mask = [i < 7]", "a tensor descriptor of [2048]"),
+    "a check that no descriptor makes": ("mask = [i < 1001]", "descriptor = [2048], mask = [i < 7]", "a tensor descriptor of [2048]"),
     "a hint with a number": ("load x[i] {", "load x[i] {fast = 1, ", "one of true is wanted here"),
-    "a hint that is none": ("load x[i] {", "load x[i] {evict_last = true, ", "`evict_last` is no attribute"),
+    "an unknown hint": ("load x[i] {", "load x[i] {evict_last = true, ", "`evict_last` is no attribute"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_refused(name: str) -> None:
+def test_inconsistent_texts_are_refused(name: str) -> None:
     old, new, message = WRONG[name]
     f = mt.compile("x * 2", options=mt.Options({"i": 2048}), x="f32[1001]")
     text = f.lower(target="cuda:90")["tile.target"]
@@ -129,7 +129,7 @@ def test_a_descriptor_gives_zeros_past_the_end_of_its_array() -> None:
 
 
 def test_the_emitter_knows_no_optimisation_and_no_chip() -> None:
-    """Neither it nor what it imports of minitri/triton; the workarounds are passes before it."""
+    """This holds for the emitter and its imports from minitri/triton. Workarounds are passes that run before it."""
     todo, seen = ["triton.emit"], set[str]()
     while todo:
         name = todo.pop()
@@ -138,7 +138,7 @@ def test_the_emitter_knows_no_optimisation_and_no_chip() -> None:
         seen.add(name)
         for module in (i.module.removeprefix("minitri.") for i in modules()[name].imports):
             found = module if module in modules() else module.rpartition(".")[0]
-            if found != "hardware.targets":  # the alignment that a descriptor needs is the same on every chip
+            if found != "hardware.targets":  # the alignment for descriptors is the same on every chip
                 assert not found.startswith(("optimize", "hardware", "triton.workarounds")), f"{name} imports {found}"
             todo += [found] if found.startswith("triton.") else []
     assert "triton.expressions" in seen

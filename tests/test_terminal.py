@@ -1,6 +1,6 @@
-"""What a person at a terminal sees: colour, width, the pager, progress; and that a pipe gets plain text.
+"""Output on a terminal: colour, width, the pager and progress. A pipe gets plain text.
 
-`seen` runs a command under a pseudo-terminal. Lexers are tried on every stage of every example.
+`seen` runs a command in a pseudo-terminal. Lexers are tested with every stage of every example.
 """
 
 from __future__ import annotations
@@ -23,18 +23,26 @@ from pygments.token import Comment, Error, Keyword, Name, Number, String, _Token
 
 import minitri as mt
 from minitri.base.spans import Source, Span
-from minitri.cli import console, lexers, terminal
+from minitri.cli import lexers, output, terminal
 from minitri.cli.main import main
 from minitri.hardware.targets import GPUS, StageUnavailable, Target
 from minitri.program import Lowered
 
-fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")  # no pseudo-terminals on Windows
+fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")  # Windows has no pseudo-terminals
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.mt"))
 ADD = ("-e", "x + y", "-t", "x=f32[M, N]", "-t", "y=f32[N]")
 WRONG = ("compile", "-e", "exp(x) + sum(softmax(eixp(x), axis=0), axis=0) + log(x)", "-t", "x=f32[M]")
-PLAIN = ("NO_COLOR", "FORCE_COLOR", "PAGER", "MINITRI_PAGER", "LESS", "COLUMNS", "LINES")  # of whoever runs the tests
+PLAIN = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "PAGER",
+    "MINITRI_PAGER",
+    "LESS",
+    "COLUMNS",
+    "LINES",
+)  # variables of the environment that the tests run in
 
 
 def minitri(*args: str) -> Result:
@@ -47,7 +55,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def seen(*command: str, columns: int = 80, keys: str = "", **more: str) -> str:
-    """What a terminal receives from a Python command, whose three streams it is. `keys` are pressed at the start."""
+    """The output of a Python command on a terminal that is its three streams. `keys` are pressed at the start."""
     leader, follower = os.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     words = [sys.executable, *command]
@@ -64,7 +72,7 @@ def _received(leader: int) -> Iterator[bytes]:
     try:
         while data := os.read(leader, 1 << 16):
             yield data
-    except OSError:  # how Linux says that the last process has closed the terminal
+    except OSError:  # Linux reports in this way that the last process has closed the terminal
         return
 
 
@@ -139,12 +147,12 @@ def test_every_stage_names_its_lexer() -> None:
          {"v_mov_b32_e32": Name.Builtin, "v3": Name.Variable, "; zero": Comment, ".args:": Name.Attribute}),
     ],
 )  # fmt: skip
-def test_lexers_tell_words_apart(stage: str, line: str, kinds: dict[str, _TokenType]) -> None:
+def test_lexers_distinguish_kinds_of_words(stage: str, line: str, kinds: dict[str, _TokenType]) -> None:
     found = {value: kind for kind, value in tokens(stage, line)}
     assert {value: found.get(value) for value in kinds} == kinds
 
 
-def test_what_a_lexer_does_not_know_is_plain() -> None:
+def test_text_unknown_to_a_lexer_is_plain() -> None:
     with click.Context(main) as context:
         context.color = True
         assert terminal.highlighted("tile", "§") == "§"
@@ -167,7 +175,7 @@ def test_what_a_lexer_does_not_know_is_plain() -> None:
         ({"TERM": "dumb", "FORCE_COLOR": "1"}, True, True),
     ],
 )
-def test_who_gets_colour(
+def test_variables_and_options_decide_about_colour(
     variables: dict[str, str], on_terminal: bool, in_pipe: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (*PLAIN, "TERM"):
@@ -224,7 +232,7 @@ def test_diagnostics_in_colour(
     monkeypatch.setattr(terminal, "width", lambda err=False: columns)
     with click.Context(main) as context:
         context.color = True
-        shown = {title: console.rendered(error) for title, error in DIAGNOSTICS.items()}
+        shown = {title: output.rendered(error) for title, error in DIAGNOSTICS.items()}
     for line in re.sub(r"\x1b\[[\d;]*m", "", "\n".join(shown.values())).splitlines():
         assert len(line) <= columns or not re.match(r" +\d+ \|", line)
     text = "\n".join(f"{title}\n\n{text}" for title, text in shown.items())
@@ -271,12 +279,14 @@ def test_a_terminal_gets_a_pager() -> None:
         ({"PAGER": "most", "TERM": "dumb"}, None),
     ],
 )
-def test_which_pager(variables: dict[str, str], pager: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_decide_the_pager(
+    variables: dict[str, str], pager: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paged: list[str] = []
     monkeypatch.setattr(click, "echo_via_pager", lambda text, color: paged.append(os.environ["PAGER"]))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for name in (*PLAIN, "TERM"):
-        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores it
         monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -291,7 +301,7 @@ def test_less_shows_a_screen_and_keeps_colour() -> None:
     assert "\x1b[94m" in long and "# ---- ast" in long and "ESC[" not in long
     assert "# ---- triton" not in long  # it is on a later screen
     short = seen("-m", "minitri", "explain", "-e", "x + 1", "-t", "x=f32[N]", columns=200)
-    assert "kernel k0" in short  # fits: less ends by itself
+    assert "kernel k0" in short  # it fits, so less ends by itself
 
 
 # ---- progress --------------------------------------------------------------------------------
@@ -309,7 +319,7 @@ print("data")
 """
 
 
-def test_progress_is_shown_after_a_while_and_goes_away() -> None:
+def test_progress_appears_after_a_while_and_disappears() -> None:
     shown = seen("-c", SLOW.format(patience=0.05))
     assert all(part in shown for part in ("compile [x]", "ptx [y]", "sass", "━"))
     assert shown.endswith("\x1b[2Kdata\n") or "\x1b[2K" in shown.rpartition("data")[0][-40:]
@@ -318,14 +328,14 @@ def test_progress_is_shown_after_a_while_and_goes_away() -> None:
     assert seen("-c", SLOW.format(patience=0.05), TERM="dumb") == "data\n"
 
 
-def test_progress_leaves_pipes_alone() -> None:
+def test_pipes_get_no_progress() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SLOW.format(patience=0)], capture_output=True, text=True, env=environment()
     )
     assert (done.stdout, done.stderr) == ("data\n", "")
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then(
+def test_progress_without_a_terminal_is_an_occasional_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(terminal, "PLAIN_EVERY", 0.0)
@@ -339,7 +349,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
 # ---- check -----------------------------------------------------------------------------------
 
 
-def test_check_is_a_line_for_each_choice_of_sizes() -> None:
+def test_check_prints_a_line_for_each_choice_of_sizes() -> None:
     result = minitri("check", "-e", "max(x, axis=1)", "-t", "x=f32[M, N]")
     *lines, verdict, scope = result.stdout.splitlines()
     assert result.exit_code == 0 and result.stderr == "", result.output
@@ -357,8 +367,8 @@ def test_check_shows_its_table_on_demand() -> None:
     assert "\x1b[32mok\x1b[0m" in minitri("--color=always", *words).stdout
 
 
-def test_check_says_what_ran_where() -> None:
-    """Kernels for cuda:90 that ran on the CPU are not called `cuda`, and a GPU that is not there is not passed over."""
+def test_check_names_the_device_of_each_run() -> None:
+    """Kernels for cuda:90 that ran on the CPU are not called `cuda`. A missing GPU is mentioned."""
     words = ("check", "-e", "x + 1", "-t", "x=f32[N]", "-D", "N=7", "-v")
     shown = minitri(*words).stdout
     assert "cuda ok" not in shown and not re.search(r"\bcuda(?!:90 on CPU)", shown)
@@ -399,7 +409,7 @@ def test_an_unknown_target_is_answered_with_near_ones(name: str, meant: str) -> 
 
 
 @pytest.mark.parametrize("name", ["toaster", "cuda", "", "cud", "x" * 5000])
-def test_a_target_that_is_like_none_gets_the_list(name: str) -> None:
+def test_an_unknown_target_without_similar_ones_gets_the_list(name: str) -> None:
     result = minitri("compile", *ADD, "--target", name)
     assert result.exit_code == 2 and "did you mean" not in result.stderr and "h200" in result.stderr
 

@@ -1,4 +1,4 @@
-"""Threads on a machine without a GPU: Triton's interpreter and its compiler take lock."""
+"""Threads on a machine without a GPU: Triton's interpreter excludes compilers by a lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS = 60.0
 
 
 def together(*work: Callable[[], None]) -> list[BaseException]:
-    """What was raised in threads that run at once."""
+    """The exceptions of threads that run at the same time."""
     raised: list[BaseException] = []
 
     def run(each: Callable[[], None]) -> None:
@@ -32,8 +32,8 @@ def together(*work: Callable[[], None]) -> list[BaseException]:
     return raised
 
 
-def test_calls_and_compilers_at_once() -> None:
-    """And after them the language is what it was."""
+def test_calls_and_compilers_at_the_same_time() -> None:
+    """Afterwards Triton's language functions are unchanged."""
     f = mt.compile("softmax(x)", x="f32[M, N]")
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     wanted = f(x)
@@ -50,7 +50,7 @@ def test_calls_and_compilers_at_once() -> None:
     assert "tt.func" in f.lower(M=8, N=557, target="cuda:90")["ttir"]
 
 
-def test_an_interpreter_is_alone_and_compilers_are_not() -> None:
+def test_the_interpreter_runs_alone_and_compilers_run_together() -> None:
     lock, inside, seen = LanguageLock(), list[str](), list[tuple[str, ...]]()
     two = threading.Barrier(2, timeout=SECONDS)
 
@@ -65,7 +65,7 @@ def test_an_interpreter_is_alone_and_compilers_are_not() -> None:
         for _ in range(5):
             with lock.compiled():
                 inside.append("compiler")
-                two.wait()  # both are there, or this would not end
+                two.wait()  # both compilers wait here at the same time, or the test does not end
                 seen.append(tuple(inside))
                 two.wait()
                 inside.remove("compiler")

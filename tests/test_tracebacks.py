@@ -1,4 +1,4 @@
-"""What a Python user sees of an error: at most eight lines, and no frame of minitri."""
+"""The traceback that a Python user gets for an error: at most eight lines, and no frame of minitri."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ build()
 
 @pytest.fixture(autouse=True)
 def as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """tests/conftest.py shows all frames to developers."""
+    """Hides frames, as for users. tests/conftest.py shows all frames to developers."""
     monkeypatch.delenv("MINITRI_TRACEBACK", raising=False)
 
 
 def printed(*command: str, stdin: str = "", **environment: str) -> list[str]:
-    """What Python prints to stderr."""
+    """The lines that Python prints to stderr."""
     path = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
         [sys.executable, *command],
@@ -136,7 +136,7 @@ def test_no_frame_of_minitri_leaves_a_public_function() -> None:
         assert frames == [__file__, __file__], frames
 
 
-def test_the_hooks_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_exception_hooks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = lambda *_: None  # noqa: E731
     monkeypatch.setattr(sys, "excepthook", mine)
     with contextlib.suppress(CompileError):
@@ -150,7 +150,7 @@ def test_other_exceptions_are_printed_as_before(tmp_path: Path) -> None:
     assert printed(str(tmp_path / "a.py"))[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_python_s_own_tools_show_the_whole_message() -> None:
+def test_pythons_own_tools_show_the_complete_message() -> None:
     error = caught(lambda: mt.compile("def f(x):\n    y += 1\n    return y\n"))
     assert error is not None
     shown = "".join(traceback.format_exception_only(error))
@@ -167,7 +167,7 @@ def test_the_command_line_has_all_errors_with_their_edits() -> None:
     assert other["edits"] == [{"start": 9, "end": 12, "text": ""}] and other["column"] == 10
 
 
-def test_the_command_line_tells_requirements() -> None:
+def test_the_command_line_lists_requirements() -> None:
     result = CliRunner().invoke(main, ["compile", "-e", "x + b", "-t", "x=f32[M, N]", "-t", "b=f32[K]", "--emit=ast"])
     assert result.exit_code == 0 and "note: `x + b` needs K == N at every call" in result.stderr
 

@@ -1,11 +1,12 @@
-"""How much of each stage is known to come from which node of the graph: the table of docs/learn/explorer.md.
+"""Measures how many operations of each Triton stage are mapped to graph nodes. Makes a table of
+docs/learn/explorer.md.
 
     python tests/tracing.py                 measures, writes docs/log/tracing.json; tests/documents.py fills in the table
 
-In: the programs of `SIZES` (every example, and more), with any sizes and with known ones, for the targets of TARGETS. Out: for each stage of
-Triton's how many operations there are, and how many have nodes of their own, serve others, or belong to
-the kernel as a whole (`Origin.how`). tests/test_trace.py holds `REQUIRED` for a few programs in every
-run, and for all of them in the full one.
+In: the programs of `SIZES` (every example, and more), with symbolic and with known sizes, for the targets of TARGETS.
+Out, for each Triton stage: how many operations there are, and how many of them have their own nodes, serve other
+operations, or belong to the kernel as a whole (`Origin.how`). tests/test_provenance.py requires `REQUIRED` for a few
+programs in every run, and for all programs in the full profile.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from minitri.explore.provenance import Trace
 ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "log" / "tracing.json"
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
-# What the issue asks of each program: the part of the operations that leads to a node and so to the source.
+# The required share, for each program: operations that lead to a node and so to the source.
 REQUIRED = {"ttir": 0.9, "ttgir": 0.9, "llir": 0.9, "ptx": 0.95, "sass": 0.95, "amdgcn": 0.9}
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "attention": {"B": (4,), "T": 256, "S": 256, "D": 64},
@@ -38,7 +39,7 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
     "w[idx]": {"V": 1000, "D": 256, "N": 2048},
     "a * b + c": {"M": 1000, "N": 300},
 }
-# Those that are no file of examples/: their types.
+# Programs that are not files of examples/, with their types.
 TYPES: Mapping[str, Mapping[str, str]] = {
     "w[idx]": {"w": "f32[V, D]", "idx": "i64[N]"},
     "a * b + c": {"a": "f32[M, N]", "b": "f32[M, N]", "c": "f32[N]"},
@@ -52,7 +53,7 @@ def compiled(program: str) -> mt.Program:
 
 
 def measured(program: str, sizes: Mapping[str, Any], target: str) -> Iterator[Row]:
-    """One row for each of Triton's stages."""
+    """One row for each Triton stage."""
     low = compiled(program).lower(target=target, **sizes)
     trace = Trace(low.compilation)
     for stage in low.stages[8:]:
@@ -70,7 +71,7 @@ def share(rows: Iterable[Row], *kinds: str) -> float:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The part of the operations that are mapped: for each stage all programs together, and the least of them."""
+    """The share of operations that are mapped. For each stage: all programs together, and the lowest of them."""
     lines = ["| target | stage | operations | their own | serve others | mapped | the least |"]
     lines += ["| --- | --- | ---: | ---: | ---: | ---: | --- |"]
     for target, stage in dict.fromkeys((r["target"], r["stage"]) for r in rows):
@@ -85,7 +86,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def known() -> str:
-    """The table of what was measured last."""
+    """The table of the latest measurement."""
     return table(json.loads(FIGURES.read_text(encoding="utf-8")))
 
 

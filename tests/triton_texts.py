@@ -1,11 +1,11 @@
-"""The Triton text of many programs for several targets, as a list of digests, and what differs between two lists.
+"""Writes digests of the Triton text of many programs, and compares two such lists.
 
-    python tests/triton_texts.py write build/before          before a change that should leave the text alone
+    python tests/triton_texts.py write build/before          before a change that should not change the text
     python tests/triton_texts.py compare build/before        after it: prints a diff for each text that changed
     python tests/triton_texts.py compare build/before --without strength-reduction
 
 The programs are every case of the benchmarks, every example, and the random programs of
-tests/data/random_programs.json. No array is allocated: the compiler asks for shapes and strides only.
+tests/data/random_programs.json. No array is allocated: the compiler only needs shapes and strides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXAMPLE_SIZES = ({}, {"M": 512, "N": 512, "K": 300, "D": 64, "V": 1000, "C": 100
 
 @dataclass(frozen=True)
 class Listed:
-    """A program and what it is lowered for: arrays (dtype and shape each), or sizes by name."""
+    """A program, and what it is lowered for: arrays (dtype and shape each), or sizes by name."""
 
     name: str
     text: str
@@ -59,7 +59,7 @@ def programs() -> Iterator[Listed]:
 
 
 def text_of(listed: Listed, target: str, without: Sequence[str] = ()) -> str:
-    """The Triton source with its launch plan; the error where the program is refused."""
+    """The Triton source with its launch plan, or the error if the program is refused."""
     try:
         return lowered(listed, target, without)["triton"]
     except CompileError as error:
@@ -72,7 +72,7 @@ def lowered(listed: Listed, target: str, without: Sequence[str] = ()) -> Lowered
 
 
 def _unread(dtype: str, shape: tuple[int, ...]) -> Any:
-    """A contiguous array of one element of memory, which nobody may read past."""
+    """An array that looks contiguous but has memory for one element only. Nothing may read it."""
     kind = DTYPES[dtype].numpy
     strides = [int(np.prod(shape[k + 1 :], dtype=np.int64)) * np.dtype(kind).itemsize for k in range(len(shape))]
     return np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)

@@ -1,12 +1,13 @@
-"""Reads of uniform registers that nothing has written, in the machine code of many kernels for cuda:90.
+"""Finds reads of uniform registers that no instruction has written, in the cuda:90 machine code of many kernels.
 
     python tests/undefined_registers.py --products 500 --jobs 2
 
-    UIADD3 UR4, UP0, UR11, 0x20, URZ        nothing before this line writes UR11
+    UIADD3 UR4, UP0, UR11, 0x20, URZ        no line above writes UR11
 
-An assembler that makes such code is wrong (minitri/triton/workarounds/narrow_wgmma_operands.py). Programs are those of tests/triton_texts.py and
-random products of 16-bit arrays, several in a kernel. What a GPU computes depends on the ptxas that Triton brings, so
-run this with the Triton that is in use. Code is read from its first line to its last; branches are not followed.
+Such code shows a bug of the assembler ptxas (minitri/triton/workarounds/narrow_wgmma_operands.py). The programs are
+those of tests/triton_texts.py and random products of 16-bit arrays, several in a kernel. The result depends on the
+ptxas that Triton includes. So run this with the Triton that is in use. Code is read from the first line to the last;
+branches are not followed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,14 @@ ROWS = (48, 64, 100, 200, 256)
 SIZES = (5, 8, 16, 17, 24, 32, 33, 48, 64, 65, 96, 100, 128, 200, 300)
 UNIFORM = re.compile(r"\bUR(\d+)\b")
 PREDICATE = re.compile(r"^@!?U?P\w+\s+")
-WRITES = ("U", "R2UR", "S2UR", "LDCU", "REDUX", "VOTEU")  # how the instructions begin that write a uniform register
+WRITES = (
+    "U",
+    "R2UR",
+    "S2UR",
+    "LDCU",
+    "REDUX",
+    "VOTEU",
+)  # the first letters of instructions that write a uniform register
 
 
 def products(count: int, seed: int) -> Iterator[Listed]:
@@ -61,7 +69,7 @@ def products(count: int, seed: int) -> Iterator[Listed]:
 
 
 def undefined(sass: str) -> list[str]:
-    """The instructions that read a uniform register before one in front of them writes it."""
+    """The instructions that read a uniform register before any instruction has written it."""
     written: set[int] = set()
     found: list[str] = []
     for line in sass.splitlines():
@@ -73,7 +81,7 @@ def undefined(sass: str) -> list[str]:
         operands = [o.strip() for o in rest.split(",")]
         writes = name.startswith(WRITES) and bool(UNIFORM.match(operands[0]))
         read = {r for o in operands[writes:] if not o.startswith("gdesc") for r in _registers(o, _read_bits(name))}
-        if read - written and name != "MOV":  # which puts a register aside that nobody needs
+        if read - written and name != "MOV":  # such a MOV saves a register that is never used
             found.append(text)
         if writes:
             written.update(_registers(operands[0], _written_bits(name)))

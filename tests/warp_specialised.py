@@ -1,9 +1,9 @@
-"""What the installed Triton makes of a product's loop, for Hopper, when it is asked for warp specialisation.
+"""Shows how the installed Triton compiles the loop of a product for Hopper with warp specialisation.
 
     python tests/warp_specialised.py
 
-In: nothing. Out: a line for each number of warps: an error, or whether warps have parts of their own (those give
-registers to each other, `setmaxnreg` in PTX). Needs no GPU; docs/log/decisions.md says what came out.
+In: nothing. Out: a line for each number of warps: an error, or whether warps have different roles (they then pass
+registers to each other, `setmaxnreg` in PTX). It needs no GPU. docs/log/decisions.md describes the results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
             options = {"num_warps": warps, "num_stages": 3}
             made = triton.compile(ASTSource(product, TYPES, {}), target=GPUTarget("cuda", 90, 32), options=options)
             found = "parts of their own" if "setmaxnreg" in made.asm["ptx"] else "left out"
-        except Exception as error:  # of Triton's passes
+        except Exception as error:  # an error in Triton's passes
             found = f"{type(error).__name__}: {error}"
         print(f"Triton {triton.__version__}, {warps} warps: {found}")
 

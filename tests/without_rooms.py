@@ -1,9 +1,9 @@
-"""Programs with one optimisation taken out, and with all of them taken out, at every stage.
+"""Checks programs without one optimisation, and without all optimisations, at every stage.
 
     python tests/without_rooms.py --random 100 --jobs 2 [NAME ...]
 
-For each room: every example and random programs with consecutive seeds. `check` runs each stage against the reference.
-Where a program's Triton source is the same without the room, on a GPU and in the interpreter, there is nothing to run.
+For each room, `check` runs every example, and random programs with consecutive seeds. It compares each stage with the
+reference. A program is skipped if the room does not change its Triton source on a GPU or in the interpreter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TARGETS = ("cuda:90", "interpreter")
 
 
 def tried(room: str, kind: str, seed: int) -> tuple[int, int, list[str]]:
-    """(how many programs there are, how many changed without the room, what is wrong with those)."""
+    """(number of programs, number of programs that changed without the room, errors of those)."""
     programs, changed, wrong = 0, 0, []
     for name, program, arguments in plain_path.programs(kind, (seed, seed + 1), without=()):
         programs += 1
@@ -36,7 +36,7 @@ def tried(room: str, kind: str, seed: int) -> tuple[int, int, list[str]]:
             continue
         changed += 1
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of numpy: 1 / 0
+            warnings.simplefilter("ignore")  # numpy warns of 1 / 0
             report = bare.check(*arguments)
         if not report.ok:
             wrong.append(f"{room} {name}: {report.first}")

@@ -16,18 +16,16 @@ applies it.
 
 from __future__ import annotations
 
-import tomllib
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, Self
 
 from minitri.base.spans import Span
 from minitri.base.spelling import nearest
+from minitri.base.toml_tables import table_beside
 
-_TABLE = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__, "error_codes.toml")
 CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 
@@ -95,6 +93,10 @@ class CompileError(Exception):
             lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")] if self.edits else []
             self.help = printable(help or ("remove it" if lines == ["``"] else f"write {', then '.join(lines)}"))
         return self
+
+    def guess(self, span: Span, question: str) -> Self:
+        """The same error with a question "did you mean `f`?" as its help: f at `span` is the correction. "" asks nothing."""
+        return self.correct(Edit(span, question.split("`")[1]) if question else None, help=question)
 
 
 class CompileValueError(CompileError, ValueError):
@@ -238,10 +240,9 @@ def printable(text: str) -> str:
 
 def _columns(text: str) -> int:
     """The width of a text on a terminal. East Asian characters take two columns, combining characters none."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

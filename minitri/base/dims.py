@@ -15,6 +15,7 @@ values for some sizes. `sign` looks at the signs of single terms only (intervals
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
@@ -47,10 +48,7 @@ class Pair:
     depth: int = field(default=1, compare=False)  # levels of nested pairs
     weight: int = field(default=1, compare=False)  # number of atoms, with those of nested pairs
     of: ClassVar[Callable[[Dim, Dim], Dim]]  # applies the same function to two other Dims
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        """The function applied to two integers, or to two integer arrays."""
-        raise NotImplementedError
+    value: ClassVar[Callable[[Any, Any], Any]]  # applies it to two integers, or to two integer arrays
 
     def is_never_negative(self) -> bool:
         """Whether the value is proven to be >= 0 for all sizes."""
@@ -196,22 +194,28 @@ class Dim:
         """The value for known sizes. `env` maps the names of the sizes to numbers."""
         return self.compute({s: env[s.name] for s in self.symbols()})
 
-    def compute(self, env: Mapping[Symbol, Any], maximum: Any = max, minimum: Any = min) -> Any:
-        """The value for symbols that are integers, or integer arrays of broadcastable shapes.
-
-        For arrays, pass `np.maximum` and `np.minimum`.
-        """
+    def compute(self, env: Mapping[Symbol, Any]) -> Any:
+        """The value for symbols that are integers, or integer arrays of broadcastable shapes."""
         total: Any = 0
         for m, c in self.terms:
             term: Any = c
             for a in m:
-                if isinstance(a, Symbol):
-                    term = term * env[a]
-                else:
-                    x, y = (d.compute(env, maximum, minimum) for d in (a.a, a.b))
-                    term = term * a.value(x, y, maximum, minimum)
+                term = term * (env[a] if isinstance(a, Symbol) else a.value(a.a.compute(env), a.b.compute(env)))
             total = total + term
         return total
+
+    def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
+        """`self >= 0` solved for one symbol: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
+
+        The bound contains no symbol that `varies`. A symbol that varies is preferred to one that does not. The result is
+        None if the condition cannot be solved like this.
+        """
+        symbols = [s for s in self.symbols() if s.kind != "size"]
+        for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
+            sign, rest = self.coefficient(symbol) or (ZERO, ZERO)
+            if sign in (1, -1) and not any(map(varies, rest.symbols())):
+                return (symbol, 1, -rest) if sign == 1 else (symbol, -1, rest + 1)
+        return None
 
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
         """(c, rest) with self == c * symbol + rest, where neither contains `symbol`.
@@ -234,7 +238,7 @@ def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, str]]]:
 def _signed(position: int, monomial: Monomial, c: int) -> str:
     sign = "-" if c < 0 else "+" if position else ""
     factors = [str(abs(c))] if abs(c) != 1 or not monomial else []
-    factors += [f"({a})" if isinstance(a, (Quotient, Remainder)) else str(a) for a in monomial]
+    factors += [f"({a})" if isinstance(a, Division) else str(a) for a in monomial]
     if len(monomial) == 1 and not factors[:-1] and (position or c > 0):  # -(i//4) is not -i//4
         factors = [str(monomial[0])]
     text = "*".join(factors)
@@ -244,7 +248,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 def _wrap(d: Dim) -> str:
     """The text of a Dim, in brackets unless it is one name, one number >= 0 or one call such as `max(a, b)`."""
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
-    return str(d) if alone and not isinstance(d.atom, (Quotient, Remainder)) else f"({d})"
+    return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 
 
 @lru_cache(maxsize=4096)
@@ -303,29 +307,27 @@ def remainder(a: Dim, b: Dim) -> Dim:
     return paired(Remainder, rest, b)
 
 
-class Quotient(Pair):
-    __slots__ = ()
-    of = staticmethod(floordiv)
+class Division(Pair):
+    """A quotient or a remainder."""
 
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return a // b
+    __slots__ = ()
+    symbol: ClassVar[str]
 
     def __str__(self) -> str:
-        return f"{_wrap(self.a)}//{_wrap(self.b)}"
+        return f"{_wrap(self.a)}{self.symbol}{_wrap(self.b)}"
+
+
+class Quotient(Division):
+    __slots__ = ()
+    of, value, symbol = staticmethod(floordiv), staticmethod(operator.floordiv), "//"
 
     def is_never_negative(self) -> bool:
         return sign(self.a) in (0, 1) and sign(self.b) == 1
 
 
-class Remainder(Pair):
+class Remainder(Division):
     __slots__ = ()
-    of = staticmethod(remainder)
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return a % b
-
-    def __str__(self) -> str:
-        return f"{_wrap(self.a)}%{_wrap(self.b)}"
+    of, value, symbol = staticmethod(remainder), staticmethod(operator.mod), "%"
 
     def is_never_negative(self) -> bool:
         return sign(self.b) == 1

@@ -33,7 +33,7 @@ from math import lcm
 
 from minitri.base.dims import ONE, ZERO, Dim, Quotient, floordiv, sign
 from minitri.base.simplex import combination
-from minitri.base.symbolic_minmax import Largest, Smallest
+from minitri.base.symbolic_minmax import Extreme, Largest
 
 MAX_CASES = 6  # how many maxima and minima the search splits into cases
 # Numbers to try for the symbols of a goal. Negative ones are not needed: without facts the search proves nothing about
@@ -65,7 +65,7 @@ class Proof:
 
     steps   an equation whose right side is a sum of facts, with `scale` and `room` (see above)
     wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
-    cases   one proof for each of the two cases of a maximum or minimum
+    cases   one proof for each of the two cases of the maximum or minimum `atom`
     never   a proof that -1 >= 0: the facts contradict each other, so the case cannot occur
     """
 
@@ -75,13 +75,15 @@ class Proof:
     steps: tuple[Step, ...] = ()
     wider: Proof | None = None
     divisor: Fact | None = None
-    cases: tuple[Case, ...] = ()
+    atom: Extreme | None = None
+    cases: tuple[Proof, ...] = ()
     never: Proof | None = None
 
     def check(self) -> bool:
         """Whether the proof is valid. This compares polynomials and needs no search."""
-        if self.cases:
-            return _complete(self.cases) and all(c.holds(self.goal) for c in self.cases)
+        if self.atom is not None:
+            goals = [self.goal.replace_atoms({self.atom: value}) for value, _ in _in_cases(self.atom)]
+            return [p.goal for p in self.cases] == goals and all(p.check() for p in self.cases)
         if self.never is not None:
             return self.never.goal == -1 and self.never.check()
         if self.wider is not None:  # divisor * goal + divisor - 1 >= 0 and divisor >= 1, so goal > -1
@@ -98,34 +100,18 @@ class Proof:
         """The facts that the proof uses. Derived facts are replaced by the facts of their own proofs."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
-        for below in (self.wider, self.never, *(c.proof for c in self.cases)):
+        for below in (self.wider, self.never, *self.cases):
             if below is not None:
                 yield from below.facts()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """The case of a proof in which the maximum or minimum `atom` equals its operand `value`.
+def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
+    """The two cases of a maximum or minimum: its value, and an expression that is >= 0 in this case.
 
-    It applies where `when` >= 0: max(a, b) is a where a - b >= 0.
+    max(a, b) is a where a - b >= 0, and b where b - a - 1 >= 0.
     """
-
-    atom: Largest | Smallest
-    value: Dim
-    when: Dim
-    proof: Proof
-
-    def holds(self, goal: Dim) -> bool:
-        return self.proof.goal == goal.replace_atoms({self.atom: self.value}) and self.proof.check()
-
-
-def _complete(cases: Sequence[Case]) -> bool:
-    """Whether the two cases belong to one maximum or minimum and cover all values: a - b >= 0 and b - a - 1 >= 0."""
-    first, second = cases
-    a, b = first.atom.a, first.atom.b
-    larger = (a, b) if isinstance(first.atom, Largest) else (b, a)
-    right = first.atom == second.atom and (first.when, second.when) == (a - b, b - a - 1)
-    return right and (first.value, second.value) == larger
+    a, b = (atom.a, atom.b) if isinstance(atom, Largest) else (atom.b, atom.a)
+    return (a, atom.a - atom.b), (b, atom.b - atom.a - 1)
 
 
 # ---- the search ----------------------------------------------------------------------------
@@ -158,7 +144,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
     if found is not None:
         return found
     everything = [goal, *(f.expr for f in facts)]
-    atom = next((p for d in everything for p in d.pairs() if isinstance(p, (Largest, Smallest))), None)
+    atom = next((p for d in everything for p in d.pairs() if isinstance(p, Extreme)), None)
     if atom is not None:
         return _by_cases(goal, facts, atom, depth) if depth else None
     for exprs, with_bounds in (([goal], False), ([goal], True), (everything, True)):  # cheapest first
@@ -190,18 +176,16 @@ def _plain(d: Dim) -> tuple[Step, ...]:
     return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
 
 
-def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Largest | Smallest, depth: int) -> Proof | None:
-    a, b = atom.a, atom.b
-    values = (a, b) if isinstance(atom, Largest) else (b, a)
-    cases: list[Case] = []
-    for value, when in zip(values, (a - b, b - a - 1)):
+def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Proof | None:
+    cases: list[Proof] = []
+    for value, when in _in_cases(atom):
         known = [Fact(f.expr.replace_atoms({atom: value}), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
         proof = _search(goal.replace_atoms({atom: value}), known, depth - 1)
         if proof is None:
             return None
-        cases.append(Case(atom, value, when, proof))
-    return Proof(goal, cases=tuple(cases))
+        cases.append(proof)
+    return Proof(goal, atom=atom, cases=tuple(cases))
 
 
 # ---- facts that the expressions bring ------------------------------------------------------

@@ -13,20 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from math import gcd
 
-from minitri.base.dims import (
-    ZERO,
-    Atom,
-    Dim,
-    DimLike,
-    Pair,
-    Quotient,
-    Remainder,
-    Symbol,
-    floordiv,
-    remainder,
-    sign,
-    split,
-)
+from minitri.base.dims import ZERO, Atom, Dim, Division, Quotient, Remainder, Symbol, floordiv, remainder, sign, split
 from minitri.base.symbolic_minmax import Largest
 
 Range = tuple[Dim, Dim]  # smallest and largest value, both inclusive
@@ -69,7 +56,7 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     """Replaces quotients and remainders of axes by new axes. Returns the new expression and all ranges."""
     fresh: dict[Symbol, Range] = {}
 
-    def atom(a: Atom) -> DimLike:
+    def atom(a: Atom) -> Dim:
         if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
             return Dim({(a,): 1})
         range = _pair_range(a, ranges, positive)
@@ -83,8 +70,8 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     return abstracted, {**ranges, **fresh}
 
 
-def _pair_range(a: Pair, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
-    if not isinstance(a, (Quotient, Remainder)) or sign(a.b, positive) != 1:
+def _pair_range(a: Atom, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
+    if not isinstance(a, Division) or sign(a.b, positive) != 1:
         return None
     if isinstance(a, Remainder):
         return ZERO, a.b - 1
@@ -107,11 +94,11 @@ def is_natural(d: Dim, ranges: Ranges) -> bool:
 def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Dim:
     """Removes quotients and remainders whose value follows from the ranges: (i*N + j) // N is i if 0 <= j < N."""
 
-    def atom(a: Atom) -> DimLike:
+    def atom(a: Atom) -> Dim:
         if isinstance(a, Symbol):
             return Dim({(a,): 1})
         x, y = simplify(a.a, ranges, positive), simplify(a.b, ranges, positive)
-        if isinstance(a, (Quotient, Remainder)):
+        if isinstance(a, Division):
             for unit in (y, *_units(x, y)):
                 whole, rest = split(x, unit)
                 fits = proves_nonnegative(rest, ranges, positive)

@@ -15,8 +15,17 @@ from typing import Any, dataclass_transform
 class NodeClass(type):
     """The metaclass of nodes."""
 
+    only_keywords = False
+
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
         made = super().__new__(cls, name, bases, namespace)
         if "__slots__" in namespace:  # `dataclass` makes the class a second time, with slots
             return made
-        return dataclass(frozen=True, slots=True, eq=False, repr=False)(made)  # type: ignore[call-overload]
+        return dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=cls.only_keywords)(made)  # type: ignore[call-overload]
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
+class KeywordNodeClass(NodeClass):
+    """The metaclass of nodes whose fields are given by keyword."""
+
+    only_keywords = True

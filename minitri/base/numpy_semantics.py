@@ -15,7 +15,7 @@ import numpy as np
 from minitri.base.dims import Dim, Symbol
 from minitri.base.numpy_operators import float_to_int, round_to_tf32
 from minitri.base.operators import OPERATORS, Reduction, fill_value, neutral, reduction, running
-from minitri.base.tf32_parts import SPLIT_SCALE, tf32_parts
+from minitri.base.tf32_products import SPLIT_SCALE, tf32_parts
 from minitri.base.types import DType, f64, from_numpy
 
 
@@ -103,7 +103,7 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
     """The value of an index expression over integer arrays."""
     with np.errstate(all="ignore"):
-        return expr.compute(env, np.maximum, np.minimum)
+        return expr.compute(env)
 
 
 def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:

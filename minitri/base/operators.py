@@ -37,15 +37,14 @@ the typing rules, all evaluators, the proofs and docs/reference/operators.md. A 
 Left out: contractions and views. They are classes of graph nodes.
 """
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from minitri.base import numpy_operators
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, bool_, f32
 
 
@@ -149,7 +148,7 @@ def _operator(name: str, row: dict[str, Any]) -> Operator:
     return Operator(name, numpy=numpy, **fields)
 
 
-for _name, _row in tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8")).items():
+for _name, _row in table_beside(__file__, "operators.toml").items():
     register(_operator(_name, _row))
 
 # Operators with float results that are not continuous. Operators whose result is not a float are not continuous either.
@@ -190,7 +189,7 @@ class Reduction:
     scan_doc: str = ""
 
 
-_TABLE = tomllib.loads(Path(__file__).with_name("reductions.toml").read_text(encoding="utf-8"))
+_TABLE = table_beside(__file__, "reductions.toml")
 REDUCTIONS = {name: Reduction(name, getattr(np, row.pop("ufunc")), **row) for name, row in _TABLE.items()}
 POSITIONS = frozenset(name for name, row in REDUCTIONS.items() if row.kind == "position")
 SCANS = tuple(name for name, row in REDUCTIONS.items() if row.scan_doc)

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from math import gcd
 
-from minitri.base.dims import ZERO, Atom, Dim, Symbol, sign, size
-from minitri.base.symbolic_minmax import Largest, Smallest, largest, smallest
+from minitri.base.dims import ZERO, Dim, Symbol, sign, size
+from minitri.base.symbolic_minmax import Extreme, Largest, largest, smallest
 
 Bends = Mapping[int, int]  # from each bend k to the factor of ramp(n - k)
 Allows = Callable[[Symbol, int], bool]  # whether a size can have a value
@@ -67,7 +67,7 @@ def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
 
     Example: if the extent max(N - 2, 0) is not 0, then N >= 3, so min(N, 1) is 1.
     """
-    if not any(map(_is_extreme, d.pairs())):
+    if not any(isinstance(p, Extreme) for p in d.pairs()):
         return d
     least = _least_sizes(extents, allows)
     moved = tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))
@@ -111,28 +111,23 @@ def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:
             return
 
 
-def _is_extreme(a: Atom) -> bool:
-    return isinstance(a, (Largest, Smallest))
-
-
 def _is_nested(d: Dim) -> bool:
     """Whether d has several maxima and minima, or nested ones."""
-    found = [a for a in d.atoms() if isinstance(a, (Largest, Smallest))]
-    return len(found) > 1 or any(_is_extreme(b) for a in found for x in (a.a, a.b) for b in x.atoms())
+    found = [a for a in d.atoms() if isinstance(a, Extreme)]
+    return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
 
 def _ramps(d: Dim) -> Ramps:
     """`d` as a sum of ramps."""
     found = Ramps(ZERO)
     for monomial, c in d.terms:
-        alone = len(monomial) == 1 and _is_extreme(monomial[0])
-        found = found.plus(_of_extreme(monomial[0]) if alone else Ramps(Dim({monomial: 1})), c)
+        alone = monomial[0] if len(monomial) == 1 else None
+        found = found.plus(_of_extreme(alone) if isinstance(alone, Extreme) else Ramps(Dim({monomial: 1})), c)
     return found
 
 
-def _of_extreme(a: Atom) -> Ramps:
+def _of_extreme(a: Extreme) -> Ramps:
     """A maximum or minimum as a sum of ramps: max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x)."""
-    assert isinstance(a, (Largest, Smallest))
     factor = 1 if isinstance(a, Largest) else -1
     ramp = _ramp(_ramps((a.a - a.b) * factor))
     return Ramps(Dim({(a,): 1})) if ramp is None else _ramps(a.b).plus(ramp, factor)

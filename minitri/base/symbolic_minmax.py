@@ -7,7 +7,10 @@ In: two `Dim`s. Out: their maximum or minimum. It is one of the two if a proof s
 Otherwise it is an atom `max(…)` or `min(…)`.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
 
 from minitri.base.dims import ONE, Dim, DimLike, Pair, paired, sign
 
@@ -20,35 +23,38 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
     return _extreme(Smallest, Dim.of(a), Dim.of(b))
 
 
-class Largest(Pair):
-    __slots__ = ()
-    of = staticmethod(largest)
+def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
+    """One function of two integers and of two arrays. numpy's integers overflow, Python's do not."""
+    return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return maximum(a, b)
+
+class Extreme(Pair):
+    """A maximum or a minimum."""
+
+    __slots__ = ()
+    word: ClassVar[str]
 
     def __str__(self) -> str:
-        return f"max({self.a}, {self.b})"
+        return f"{self.word}({self.a}, {self.b})"
+
+
+class Largest(Extreme):
+    __slots__ = ()
+    of, value, word = staticmethod(largest), _of_values(max, np.maximum), "max"
 
     def is_never_negative(self) -> bool:
         return sign(self.a) in (0, 1) or sign(self.b) in (0, 1)
 
 
-class Smallest(Pair):
+class Smallest(Extreme):
     __slots__ = ()
-    of = staticmethod(smallest)
-
-    def value(self, a: Any, b: Any, maximum: Any, minimum: Any) -> Any:
-        return minimum(a, b)
-
-    def __str__(self) -> str:
-        return f"min({self.a}, {self.b})"
+    of, value, word = staticmethod(smallest), _of_values(min, np.minimum), "min"
 
     def is_never_negative(self) -> bool:
         return sign(self.a) in (0, 1) and sign(self.b) in (0, 1)
 
 
-def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:
+def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
     winner = _winner(kind, a, b)
     if winner is not None:
         return winner
@@ -62,7 +68,7 @@ def _extreme(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim:
     return paired(kind, a, b)
 
 
-def _winner(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim | None:
+def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
     """The operand that is the maximum (minimum) for all sizes, or None if that is not proven."""
     difference = sign(a - b)
     if difference is None:
@@ -70,7 +76,7 @@ def _winner(kind: type[Largest] | type[Smallest], a: Dim, b: Dim) -> Dim | None:
     return a if (difference >= 0) == (kind is Largest) else b
 
 
-def _shifted(kind: type[Largest] | type[Smallest], d: Dim) -> tuple[Largest | Smallest | None, int]:
+def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
     """(m, c) if d is m + c for a maximum (minimum) m and a constant c. Otherwise (None, 0)."""
     shift = next((c for m, c in d.terms if not m), 0)
     atom = (d - shift).atom

@@ -78,13 +78,7 @@ def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType
         sys.__excepthook__(kind, error, frames)
 
 
-def _show_in_ipython(
-    shell: Any,
-    kind: type[CompileError],
-    error: CompileError,
-    frames: TracebackType | None,
-    tb_offset: int | None = None,
-) -> list[str]:
+def _show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *_: Any, **__: Any) -> list[str]:
     """The lines, printed by IPython and kept in the notebook. The cell is next to them, so no frame is shown."""
     shown = lines(error, None)
     shell._showtraceback(kind, error, shown)

@@ -41,16 +41,15 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
     with progress("ablation", len(chosen)) as tell:
         for k, case in enumerate(chosen):
             tell(k, case.name)
-            clock, device = (
-                (wall_times, "cpu") if case.kind == INTERPRETED else (partial(alternating_times, device=Cuda()), "cuda")
-            )
-            found.cells += measure(case, OPTIONAL, clock, device)
+            interpreted = case.kind == INTERPRETED
+            clock = wall_times if interpreted else partial(alternating_times, device=Cuda())
+            found.cells += measure(case, OPTIONAL, clock, "cpu" if interpreted else "cuda")
             if json_path is not None:
                 write_json(json_path, asdict(found))
     print(f"{found.device}\n\n{found}\n\n{found.matrix()}")
     if plot_path is not None:
         heat_map(asdict(found), plot_path)
-    return 0 if not any(c.note for c in found.cells) else 1
+    return int(any(c.note for c in found.cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +100,17 @@ class Ablation:
         """A table of the ratios of time: a row for each optimisation, a column for each case."""
         cases = list(dict.fromkeys(c.case for c in self.cells))
         found = {(c.without, c.case): "wrong" if c.note else f"{c.time:.2f}" for c in self.cells}
-        numbers = [f"{k}" for k in range(1, len(cases) + 1)]
         rows = [(name, *(found.get((name, case), "") for case in cases)) for name in self.optimisations]
-        legend = [f"{k}: {case}" for k, case in zip(numbers, cases)]
-        return "\n".join([table([("time without / with", *numbers), *rows]), *legend])
+        head = ("time without / with", *(str(k) for k, _ in enumerate(cases, 1)))
+        return "\n".join([table([head, *rows]), *(f"{k}: {case}" for k, case in enumerate(cases, 1))])
 
 
 def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str) -> list[Cell]:
     """The cells of one case. `clock` times all versions together, so that they alternate."""
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
-    row, sets, versions = (
-        Row(case.name, within(case), flops=case.flops),
-        rotated(arrays),
-        versions_of(case, optimisations, arrays),
-    )
+    row, sets = Row(case.name, within(case), flops=case.flops), rotated(arrays)
+    versions = versions_of(case, optimisations, arrays)
     with host.empty_caches():
         ready = make_ready({n: partial(starmap, v.bind, sets) for n, v in versions.items()}, row.peers, reference)
         memory = {n: host.peak(partial(versions[n], *arrays)) for n in ready}

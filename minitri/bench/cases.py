@@ -18,16 +18,15 @@ implementation, the report says so.
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
+from minitri.base.toml_tables import table_beside
 from minitri.bench.case import Case, Input, program, torch
 from minitri.bench.torch_twin import torch_twin
 
-TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
+TABLE: dict[str, Any] = table_beside(__file__, "cases.toml")
 INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs on the CPU
 
 

@@ -141,20 +141,17 @@ class _Peer:
 
 def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
     """(seconds of a call, seconds in which the host queues it), each the shortest of three batches of three calls."""
-    rotation = cycle(calls)
-    found = [_batch_seconds(list(islice(rotation, 3)), device) for _ in range(3)]
+    rotation, found = cycle(calls), list[tuple[float, float]]()
+    for _ in range(3):
+        device.wait()
+        start, before = device.mark(), device.now()
+        for call in islice(rotation, 3):
+            call()
+        end, host = device.mark(), device.now() - before
+        device.wait()
+        found.append((device.seconds(start, end), host))
     whole, host = (min(seconds) / 3 for seconds in zip(*found))
     return whole, host
-
-
-def _batch_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
-    device.wait()
-    start, before = device.mark(), device.now()
-    for call in calls:
-        call()
-    end, host = device.mark(), device.now() - before
-    device.wait()
-    return device.seconds(start, end), host
 
 
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:

@@ -32,13 +32,8 @@ from minitri.hardware.roofline import roofline
 from minitri.runtime.schedule_search import first_line
 from minitri.runtime.timing import measure
 
-WITHIN = {
-    "i8": 0.0,
-    "f32": 1e-5,
-    "tf32": 2e-3,
-    "f16": 2e-3,
-    "bf16": 1e-2,
-}  # the largest error of a right answer, by dtype
+# The largest error of a right answer, by dtype.
+WITHIN = {"i8": 0.0, "f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}
 # A product needs a longer warm-up, until the chip reaches its power limit.
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)
 ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 caches; the most sets
@@ -61,7 +56,7 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
     row.bytes = _bytes_moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
     sets = rotated(arrays)
     ready = make_ready(_implementations(case, sets, row, tune), row.peers, reference)
-    ready |= make_ready(_other_programs(case, sets), row.beside, None)
+    ready |= make_ready({name: partial(_bound, p, sets) for name, p in case.beside.items()}, row.beside, None)
     del reference
     time_together(row, ready, clock, copy)
     if device != "cpu":
@@ -125,10 +120,8 @@ def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -
     `row`.
     """
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
-    makers["eager"] = partial(_each, case.eager, sets)
-    if case.library is not None:
-        makers["library"] = partial(_each, case.library, sets)
-    makers |= {name: partial(_each, way, sets) for name, way in case.peers.items()}
+    ways = {"eager": case.eager, "library": case.library, **case.peers}
+    makers |= {name: partial(_each, way, sets) for name, way in ways.items() if way is not None}
     makers["compile"] = lambda: _each(torch.compile(case.eager, dynamic=False), sets)
     if case.tuned or tune:
         makers["minitri tuned"] = lambda: _tuned(case.program, sets, row)
@@ -136,10 +129,6 @@ def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -
         mode = "max-autotune-no-cudagraphs"
         makers["max-autotune"] = lambda: _each(torch.compile(case.eager, dynamic=False, mode=mode), sets)
     return makers
-
-
-def _other_programs(case: Case, sets: Sequence[Arrays]) -> dict[str, Maker]:
-    return {name: partial(_bound, program, sets) for name, program in case.beside.items()}
 
 
 def _each(function: Callable[..., Any], sets: Sequence[Arrays]) -> Iterable[Run]:
@@ -166,34 +155,34 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():
-        peers[name] = Peer()
+        peer = peers[name] = Peer()
         try:
-            (call, others, result), peers[name].first = host.first_result(partial(_begin, make))
-            peers[name].error = error_of(result, reference) if reference is not None else None
-            ready[name] = [call, *others]
+            (calls, first, result), peer.first = host.first_result(partial(_begin, make))
+            peer.error = error_of(result, reference) if reference is not None else None
+            ready[name] = [first, *calls]
         except Exception as error:
-            peers[name].note = first_line(error)
+            peer.note = first_line(error)
     return ready
 
 
-def _begin(make: Maker) -> tuple[Run, Iterable[Run], Any]:
-    """The first call of an implementation, the other calls, and the result of the first one."""
+def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
+    """The other calls of an implementation, its first call, and the result of the first call."""
     calls = iter(make())
     first = next(calls)
-    return first, calls, first()
+    return calls, first, first()
 
 
 def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
     """Times all implementations together, and derives the time of a copy of the case's bytes."""
-    timed = {**ready} if row.flops or copy is None else {**ready, "copy": [copy]}
-    times = clock(timed, COMPUTING if row.flops else MOVING)
+    copies = {} if row.flops or copy is None else {"copy": [copy]}
+    times = clock({**ready, **copies}, COMPUTING if row.flops else MOVING)
     for name, peer in {**row.peers, **row.beside}.items():
         seconds = times.get(name)
         if isinstance(seconds, Exception):
             peer.note = first_line(seconds)
-        elif seconds is not None:
+        else:
             peer.seconds = seconds
-    if "copy" in timed:
+    if copies:
         row.copy_bytes_per_second = copy_rate(times["copy"])
         row.floor = row.bytes / row.copy_bytes_per_second
 
@@ -207,17 +196,12 @@ def copy_rate(time: float | Exception) -> float:
 
 def error_of(result: Any, reference: Arrays) -> float:
     """The largest relative error of the outputs."""
-    return max(map(_distance, as_tuple(result), reference))
+    norm, pairs = torch.linalg.vector_norm, zip(as_tuple(result), reference, strict=True)
+    return max(float(norm(got.double() - r.double()) / norm(r.double()).clamp_min(1e-300)) for got, r in pairs)
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
-
-
-def _distance(result: Any, reference: Any) -> float:
-    wanted = reference.double()
-    difference = torch.linalg.vector_norm(result.double() - wanted)
-    return float(difference / torch.linalg.vector_norm(wanted).clamp_min(1e-300))
 
 
 # ---- memory, bytes and operations --------------------------------------------------------
@@ -236,8 +220,7 @@ def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
 
 def _predict(case: Case, arrays: Arrays, row: Row) -> None:
     """Stores the predicted time, and the bytes and operations predicted from the graph, the kernels and the tiles."""
-    found = roofline(mt.compile(case.program).lower(*arrays).compilation)
-    if found is not None:
+    if found := roofline(mt.compile(case.program).lower(*arrays).compilation):
         total = found.total
         works = {"graph": found.graph.needed, "kernels": total.needed, "tiles": total.asked}
         row.work = {name: {"bytes": w.bytes, "flops": w.total} for name, w in works.items() if w is not None}
@@ -259,9 +242,8 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
     print("It shows that the kernels are right, not how fast they are.\n")
     lines = [("ms (median)", "interpreter", "numpy", "error", "")]
     for r in rows:
-        own = r.peers["minitri"]
-        figures = (time_of(own), time_of(r.peers["numpy"]), number(own.error, ".1e"))
-        lines.append((r.name, *figures, "ok" if r.ok else "WRONG"))
+        own, reference = r.peers["minitri"], r.peers["numpy"]
+        lines.append((r.name, time_of(own), time_of(reference), number(own.error, ".1e"), "ok" if r.ok else "WRONG"))
     print(table(lines))
     return rows, {"device": "interpreter", "minitri": mt.__version__}
 
@@ -269,10 +251,12 @@ def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
 def _small(case: Case, random: np.random.Generator) -> Row:
     program = mt.compile(case.program)
     arrays = [array(i, random) for i in case.inputs]
-    row = Row(_small_name(case), within(case), case.kind)
-    row.peers["numpy"] = Peer(_wall(lambda: program.numpy(*arrays)), 0.0)
+    shapes = " ".join("x".join(str(small(n)) for n in i.shape) for i in case.inputs)
+    row = Row(f"{case.name.rsplit(' ', 1)[0]} ({shapes})", within(case), case.kind)
     pairs = zip(as_tuple(program(*arrays)), as_tuple(program.numpy(*arrays)))
-    row.peers["minitri"] = Peer(_wall(lambda: program(*arrays)), max(relative(*pair) for pair in pairs))
+    errors = {"numpy": 0.0, "minitri": max(relative(*pair) for pair in pairs)}
+    for name, run in (("numpy", program.numpy), ("minitri", program)):
+        row.peers[name] = Peer(measure(partial(run, *arrays), "cpu", repeats=5, warmup=1).median, errors[name])
     return row
 
 
@@ -282,18 +266,9 @@ def relative(result: Any, reference: Any) -> float:
     return float(difference / max(float(np.linalg.norm(wanted)), 1e-300))
 
 
-def _wall(run: Run) -> float:
-    return measure(run, "cpu", repeats=5, warmup=1).median
-
-
 def small(n: int) -> int:
     """A small size in place of a large one: 16384 → 129. Equal sizes stay equal."""
     return n // 128 + 1
-
-
-def _small_name(case: Case) -> str:
-    shapes = " ".join("x".join(str(small(n)) for n in i.shape) for i in case.inputs)
-    return f"{case.name.rsplit(' ', 1)[0]} ({shapes})"
 
 
 def array(given: Input, random: np.random.Generator) -> Any:

@@ -87,13 +87,11 @@ def microseconds() -> dict[str, float]:
 
 def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
     """The median time of a call in microseconds, over batches that alternate."""
-    turns = [{name: _batch(run) for name, run in ways.items()} for _ in range(1 + BATCHES)]
-    return {name: statistics.median(turn[name] for turn in turns[1:]) * 1e6 for name in ways}
-
-
-def _batch(run: Callable[[], Any]) -> float:
-    torch.cuda.synchronize()
-    return timeit.timeit(run, number=CALLS) / CALLS
+    turns = [
+        {name: timeit.timeit(run, torch.cuda.synchronize, number=CALLS) for name, run in ways.items()}
+        for _ in range(1 + BATCHES)
+    ]
+    return {name: statistics.median(turn[name] for turn in turns[1:]) / CALLS * 1e6 for name in ways}
 
 
 # ---- first results -----------------------------------------------------------------------

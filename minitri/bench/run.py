@@ -38,13 +38,9 @@ Keep = Callable[[Mapping[str, Any]], None]
 
 
 def main(
-    names: Sequence[str] = (),
-    json_path: str | None = None,
-    plot_path: str | None = None,
-    tune: bool = False,
-    calls: bool = False,
-    ablate: bool = False,
-) -> int:
+    names: Sequence[str] = (), json_path: str | None = None, plot_path: str | None = None, tune: bool = False,
+    calls: bool = False, ablate: bool = False,
+) -> int:  # fmt: skip
     """Runs the benchmark and prints its tables. The result is the exit status.
 
     tune    every program also runs with measured schedules
@@ -52,23 +48,23 @@ def main(
     ablate  only minitri runs, with one optimisation left out at a time (ablation.py)
     """
     with_gpu = torch is not None and torch.cuda.is_available()
+    chosen = [] if ablate else select(names)
+    for asked, what, help in (
+        (ablate, "what an optimisation is worth needs a GPU", "leave out `--ablate`"),
+        (plot_path is not None, "a plot needs figures from a GPU, and there is no GPU here", HELP),
+        (calls, "a call's host time needs a GPU", "leave out `--host`"),
+    ):
+        if asked and not with_gpu:
+            raise StageUnavailable("MT0402", what, help=help)
     if ablate:
-        if not with_gpu:
-            raise StageUnavailable("MT0402", "what an optimisation is worth needs a GPU", help="leave out `--ablate`")
         return ablation.ablate(ablated(names), json_path, plot_path)
-    chosen = select(names)
-    if plot_path is not None and not with_gpu:
-        raise StageUnavailable("MT0402", "a plot needs figures from a GPU, and there is no GPU here", help=HELP)
-    if calls and not with_gpu:
-        raise StageUnavailable("MT0402", "a call's host time needs a GPU", help="leave out `--host`")
 
     def keep(found: Mapping[str, Any]) -> None:
         if json_path is not None:
             write_json(json_path, found)
 
     keep({})  # fails before the measurements if the file cannot be written
-    calls = calls or not names
-    rows, facts = _on_gpu(chosen, keep, tune, calls) if with_gpu else small_table(chosen)
+    rows, facts = _on_gpu(chosen, keep, tune, calls or not names) if with_gpu else small_table(chosen)
     found = {**facts, "cases": [as_dict(r) for r in rows]}
     keep(found)
     if plot_path is not None and with_gpu:
@@ -83,16 +79,12 @@ def select(names: Sequence[str]) -> list[Case]:
     case.
     """
     known = cases()
-    for name in names:
-        if not any(_is(c, name) for c in known):
-            groups = list(dict.fromkeys(word for c in known for word in (c.name.partition(" ")[0], c.kind)))
-            help = suggest(name, groups) or f"cases begin with, or are of a kind of, {listed(groups)}"
-            raise CompileError("MT0402", f"no case is called `{name[:40]}`", help=help)
-    return [c for c in known if not names or any(_is(c, name) for name in names)]
-
-
-def _is(case: Case, name: str) -> bool:
-    return name == case.kind or name in case.name
+    found = {name: [c for c in known if name == c.kind or name in c.name] for name in names}
+    for name in (name for name, own in found.items() if not own):
+        groups = list(dict.fromkeys(word for c in known for word in (c.name.partition(" ")[0], c.kind)))
+        help = suggest(name, groups) or f"cases begin with, or are of a kind of, {listed(groups)}"
+        raise CompileError("MT0402", f"no case is called `{name[:40]}`", help=help)
+    return [c for c in known if not names or any(c in own for own in found.values())]
 
 
 # ---- on a GPU --------------------------------------------------------------------------
@@ -106,10 +98,11 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tupl
     import triton
 
     start = time.perf_counter()
-    facts: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     clock, copy = partial(alternating_times, device=Cuda()), copy_of_memory()
-    rate = copy_rate(clock({"copy": [copy]}, MOVING)["copy"])
-    facts |= {"triton": triton.__version__, "minitri": mt.__version__, "copy_bytes_per_second": rate}
+    facts: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
+        "minitri": mt.__version__, "copy_bytes_per_second": copy_rate(clock({"copy": [copy]}, MOVING)["copy"]),
+    }  # fmt: skip
     rows: list[Row] = []
     with progress("bench", len(chosen)) as tell:
         for k, case in enumerate(chosen):

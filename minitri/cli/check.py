@@ -17,7 +17,7 @@ from itertools import cycle
 import click
 
 from minitri.base.diagnostics import CompileError
-from minitri.cli import console, terminal
+from minitri.cli import output, terminal
 from minitri.cli.inputs import Size, dimensions, is_pack, make_inputs, read_files
 from minitri.cli.request import Request
 from minitri.program import Program
@@ -47,7 +47,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
     """Checks a program and prints a line for each choice of sizes; exit 1 if a pass is wrong."""
     program = request.program(untyped=list(given))
     choices = list(_choices(program, given, request.sizes))
-    names = [console.sizes_text(sizes) or program.name for sizes in choices]
+    names = [output.sizes_text(sizes) or program.name for sizes in choices]
     trials: list[Trial] = []
     for number, (name, sizes) in enumerate(zip(names, choices), 1):
         with terminal.progress(f"check {number} of {len(names)}: {name}"):
@@ -105,12 +105,12 @@ def _conclude(trials: Sequence[Trial], as_json: bool) -> None:
     reports = [(t.sizes, t.report) for t in trials if t.report is not None]
     wrong = [(sizes, report) for sizes, report in reports if not report.ok]
     if not reports and trials[-1].refusal is not None:
-        console.fail(trials[-1].refusal, as_json)
+        output.fail(trials[-1].refusal, as_json)
     if as_json:
-        console.show_json({"ok": not wrong, "rounds": [{"sizes": s, **r.as_dict()} for s, r in reports]})
+        output.show_json({"ok": not wrong, "rounds": [{"sizes": s, **r.as_dict()} for s, r in reports]})
     elif wrong:
         sizes, report = wrong[0]
-        at = f" at {console.sizes_text(sizes)}" if sizes else ""
+        at = f" at {output.sizes_text(sizes)}" if sizes else ""
         terminal.echo(f"{click.style('failed', fg='red', bold=True)}: {report.first}{at}")
     else:
         count = f" at {len(reports)} choices of sizes" if len(reports) > 1 else ""

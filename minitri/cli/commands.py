@@ -1,10 +1,10 @@
 """The functions behind the commands.
 
 In: a `Request` (which program, which sizes, which target) and the options of one command. Out:
-text or JSON by way of console.py and terminal.py. A command calls methods of `Program`, as a script would, so a script
+text or JSON by way of output.py and terminal.py. A command calls methods of `Program`, as a script would, so a script
 can do everything that a command does.
 
-Left out: arguments (main.py), the program that they name (request.py), inputs (inputs.py), exit codes (console.py).
+Left out: arguments (main.py), the program that they name (request.py), inputs (inputs.py), exit codes (output.py).
 """
 
 import os
@@ -19,7 +19,7 @@ import click
 import numpy as np
 
 from minitri.base.diagnostics import CompileError, printable, suggest
-from minitri.cli import console, terminal
+from minitri.cli import output, terminal
 from minitri.cli.check import error_text
 from minitri.cli.inputs import make_inputs
 from minitri.cli.request import Request
@@ -48,17 +48,17 @@ def compile(
     if as_json:
         out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
         out |= {"passes": list(map(asdict, passes))} if passes else {}
-        console.show_json(out | ({"error": console.as_dict(missing)} if missing else {}))
+        output.show_json(out | ({"error": output.as_dict(missing)} if missing else {}))
     else:
         shown = [(f"after {p.name}", p.stage, p.after) for p in passes]
         shown += [(s, s, text) for s, text in texts.items() if directory is None]
         _show(shown, titles=len(shown) > 1 or bool(passes))
     if directory is not None:
-        console.write_files(directory, texts)
+        output.write_files(directory, texts)
     if missing is not None:
         if not as_json:
-            console.note(console.rendered(missing))
-        raise SystemExit(console.exit_code(missing))
+            output.note(output.rendered(missing))
+        raise SystemExit(output.exit_code(missing))
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
@@ -91,7 +91,7 @@ def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
     """Prints the texts of (title, stage, text), each below its title if `titles` is true."""
     lines: list[str] = []
     for title, stage, text in parts:
-        lines += [console.heading(title)] if titles else []
+        lines += [output.heading(title)] if titles else []
         lines.append(terminal.highlighted(stage, text.rstrip("\n")))
     if lines:
         terminal.page("\n".join(lines))
@@ -105,14 +105,14 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     program = request.program(untyped=list(given))
     inputs = make_inputs(program.function, given, request.sizes, seed)
     if inputs.assumed:
-        console.note(f"sizes not given: {console.sizes_text(inputs.assumed)} (set them with -D)")
+        output.note(f"sizes not given: {output.sizes_text(inputs.assumed)} (set them with -D)")
     start = time.perf_counter()
     with terminal.progress("run"):
         result = program.run(stage, *inputs.arrays) if stage else program(*inputs.arrays)
     seconds = time.perf_counter() - start
     outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     if check and request.start not in (None, "graph") and request.against is None:
-        console.note(
+        output.note(
             f"not checked: a program that begins at `{request.start}` has no reference (give it --against FILE)"
         )
         check = False
@@ -123,14 +123,14 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
         shown = [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs]
         checked = None if report is None else report.as_dict()
         known = {"stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked}
-        console.show_json({"outputs": shown, **known})
+        output.show_json({"outputs": shown, **known})
     else:
         _show_outputs(outputs)
-        console.note(f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else ""))
+        output.note(f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else ""))
         if report is not None and report.ok:
-            console.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
+            output.note(f"check: ok at {len({r.stage for r in report.ran})} stages, {error_text(report)}")
         elif report is not None:
-            console.note(f"{report}\ncheck: {report.first}")
+            output.note(f"{report}\ncheck: {report.first}")
     if report is not None and not report.ok:
         raise SystemExit(1)
 
@@ -138,7 +138,7 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
 def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
     for number, array in enumerate(outputs):
         if len(outputs) > 1:
-            terminal.echo(console.heading(f"output {number}"))
+            terminal.echo(output.heading(f"output {number}"))
         wide = array.astype(np.float32) if array.dtype.kind not in "biuf" else array  # bf16 has no printer
         text = np.array2string(wide, precision=4, suppress_small=True, threshold=1000, max_line_width=terminal.width())
         click.echo(f"{array.dtype.name}{list(array.shape)}\n{text}")
@@ -156,7 +156,7 @@ def explain(request: Request, measure: bool) -> None:
 
 
 def explore(
-    request: Request, output: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
+    request: Request, path: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
     port: int | None,
 ) -> None:  # fmt: skip
     """Writes the explorer's page of a program, or serves it with an editor.
@@ -175,16 +175,16 @@ def explore(
     with terminal.progress("explore", 1) as tell:
         shown = document(first, second, shown=Shown(compare, times and times.measured, panes), tell=tell)
         html = Page(shown).html
-    name = output or f"{shown['title']}.html"
+    name = path or f"{shown['title']}.html"
     if name == "-":
         click.echo(html, nl=False)
     else:
-        console.write_file(Path(name), html)
+        output.write_file(Path(name), html)
     missing = next((s["missing"] for s in shown["programs"][0]["stages"] if "missing" in s), None)
     if missing:
-        console.note(f"without the stages that are not available here: {missing}")
+        output.note(f"without the stages that are not available here: {missing}")
     if name != "-":
-        console.note(printable(f"wrote {name}: open it in a browser"))
+        output.note(printable(f"wrote {name}: open it in a browser"))
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
@@ -198,7 +198,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     program = request.program()
     inputs = make_inputs(program.function, {}, request.sizes)
     if inputs.assumed:
-        raise click.UsageError(f"--measure takes all sizes: -D {console.sizes_text(inputs.assumed)}")
+        raise click.UsageError(f"--measure takes all sizes: -D {output.sizes_text(inputs.assumed)}")
     if wanted == INTERPRETER:
         return request, profile(program, *inputs.arrays)
     here = target_of("cuda")
@@ -217,8 +217,8 @@ def _serve(request: Request, port: int | None) -> None:
         raise click.UsageError(str(error)) from None
     click.echo(server.address)
     if port is None and server.server_port != PORT:
-        console.note(f"port {PORT} is taken: links of earlier runs do not lead here")
-    console.note("serving this address to this machine; Ctrl-C ends it")
+        output.note(f"port {PORT} is taken: links of earlier runs do not lead here")
+    output.note("serving this address to this machine; Ctrl-C ends it")
     with suppress(KeyboardInterrupt):
         server.serve_forever()
     server.server_close()
@@ -270,7 +270,7 @@ def fuzz(
 
         summary = run_session(session, said)
     if as_json:
-        console.show_json(summary.as_dict())
+        output.show_json(summary.as_dict())
     else:
         click.echo(str(summary))
     if summary.found:
@@ -279,17 +279,17 @@ def fuzz(
 
 def _replay(path: Path, on: str, as_json: bool) -> None:
     """Tries the program of a file that `fuzz` wrote, and prints whether it still fails."""
-    from minitri.fuzz.files import read
+    from minitri.fuzz.failure_file import read
     from minitri.fuzz.trial import VARIANTS, examined
 
     case = read(path.read_text(encoding="utf-8"))
     with terminal.progress("fuzz"):
         found = examined(case, VARIANTS[on], shrinking=True, on=on).case
     if as_json:
-        console.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
+        output.show_json({"ok": found is None, "guilty": found and found.guilty, "relation": found and found.relation,
                    "said": found and found.said, "sizes": case.program.sizes})  # fmt: skip
     else:
         click.echo(case.program.text.rstrip("\n"))
-        console.note(f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees")
+        output.note(f"failed: {found.said}" if found else "ok: every pass is right, and every related program agrees")
     if found:
         raise SystemExit(1)

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import minitri as mt
-from minitri.cli.console import sizes_text
 from minitri.cli.inputs import Size, make_inputs
+from minitri.cli.output import sizes_text
 from minitri.cli.terminal import STAGES, echo, highlighted, progress
 from minitri.explore.provenance import Trace
+from minitri.explore.walk import followed
 from minitri.hardware.targets import StageUnavailable
+from minitri.pipeline import OUR_STAGES
 from minitri.program import Program
 
 TARGET = "cuda:90"
 LINES, WIDTH = 2, 100  # of each stage that are shown
-STRUCTURED = ("contract", "reduce", "scan")  # operators worth following, best first
 TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduce|scan|shfl|SHFL")
 
 
@@ -29,8 +30,8 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}
     trace = Trace(program.lower(target=TARGET, **keywords).compilation)
-    followed = _followed(trace)
-    span = trace.nodes[followed].spans[0]
+    node = followed(trace, [s for s in trace.stages if s in OUR_STAGES]) or 0
+    span = trace.nodes[node].spans[0]
     echo(f"\n# The program, {file}\n\n{highlighted('triton', text.strip())}\n")
     shown = " ".join([file, *(f"-D {word}" for word in sizes_text(sizes).split())])
     echo(f"# `{span.text}` at every stage, for {TARGET}\n")
@@ -38,7 +39,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
         stages = []
         for done, name in enumerate(trace.stages):
             tell(done, name)
-            stages += _stage(trace, name, followed)
+            stages += _stage(trace, name, node)
     echo("\n".join(stages))
     echo(f"\nA whole stage:  minitri compile {shown} --emit=tile    (or any other name, or all)")
     echo(f"All as a page:  minitri explore {shown} -o page.html\n")
@@ -46,12 +47,6 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
     echo(
         "\n# Where to go next\n\nREADME.md has a tour, docs/learn/ the compiler, docs/reference/language.md the language."
     )
-
-
-def _followed(trace: Trace) -> int:
-    """The number of the node to follow: the first product, reduction or scan, or the last node."""
-    ops = [n.op.partition(".")[0] for n in trace.nodes]
-    return next((ops.index(op) for op in STRUCTURED if op in ops), len(ops) - 1)
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:

@@ -9,8 +9,6 @@ emits. They mark the other ones as errors.
 Left out: Python, which has a good lexer in pygments, and the question of who gets colour (terminal.py).
 """
 
-import tomllib
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -19,7 +17,9 @@ from pygments.formatters import TerminalFormatter
 from pygments.lexer import Lexer, RegexLexer, bygroups
 from pygments.token import string_to_tokentype
 
-TABLE = tomllib.loads(Path(__file__).with_name("lexers.toml").read_text(encoding="utf-8"))
+from minitri.base.toml_tables import table_beside
+
+TABLE = table_beside(__file__, "lexers.toml")
 RULES: dict[str, list[list[str]]] = TABLE["rules"]
 COLOURS = {string_to_tokentype(kind): (colour, colour) for kind, colour in TABLE["colours"].items()}
 """The colour of each kind of token, on a light and on a dark background."""

@@ -8,7 +8,6 @@ Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available h
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import fields
@@ -22,8 +21,9 @@ from click import Argument, Choice, FloatRange, IntRange, Option
 from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
 from minitri.base.resource_limits import limits
+from minitri.base.toml_tables import table_beside
 from minitri.cli import terminal
-from minitri.cli.console import reported
+from minitri.cli.output import reported
 
 NAMES = tuple(terminal.STAGES)
 STAGES = f"{', '.join(NAMES[:-1])} ({NAMES[-1]})"
@@ -218,7 +218,7 @@ def allowed(given: Mapping[str, str]) -> AbstractContextManager[object]:
     return limits(**{name: int(text) for name, text in given.items()})
 
 
-TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+TABLE = table_beside(__file__, "commands.toml")
 OPTIONS = TABLE.pop("options")
 for name, row in TABLE.items():
     add_command(name, row, OPTIONS)

@@ -4,7 +4,7 @@
     with progress("check"):                 a bar, after two seconds
 
 `--color` decides about colour, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal. rich and pygments
-take a while to import, so they are imported only when they are used. Left out: messages and exit codes (console.py),
+take a while to import, so they are imported only when they are used. Left out: messages and exit codes (output.py),
 and the tokens of each text (lexers.py).
 """
 
@@ -12,17 +12,17 @@ import os
 import shutil
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from pkgutil import resolve_name
 from threading import Timer
 from typing import Any
 
 import click
 
-STAGES = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
+from minitri.base.toml_tables import table_beside
+
+STAGES = table_beside(__file__, "stages.toml")
 HIGHLIGHTED = "minitri.cli.lexers:highlighted"  # imported when a text gets colour
 WIDTH = 100  # columns of text that goes to no terminal
 PATIENCE = 2.0  # seconds before a bar is shown

@@ -8,10 +8,8 @@ always the current one.
 import json
 import re
 import textwrap
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import numpy as np
 from minitri.api import compile
 from minitri.base.diagnostics import BUILTIN, CODES, CompileError, listed, render
 from minitri.base.resource_limits import limits
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import dtype
 from minitri.language.front_end import is_module
 from minitri.program_from_stage import load
@@ -140,7 +139,7 @@ def _page(row: dict[str, Any]) -> Page:
     return Page(row["meaning"], wrong, row["advice"], right, tuple(row["related"]))
 
 
-TEXTS = tomllib.loads(Path(__file__).with_name("pages.toml").read_text(encoding="utf-8"))
+TEXTS = table_beside(__file__, "pages.toml")
 PAGES = {code: _page(row) for code, row in TEXTS.items()}
 
 

@@ -8,14 +8,13 @@ attribute and keyword. A test requires that the tables and the file have the sam
 Left out: the names of the program itself, which the page reads from its text (page/completion.js).
 """
 
-import tomllib
 from functools import cache
-from pathlib import Path
 
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS, Operator
+from minitri.base.toml_tables import table_beside
 from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, described, library_functions
 
-TABLE: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TABLE: dict[str, dict[str, str]] = table_beside(__file__, "completions.toml")
 MEANINGS: dict[str, str] = {
     **{name: row.doc for name, row in REDUCTIONS.items()},
     **{f"cumulative_{name}": REDUCTIONS[name].scan_doc for name in SCANS},

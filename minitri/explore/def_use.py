@@ -13,13 +13,13 @@ operand is uncertain, too many registers count as used rather than too few.
 """
 
 import re
-import tomllib
 from itertools import takewhile
-from pathlib import Path
+
+from minitri.base.toml_tables import table_beside
 
 Names = tuple[str, ...]
 
-MACHINES = tomllib.loads(Path(__file__).with_name("instruction_sets.toml").read_text(encoding="utf-8"))
+MACHINES = table_beside(__file__, "instruction_sets.toml")
 _PREDICATE = re.compile(r"!?U?P(T|\d+)")
 _WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # of two registers: 64 bits, or two floats
 

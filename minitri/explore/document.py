@@ -62,12 +62,6 @@ class Shown:
     measured: Seconds = None
     panes: Sequence[str] = ()
 
-    @property
-    def label(self) -> str:
-        """The label of the second program: `N=300, warps=2`. Its name and target are shown anyway."""
-        named = ("target", "file", "entry", "expression")
-        return ", ".join(f"{n}={v}" for n, v in self.compare.items() if n not in named)
-
 
 def document(
     compiled: Compilation,
@@ -88,7 +82,9 @@ def document(
     part = 1.0 if other is None else 0.5
     programs = [program(compiled, name, quick, shown.measured, lambda done, text: tell(part * done, text))]
     if other is not None:
-        label = ", ".join(filter(None, (other.context.entry if name else "", shown.label)))
+        known = ("target", "file", "entry", "expression")  # the page shows the name and the target anyway
+        changed = [f"{n}={v}" for n, v in shown.compare.items() if n not in known]
+        label = ", ".join([other.context.entry] * bool(name) + changed)
         programs.append(program(other, label, quick, tell=lambda done, text: tell(0.5 + part * done, text)))
     known = (*compiled.stages, *PANES)
     for pane in shown.panes:
@@ -215,24 +211,22 @@ def command(compiled: Compilation, shown: Shown) -> str:
 def _words(context: Context, shown: Shown) -> Iterator[str]:
     source = context.module.span.source
     if source.name == "<expression>":
-        yield from ("-e", source.text)
-        for p in function_of(context).params:
-            if p.annotation is not None:
-                yield from ("-t", f"{p.name}={p.annotation.span.text}")
+        types = [f"{p.name}={p.annotation.span.text}" for p in function_of(context).params if p.annotation is not None]
+        options = [("-e", [source.text]), ("-t", types)]
     else:
         yield source.name
-        if context.entry != context.module.functions[-1].name:
-            yield from ("--entry", context.entry)
-    for size, value in _sizes(context).items():
-        yield from ("-D", f"{size}={','.join(map(str, value)) if isinstance(value, tuple) else value}")
-    for left_out in sorted(context.without):
-        yield from ("--without", left_out)
-    if str(context.target) != DEFAULT_TARGET:
-        yield from ("--target", str(context.target))
-    for name, value in shown.compare.items():
-        yield from ("--compare", f"{name}={value}")
-    if shown.panes:
-        yield from ("--panes", ",".join(shown.panes))
+        options = [("--entry", [context.entry] * (context.entry != context.module.functions[-1].name))]
+    sizes = {n: ",".join(map(str, v)) if isinstance(v, tuple) else v for n, v in _sizes(context).items()}
+    options += [
+        ("-D", [f"{name}={size}" for name, size in sizes.items()]),
+        ("--without", sorted(context.without)),
+        ("--target", [str(context.target)] * (str(context.target) != DEFAULT_TARGET)),
+        ("--compare", [f"{name}={value}" for name, value in shown.compare.items()]),
+        ("--panes", [",".join(shown.panes)] * bool(shown.panes)),
+    ]
+    for option, values in options:
+        for value in values:
+            yield from (option, value)
 
 
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:

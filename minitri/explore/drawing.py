@@ -17,11 +17,11 @@ Left out: edges with ports, and how the page draws a view (page/drawing.js).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from typing import Any, NamedTuple
 
 import networkx as nx
+import numpy as np
 
 from minitri.base.diagnostics import Span
 from minitri.graph.ir import Const, Graph, Input, Node, View, operands
@@ -145,13 +145,14 @@ def _size(box: Mapping[str, Any]) -> tuple[float, float]:
 
 def drawing(title: str, boxes: Mapping[Any, Any], edges: Mapping[Any, list[str]], gap: float) -> dict[str, Any]:
     """A drawing of boxes as plain data. `edges`: with the labels of each; `gap`: between layers, in pixels."""
-    made = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
+    places, lines = layout({n: _size(box) for n, box in boxes.items()}, edges, gap)
     number = {n: k for k, n in enumerate(boxes)}
-    lines = [(a, b, [[round(x), round(y)] for x, y in line]) for a, b, line in made.edges]
+    ends = [(b.x + b.width, b.y + b.height) for b in places.values()] + [at for line in lines.values() for at in line]
+    width, height = (round(max(along)) for along in zip(*ends)) if ends else (0, 0)
     return {
-        "title": title, "width": round(made.width), "height": round(made.height),
-        "boxes": [{**box, "at": list(map(round, made.boxes[n]))} for n, box in boxes.items()],
-        "edges": [[number[a], number[b], line, *edges[a, b]] for a, b, line in lines],
+        "title": title, "width": width, "height": height,
+        "boxes": [{**box, "at": list(map(round, places[n]))} for n, box in boxes.items()],
+        "edges": [[number[a], number[b], np.rint(line).astype(int).tolist(), *edges[a, b]] for (a, b), line in lines.items()],
     }  # fmt: skip
 
 
@@ -175,25 +176,20 @@ class Box(NamedTuple):
         return self.x + self.width / 2
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    width: float
-    height: float
-    boxes: Mapping[Any, Box]
-    edges: tuple[tuple[Any, Any, tuple[tuple[float, float], ...]], ...]
+Line = Sequence[tuple[float, float]]  # the points of an edge
 
 
-def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0) -> Drawing:
-    """Places the boxes of an acyclic graph. `sizes`: (width, height) of each node, in pixels."""
+def layout(
+    sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, Any]], gap: float = 30.0
+) -> tuple[dict[Any, Box], dict[tuple[Any, Any], Line]]:
+    """The boxes and the edges of an acyclic graph. `sizes`: (width, height) of each node, in pixels."""
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
     graph.add_edges_from(edges)
     level = _levels(graph)
     bends = _with_bends(graph, level)
-    layers = [
-        list(layer)
-        for _, layer in groupby(sorted(nx.topological_sort(graph), key=level.__getitem__), level.__getitem__)
-    ]
+    order = sorted(nx.topological_sort(graph), key=level.__getitem__)
+    layers = [list(layer) for _, layer in groupby(order, level.__getitem__)]
     _uncross(graph, layers)
     size = {n: sizes.get(n, (2.0, 0.0)) for n in graph}
     x = _across(graph, layers, {n: width for n, (width, _) in size.items()})
@@ -203,13 +199,12 @@ def layout(sizes: Mapping[Any, tuple[float, float]], edges: Iterable[tuple[Any, 
         tall = max(size[n][1] for n in layer)
         boxes |= {n: Box(x[n] - size[n][0] / 2, top + (tall - size[n][1]) / 2, *size[n]) for n in layer}
         top += tall + gap
-    lines = tuple((a, b, _line(*(boxes[n] for n in (a, *between, b)))) for (a, b), between in bends.items())
-    right = max((b.x + b.width for b in boxes.values()), default=0.0)
-    return Drawing(right, max(0.0, top - gap), {n: boxes[n] for n in sizes}, lines)
+    lines = {(a, b): _line(*(boxes[n] for n in (a, *between, b))) for (a, b), between in bends.items()}
+    return {n: boxes[n] for n in sizes}, lines
 
 
-def _line(start: Box, *rest: Box) -> tuple[tuple[float, float], ...]:
-    """The points of an edge: from the bottom of one box through its bends to the top of the other."""
+def _line(start: Box, *rest: Box) -> Line:
+    """From the bottom of one box through its bends to the top of the other."""
     *bends, end = rest
     return ((start.middle, start.y + start.height), *((b.middle, b.y) for b in bends), (end.middle, end.y))
 
@@ -269,16 +264,9 @@ def _across(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any,
 
 
 def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """The positions nearest to the wanted ones (least squares) that keep neighbours apart."""
-    offsets = [0.0]
-    for a, b in zip(widths, widths[1:]):
-        offsets.append(offsets[-1] + (a + b) / 2 + GAP)
-    pools: list[tuple[float, int]] = []  # pool adjacent violators: (mean, count)
-    for want, offset in zip(wanted, offsets):
-        mean, count = want - offset, 1
-        while pools and pools[-1][0] > mean:
-            before, n = pools.pop()
-            mean, count = (mean * count + before * n) / (count + n), count + n
-        pools.append((mean, count))
-    means = [mean for mean, count in pools for _ in range(count)]
-    return [mean + offset for mean, offset in zip(means, offsets)]
+    """Positions near the wanted ones that keep neighbours apart: half way between pushing all to the right and all to
+    the left."""
+    apart = np.cumsum([0.0, *((a + b) / 2 + GAP for a, b in pairwise(widths))])
+    free = np.asarray(wanted) - apart
+    right, left = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
+    return (apart + (right + left) / 2).tolist()

@@ -8,15 +8,14 @@ The texts are in stages.toml and explanations.toml. Left out: how a page finds w
 """
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent
-ABOUT: Mapping[str, str] = tomllib.loads((FOLDER / "stages.toml").read_text(encoding="utf-8"))
-WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads((FOLDER / "explanations.toml").read_text(encoding="utf-8"))
+from minitri.base.toml_tables import table_beside
+
+ABOUT: Mapping[str, str] = table_beside(__file__, "stages.toml")
+WORDS: Mapping[str, Mapping[str, str]] = table_beside(__file__, "explanations.toml")
 LANGUAGE = {"triton": "python", "ttir": "mlir", "ttgir": "mlir", "llir": "llvm", "ptx": "ptx", "sass": "sass",
             "amdgcn": "amdgcn"}  # fmt: skip
 

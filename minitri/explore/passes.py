@@ -16,7 +16,7 @@ LLVM's passes.
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So no text is
 repeated, and the page shows a patch as a difference. Lines that differ only in the numbers of values are marked as
 renumbered. `fresh`: there is no text before the pass, as for the first pass, and for what Triton reads of a kernel.
-`rules` are the rules that fired, each with its definition, its count and its cases.
+`rules`: those of `Step`.
 """
 
 import inspect
@@ -26,7 +26,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
@@ -50,23 +50,6 @@ from minitri.triton.source import module_text
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule that fired.
-
-    about   what it does, in one line
-    where   its file and line
-    count   how often it fired
-    cases   pairs of texts: before and after it
-    """
-
-    name: str
-    about: str
-    where: str
-    count: int
-    cases: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """A pass that ran.
 
@@ -74,6 +57,8 @@ class Step:
     kernel   the kernel that a pass of Triton worked on, else ""
     about    what it does, in one line; the options of a pass of Triton
     where    where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
+    rules    the rules that fired, each {name, about, where, count, cases}: what it does in one line, its file and line,
+             how often it fired, and pairs of texts before and after it
     """
 
     owner: str
@@ -84,12 +69,11 @@ class Step:
     where: str
     before: str
     after: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[dict[str, Any], ...] = ()
 
 
-def our_steps(compiled: Compilation) -> tuple[Step, ...]:
+def our_steps(compiled: Compilation) -> Iterator[Step]:
     """Every pass of ours, with the rules that fired."""
-    steps: list[Step] = []
     before = None
     for record, p in zip(compiled.passes, compiled.steps):
         with using(compiled.context.limits), recorded() as firings:
@@ -97,10 +81,7 @@ def our_steps(compiled: Compilation) -> tuple[Step, ...]:
                 p.made(before, compiled.context)
         before = compiled.value(p.stage)
         about, rules = _first_line(inspect.getmodule(p.function)), tuple(_rules(firings))
-        steps.append(
-            Step("minitri", p.name, "", p.stage, about, defined(p.function), record.before, record.after, rules)
-        )
-    return tuple(steps)
+        yield Step("minitri", p.name, "", p.stage, about, defined(p.function), record.before, record.after, rules)
 
 
 def defined(function: Callable[..., Any]) -> str:
@@ -114,14 +95,15 @@ def _first_line(documented: Any) -> str:
     return (inspect.getdoc(documented) or "").split("\n")[0]
 
 
-def _rules(firings: Sequence[Firing]) -> Iterator[Rule]:
+def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
     """Each rule once, in the order in which they first fired."""
     groups: dict[str, list[Firing]] = defaultdict(list)
     for f in firings:
         groups[defined(f.rule)].append(f)
     for where, found in groups.items():
         function, cases = found[0].rule, dict.fromkeys((_shown(f.before), _shown(f.after)) for f in found)
-        yield Rule(function.__name__.lstrip("_"), _first_line(function), where, len(found), tuple(cases))
+        yield {"name": function.__name__.lstrip("_"), "about": _first_line(function), "where": where,
+               "count": len(found), "cases": list(cases)[:MAX_CASES]}  # fmt: skip
 
 
 def _shown(item: Any, depth: int = 2) -> str:
@@ -267,8 +249,7 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
 def _record(s: Step, fresh: bool) -> dict[str, Any]:
     return {
         "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.about, "where": s.where,
-        "patch": patch(s.before, s.after), "fresh": fresh,
-        "rules": [asdict(replace(r, cases=r.cases[:MAX_CASES])) for r in s.rules],
+        "patch": patch(s.before, s.after), "fresh": fresh, "rules": s.rules,
     }  # fmt: skip
 
 

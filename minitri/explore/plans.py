@@ -23,7 +23,7 @@ from minitri.explore.provenance import Trace
 from minitri.graph.ir import Graph
 from minitri.kernels.demand import COMPUTE
 from minitri.kernels.ir import Compute, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
-from minitri.kernels.lower_graph import partition
+from minitri.kernels.lower_graph import one_kernel_each
 from minitri.kernels.memory_traffic import traffic
 from minitri.optimize.fusion.first_parts import TYPICAL
 from minitri.optimize.fusion.fuse import fuse
@@ -55,7 +55,7 @@ class _Ledger:
     def data(self) -> dict[str, Any]:
         plans = [self._plan("as it is", self.plan)]
         if self.enabled and len(self.plan.ledger):
-            plans.append(self._plan("nothing fused", partition(self.graph, self.layouts)))
+            plans.append(self._plan("nothing fused", one_kernel_each(self.graph, self.layouts)))
         instead = self._instead(plans)
         decisions = [self._decision(d, instead) for d in self.plan.ledger]
         assumed = self.assumed and f"{', '.join(self.assumed)} taken for {TYPICAL}"

@@ -28,34 +28,36 @@ class Desk:
 
     seconds   the longest that one request may take
     queue     how many requests may wait
-    newest    only the newest request is served; each older one that waits gets an error. For one person who types on
+    newest    only the newest request waits; each older one gets an error at once. For one person who types on
     """
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
-        self.seconds, self.newest = seconds, newest
+        self.seconds, self.queue, self.newest = seconds, queue, newest
         self._last = 0  # the number of the newest request
         self.replaced = 0  # processes that were ended
-        self._places = threading.BoundedSemaphore(queue + 1)
-        self._turn, self._number = threading.Lock(), threading.Lock()
+        self._inside, self._at_work, self._change = 0, False, threading.Condition()
         self._child: Child | None = None
         self._closed = False
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        if not self._places.acquire(blocking=False):
-            raise Busy
+        with self._change:
+            if self._inside > self.queue and not self.newest:
+                raise Busy
+            self._inside += 1
+            self._last = mine = self._last + 1
+            passed = lambda: self.newest and mine != self._last  # noqa: E731
+            self._change.notify_all()
+            self._change.wait_for(lambda: passed() or not self._at_work)
+            if passed():
+                self._inside -= 1
+                return failed("a newer program has come in")
+            self._at_work = True
         try:
-            with self._number:
-                self._last = mine = self._last + 1
-            with self._turn:
-                passed = self.newest and mine != self._last
-                return failed("a newer program has come in") if passed else self._ask(request)
+            return self._ask(request)
         finally:
-            self._places.release()
-
-    def start(self) -> None:
-        """Starts the process before the first request."""
-        with self._turn:
-            self._ready()
+            with self._change:
+                self._inside, self._at_work = self._inside - 1, False
+                self._change.notify_all()
 
     def close(self) -> None:
         self._closed = True

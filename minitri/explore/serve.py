@@ -26,20 +26,19 @@ import re
 import secrets
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from minitri import __version__
 from minitri.base import disk_cache
+from minitri.base.toml_tables import table_beside
 from minitri.explore.completions import completions
 from minitri.explore.page import page
 from minitri.explore.request_queue import Busy, Desk
 from minitri.hardware.targets import TARGETS
 
-EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))["examples"]
+EXAMPLES = table_beside(__file__, "examples.toml")["examples"]
 ADDRESS, PORT = "127.0.0.1", 8748
 QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
 LARGEST = 64 << 10  # bytes of a request
@@ -83,7 +82,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = CONNECTIONS
 
     def __init__(self, port: int = 0, first: Mapping[str, Any] | None = None) -> None:
-        self.quick, self.full = Desk(QUICK), Desk(FULL, queue=8, newest=True)  # first: a taken port closes the server
+        self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # first: a taken port closes the server
         super().__init__((ADDRESS, port), Handler)
         self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
         self.first = dict(first or EXAMPLES[0])
@@ -182,6 +181,7 @@ class Handler(BaseHTTPRequestHandler):
         document = self._asked(first)
         if "error" in document:
             document = self._asked(first := EXAMPLES[0])
+        _require("error" not in document, 503, "the compiler has too little time here: load this page again")
         targets = [t for t in TARGETS if t != "interpreter"]
         live = {"first": first, "examples": EXAMPLES, "targets": targets, "completions": completions()}
         made = page(document, live)
@@ -247,5 +247,5 @@ def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> S
         if port is None:
             return listening(0, first)
         raise OSError(f"cannot listen on port {port}: {getattr(error, 'strerror', None) or error}") from None
-    threading.Thread(target=server.quick.start, daemon=True).start()
+    threading.Thread(target=server.quick.ask, args=({},), daemon=True).start()  # starts the process
     return server

@@ -13,41 +13,43 @@ texts are in walk.toml.
 Left out: how a drawing looks (page/sketch.js).
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
-from minitri.explore.explanations import ABOUT, FOLDER
+from minitri.base.toml_tables import table_beside
+from minitri.explore.explanations import ABOUT
 from minitri.explore.plans import operations, operator
 from minitri.explore.provenance import Trace
+from minitri.explore.triton_provenance import OWN
 from minitri.kernels.ir import Access, Kernel, Load, Op, Store
+from minitri.kernels.text import comparison
 from minitri.tiles.ir import TileAxis
 
-STEPS = tomllib.loads((FOLDER / "walk.toml").read_text(encoding="utf-8"))["steps"]
+STEPS = table_beside(__file__, "walk.toml")["steps"]
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
-CASTS = "An operation widens 16-bit values to f32 and rounds its result, so here are casts that undo each other."
+CASTS = "Such casts come from 16-bit values: each operation widens them to f32 and rounds its result."
 MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these
 OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
 
 
 def walk(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The steps; none for a program that begins after its graph."""
-    shown = [s for s in stages if "text" in s]
-    if "graph" not in trace.stages or (node := _followed(trace, shown)) is None:
+    shown = [s["name"] for s in stages if "text" in s]
+    if "graph" not in trace.stages or (node := followed(trace, shown)) is None:
         return []
-    return list(_Walk(trace, node).steps({s["name"] for s in shown}))
+    return list(_Walk(trace, node).steps(set(shown)))
 
 
-def _followed(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> int | None:
-    """The number of the node to follow."""
+def followed(trace: Trace, stages: Iterable[str]) -> int | None:
+    """The number of the node that is worth following through some stages."""
+    lines = [[nodes for nodes, how in zip(trace[s].lines, trace[s].how) if how == OWN] for s in stages]
 
     def worth(k: int) -> tuple[int, int, int]:
-        own = sum(any(k in marks and how == "o" for marks, how in zip(s["links"], s["how"])) for s in stages)
         op = trace.nodes[k].op
         liking = 3 if op == "contract" else 2 if op in FUNCTIONS else op.startswith(("reduce", "scan"))
-        return own, int(liking), k
+        return sum(any(k in nodes for nodes in own) for own in lines), int(liking), k
 
     made = [k for k, n in enumerate(trace.nodes) if n.op != "input" and n.spans]
     found = [k for k in made if trace.nodes[k].op not in MOVES] or made
@@ -70,10 +72,10 @@ class _Walk:
         self.store = next(op for op in accesses if isinstance(op, Store))
         loads = [op for op in accesses if isinstance(op, Load)]
         self.load = max(loads, key=lambda op: (*map(bool, self._along(op)), len(op.index)), default=None)
-        tested = {s.name for op in accesses if op.mask for c in op.mask.conditions for s in c.symbols()}
-        self.tested = next((a for a in reversed(self.program.axes) if a.name in tested), None)
-        beside = [op for op in accesses if self.tested and self.tested.name in op.indexed_by]
-        self.masked = max(beside, key=lambda op: len(op.index), default=None)
+        tests = [(op, _conditions(op)) for op in accesses]
+        self.tested = next((a for a in reversed(self.program.axes) if any(a.name in of for _, of in tests)), None)
+        masked = [op for op, of in tests if self.tested and self.tested.name in of]
+        self.masked = max(masked, key=lambda op: len(op.index), default=None)
 
     def _computes(self, ops: Iterable[Op]) -> bool:
         return any(self.node in self.trace.of(op.spans) for op in ops)
@@ -105,51 +107,70 @@ class _Walk:
         """What the texts say of this program."""
         node = self.trace.nodes[self.node]
         code = " ".join(node.spans[0].text.split())
-        casts = [self.trace[stage].text.count(" = cast ") for stage in ("graph", "graph.simplified")]
+        axes = ", ".join(f"{a.name}: {a.extent}" for a in self.program.axes)
         return {
             "code": code if len(code) < 60 else node.op,
             "op": node.op,
-            "casts": CASTS if casts[0] > casts[1] else "",
+            "type": node.text.partition(": ")[2].partition(" = ")[0],
+            "simplified": self._simplified(),
             "fused": self._fused(),
+            "axes": f"From here on axes have names: `{axes}`." if axes else "",
             "programs": self._programs(),
             "stored": self.store.buffer.name,
             "loaded": self.load.buffer.name if self.load else "",
-            "loop": self._loop(),
+            "load": f"load {self.load.buffer.name}[{', '.join(map(str, self.load.index))}]" if self.load else "",
+            "part": self._part(),
             "masked": self._masks(),
             "tested": self.masked.buffer.name if self.masked else "",
         }
 
+    def _simplified(self) -> str:
+        """What the passes over the graph did: casts, operations and sizes."""
+        texts = [self.trace[stage].text for stage in ("graph", "graph.simplified")]
+        casts, counts = ([text.count(sign) for text in texts] for sign in (" = cast ", "\n  %"))
+        known = [f"{name} = {size}" for name, size in self.trace.compilation.context.sizes.items()]
+        said = [CASTS] if casts[0] > casts[1] else []
+        said += [f"Here {counts[0]} lines became {counts[1]}."] if counts[0] != counts[1] else []
+        return " ".join([*said, f"The sizes are numbers now: {listed(known)}."] if known else said)
+
     def _fused(self) -> str:
-        count, ops = len(self.kernels), len(operations(self.kernels[0]))
-        if count > 1:
-            return f"Here are {count} kernels. Running several operations in one kernel is called fusion."
-        return f"Here one kernel runs all {ops} operations: that is fusion." if ops > 1 else "Here is one kernel."
+        count, ops = len(self.kernels), sum(len(operations(k)) for k in self.kernels)
+        if ops == 1:
+            return "Running several operations in one kernel would save that: fusion. Here is only one operation."
+        where = "one kernel runs" if count == 1 else f"{count} kernels run"
+        return (
+            f"Running several operations in one kernel saves that, and is called fusion. Here {where} {ops} operations."
+        )
 
     def _programs(self) -> str:
-        grid = self.program.grid
-        if not grid:
+        if not self.program.grid:
             return "Here one program does all of it."
-        axes = listed([f"{a.block} of {a.extent} along {a.name}" for a in grid])
-        together = f"together they are the grid of {_count(grid)} programs"
-        return f"All programs run the same code. Each takes {axes}; {together}."
+        axes = listed([f"{a.block} of {a.extent} along {a.name}" for a in self.program.grid])
+        count = _count(self.program.grid)
+        made = (
+            "one program makes up the grid, and takes"
+            if count == "1"
+            else f"{count} programs make up the grid, and each takes"
+        )
+        return f"Here {made} {axes}."
 
-    def _loop(self) -> str:
-        """How a program goes along the axis of the load that is drawn."""
-        loop, whole = self._along(self.load) if self.load else (None, None)
-        if loop:
-            return f", in each iteration of a loop along {loop.name}: {loop.block} elements at a time"
-        return f": all {whole.extent} elements along {whole.name}" if whole else ""
+    def _part(self) -> str:
+        """What a program loads along each axis of the load that is drawn."""
+        axes = [a for a in self.program.axes if self.load and a.name in self.load.indexed_by]
+        parts = [f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}" for a in axes]
+        loops = [f", in each iteration of a loop along {a.name}" for a in axes if a.role == "loop"]
+        return listed(parts or ["one element"]) + "".join(loops)
 
     def _masks(self) -> str:
         axis = self.tested
         if axis is None:
             return "Here all blocks end where the arrays end, so no access needs a mask."
+        size = f"The last block along {axis.name} can reach past the end of the array."
         if axis.role == "whole":
-            size = f"A tile has {axis.lanes} elements along {axis.name}, a power of two, and {axis.extent} are real"
-            return f"{size}: the mask leaves out the rest."
-        return (
-            f"The last block along {axis.name} can reach past the end of the array: the mask leaves those elements out."
-        )
+            size = (
+                f"A tile has {axis.lanes} elements along {axis.name}, a power of two, but the array has {axis.extent}."
+            )
+        return f"{size} The mask `{comparison(_conditions(self.masked)[axis.name])}` leaves out the rest."
 
     # ---- drawings ------------------------------------------------------------------------------
 
@@ -178,11 +199,16 @@ class _Walk:
         return {"name": access.buffer.name, "dims": dims or [_dim(ONE, ())]}  # an array without axes is one element
 
 
+def _conditions(access: Access | None) -> dict[str, Dim]:
+    """The conditions of a mask, by the axes that they test."""
+    found = access.mask.conditions if access and access.mask else ()
+    return {s.name: c for c in found for s in c.symbols()}
+
+
 def _dim(extent: Dim, axes: Sequence[TileAxis]) -> dict[str, Any]:
-    name, role, block, lanes = "", "whole", 0, 0
+    along = {"axis": "", "role": "whole", "block": 0, "lanes": 0}
     if len(axes) == 1:
-        name, role, block, lanes = axes[0].name, axes[0].role, axes[0].block, axes[0].lanes
-    along = {"axis": name, "role": role, "block": block, "lanes": lanes}
+        along = {"axis": axes[0].name, "role": axes[0].role, "block": axes[0].block, "lanes": axes[0].lanes}
     return {"extent": str(extent), "size": extent.constant, **along}
 
 

@@ -4,10 +4,10 @@ trial.py     checks one program: every pass against the reference, and changed p
 worker.py    the process that runs trials
 workers.py   starts worker processes and reports their crashes and hangs as failures
 session.py   a session: its seeds, counts and failures
-files.py     a failure as one file
+failure_file.py   a failure as one file
 """
 
-from minitri.fuzz.files import Case, read, written
+from minitri.fuzz.failure_file import Case, read, written
 from minitri.fuzz.session import Session, Summary, fuzz
 from minitri.fuzz.trial import Outcome, examined, trial
 

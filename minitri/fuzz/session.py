@@ -14,7 +14,7 @@ from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from minitri.fuzz.files import Case, written
+from minitri.fuzz.failure_file import Case, written
 from minitri.fuzz.workers import Answer, answers
 from minitri.testing import random_program
 

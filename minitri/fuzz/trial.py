@@ -3,7 +3,7 @@
 In: a seed. Out: an `Outcome`: how much was compared, and the shrunk failure, if there is one.
 
     check         every pass for every variant (minitri/trust/check.py)
-    relations     changed programs that must compute the same result (minitri/testing/relations.py)
+    relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
 
 Shrinking repeats the comparison that failed. It first shrinks the choices that made the program, then the sizes and
 elements of its arguments. Left out: crashes and hangs, which workers.py reports.
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minitri.base.diagnostics import CompileError
-from minitri.fuzz.files import Case
+from minitri.fuzz.failure_file import Case
 from minitri.hardware.targets import INTERPRETER, StageUnavailable
 from minitri.program import Program
 from minitri.runtime.binding import Call, bind
-from minitri.testing import RandomProgram, choices
-from minitri.testing.relations import RELATIONS, parsed
+from minitri.testing import RandomProgram, choice_lists
+from minitri.testing.changed_programs import RELATIONS, parsed
 from minitri.trust import run_stage
 from minitri.trust.check import check, compilation, enclosures, first_wrong, worst
 from minitri.trust.check_report import CheckReport, CheckRow
@@ -53,7 +53,7 @@ def is_lost(outcome: Outcome) -> bool:
 
 def trial(seed: int, on: str = "cpu") -> Outcome:
     """Checks the program of a seed, and shrinks it if it fails."""
-    example, numbers = choices.recorded(seed)
+    example, numbers = choice_lists.recorded(seed)
     outcome = examined(Case(example, seed), FIRST[on], on=on)
     if outcome.case is None or is_lost(outcome):
         return outcome
@@ -62,7 +62,7 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
     def fails(other: RandomProgram) -> bool:
         return _fails_alike(Case(other, seed), first, on)
 
-    least = choices.smaller(numbers, fails)
+    least = choice_lists.smaller(numbers, fails)
     found = examined(Case(least, seed), VARIANTS[on], shrinking=True, on=on).case
     return replace(outcome, case=found or first)
 

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from minitri.fuzz.files import written
+from minitri.fuzz.failure_file import written
 from minitri.fuzz.trial import Outcome, is_lost, trial
 
 

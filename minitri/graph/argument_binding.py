@@ -26,8 +26,8 @@ from minitri.base.resource_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
 from minitri.graph import corrections
-from minitri.graph.ir import Shape, axis
-from minitri.graph.typing_rules import Array, Typer, Value, describe, view
+from minitri.graph.ir import Shape, along
+from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY
 
@@ -104,10 +104,9 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
             found = sizes.get(expr.id)
             if not isinstance(found, Dim):
                 known = [n for n, d in sizes.items() if isinstance(d, Dim)]
-                error = CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span)
-                guess = suggest(expr.id, known)
-                error.help = f"the parameters have {listed([f'`{n}`' for n in known])}" if known else ""
-                raise error.write(expr.span, guess.split("`")[1], guess) if guess else error
+                help = f"the parameters have {listed([f'`{n}`' for n in known])}" if known else ""
+                error = CompileError("MT0101", f"there is no dimension `{expr.id}` here", expr.span, help=help)
+                raise error.guess(expr.span, suggest(expr.id, known))
             return found
         case ast.Binary(op="+" | "-" | "*" | "//" | "%" as op):
             a, b = values[id(expr.left)], values[id(expr.right)]
@@ -125,9 +124,10 @@ def static_argument(param: ast.Param, value: Value, function: ast.Function) -> V
     Raises CompileError MT0102 if it is invalid.
     """
     accepted = {"float": (int, float, Dim, Array), "int": (int, Dim), "bool": (bool,)}
-    if isinstance(param.annotation, ast.ScalarType) and not isinstance(value, accepted[param.annotation.kind]):
-        kind = {"float": "a float", "int": "an int", "bool": "a bool"}[param.annotation.kind]
-        raise CompileError("MT0102", f"`{param.name}` of {function.name} takes {kind}, not {describe(value)}")
+    if isinstance(param.annotation, ast.ScalarType):
+        kind = param.annotation.kind
+        message = f"`{param.name}` of {function.name} takes a{'n' * (kind == 'int')} {kind}, not {describe(value)}"
+        ensure(isinstance(value, accepted[kind]), "MT0102", message)
     options = _options(function, param)
     if len(options) > 1 and value not in options:  # with one known option, any other value means "not this one"
         shown = listed([f'"{option}"' for option in options], "or")
@@ -164,8 +164,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
     """
     message = f"{what} {array}, which is declared as {type}"
     if array.dtype != type.dtype:
-        help = f"convert it: `astype(…, {type.dtype})`"
-        raise CompileError("MT0207", message, span, help=help)
+        raise CompileError("MT0207", message, span, help=f"convert it: `astype(…, {type.dtype})`")
     if array.rank != len(type.shape):
         raise CompileError("MT0207", message, span)
     t.span = span
@@ -173,8 +172,7 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
         t.require(a, "==", b, "MT0207", message)
     if array.shape == type.shape:
         return array
-    index = [dims.ZERO if e == 1 else axis(k) for k, e in enumerate(array.shape)]
-    return view(t, array, type.shape, index)
+    return view(t, array, type.shape, [along(k, e) for k, e in enumerate(array.shape)])
 
 
 @lru_cache(maxsize=256)
@@ -223,12 +221,11 @@ def static(compute: Callable[[], Any]) -> Any:
     return plain(result) if isinstance(result, Dim) else result
 
 
-def as_dim(value: Value, what: str) -> Dim:
+def as_dim(value: Any, what: str) -> Dim:
     """An argument that is a size. Raises CompileError MT0106 if it is not an int or a `Dim`."""
-    if isinstance(value, (int, Dim)) and not isinstance(value, bool):
-        return Dim.of(value)
-    message = f"{what} must be an integer or a dimension known at compile time, not {describe(value)}"
-    raise CompileError("MT0106", message)
+    fits = isinstance(value, (int, Dim)) and not isinstance(value, bool)
+    ensure(fits, "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}")
+    return Dim.of(value)
 
 
 def as_offset(value: Value, what: str) -> Dim:
@@ -237,17 +234,16 @@ def as_offset(value: Value, what: str) -> Dim:
     return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
 
 
-def as_int(value: Value, what: str) -> int:
+def as_int(value: Any, what: str) -> int:
     value = plain(value) if isinstance(value, Dim) else value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise CompileError("MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
+    fits = isinstance(value, int) and not isinstance(value, bool)
+    ensure(fits, "MT0106", f"{what} must be an integer known at compile time, not {describe(value)}")
+    return value
 
 
-def as_bool(value: Value, what: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise CompileError("MT0106", f"{what} must be True or False, not {describe(value)}")
+def as_bool(value: Any, what: str) -> bool:
+    ensure(isinstance(value, bool), "MT0106", f"{what} must be True or False, not {describe(value)}")
+    return value
 
 
 def items_of(value: Value) -> tuple[Any, ...]:
@@ -257,8 +253,7 @@ def items_of(value: Value) -> tuple[Any, ...]:
 
 def as_shape(value: Value) -> Shape:
     items = items_of(value)
-    if len(items) > MAX_RANK:
-        raise CompileError("MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
+    ensure(len(items) <= MAX_RANK, "MT0401", f"this shape has {len(items)} axes, the limit is {MAX_RANK}")
     return tuple(as_dim(v, "a size in a shape") for v in items)
 
 
@@ -266,18 +261,20 @@ def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
     """Axis numbers, normalised to 0 … rank - 1. None means all axes. Raises CompileError MT0204 for an invalid axis."""
     if value is None:
         return tuple(range(rank))
-    items = items_of(value)
     axes: list[int] = []
-    for item in items:
+    for item in items_of(value):
         k = as_int(item, what)
-        if not -rank <= k < rank:
-            help = f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
-            help = help if rank else "a 0-d array has no axes"
-            raise CompileError("MT0204", f"{what} {k} is out of range for an array of rank {rank}", help=help)
+        has = f"it has {rank} {'axis' if rank == 1 else 'axes'}: {-rank} to {rank - 1}"
+        help = has if rank else "a 0-d array has no axes"
+        ensure(-rank <= k < rank, "MT0204", f"{what} {k} is out of range for an array of rank {rank}", help)
         axes.append(k % rank)
-    if len(set(axes)) != len(axes):
-        raise CompileError("MT0204", f"{what} {value} names an axis twice")
+    ensure(len(set(axes)) == len(axes), "MT0204", f"{what} {value} names an axis twice")
     return tuple(axes)
+
+
+def as_axis(value: Value, rank: int) -> int:
+    """The number of one axis, normalised to 0 … rank - 1."""
+    return as_axes(as_int(value, "axis"), rank)[0]
 
 
 def as_dtype(value: Value, default: DType) -> DType:

@@ -4,18 +4,19 @@
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
     roll(x)              there is no shift          roll(x, shift=1)
 
-In: an error, the call that caused it, and the values of its arguments. Out: an `Edit`, or None. The one idea: an argument
+In: what the table of rules has found in the message of an error, the call that caused it, and the values of its arguments. Out: an `Edit`, or None. The one idea: an argument
 that is wrong or missing is replaced by one that fits: the last axis, the size that is left, or the example that
 signatures.toml has for a parameter.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from typing import Any
 
-from minitri.base.diagnostics import CompileError, Edit
+from minitri.base.diagnostics import Edit
 from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, DType, from_numpy
@@ -55,51 +56,40 @@ def _items(node: ast.Call) -> list[ast.Expr]:
 # ---- which arguments -------------------------------------------------------------------------------
 
 
-def as_elsewhere(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`log(x, 2)` → `log2(x)`: numpy, torch or Python's math takes these arguments."""
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
-    if not re.search(
-        r" takes (at most )?\d| takes its |has no argument|needs its argument|needs \d axes, not", error.message
-    ):
-        return None
-    if node.function == "log" and args[1:] in (["2"], ["10"]) and not keywords:
-        return here(node, f"log{args[1]}({args[0]})")
     answer = foreign.called(node.function, args, list(keywords))
-    if answer is None or not answer.row.arguments or not answer.row.takes(len(args), list(keywords)):
+    if answer is None or not answer.row.arguments or not answer.row.takes(args, keywords):
         return None
     written = rewritten_call(answer.row, args, keywords)
     return here(node, written) if written else None
 
 
-def keyword(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def keyword(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """A keyword that the function does not have: its nearest name, or nothing."""
-    found = re.search(r"(?:has no argument|got) `(\w+)`", error.message)
-    value = next((v for k, v in node.keywords if found and k == found[1]), None)
-    if found is None or value is None:
+    wrong, guess = found.groups()
+    value = next((v for k, v in node.keywords if k == wrong), None)
+    if value is None:
         return None
     source = node.span.source
-    start = source.text.rindex(found[1], 0, value.span.start)
-    if guess := re.match(r"did you mean `(\w+)`", error.help):
-        return Edit(Span(source, start, start + len(found[1])), guess[1])
+    start = source.text.rindex(wrong, 0, value.span.start)
+    if guess:
+        return Edit(Span(source, start, start + len(wrong)), guess)
     name = called_name(node)
     kept = [a.span.text for a in node.args if a.span.start > name.start]  # not the x of x.f()
-    kept += [f"{k}={v.span.text}" for k, v in node.keywords if k != found[1]]
+    kept += [f"{k}={v.span.text}" for k, v in node.keywords if k != wrong]
     return Edit(Span(source, name.end, node.span.end), f"({', '.join(kept)})")
 
 
-def surplus(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def surplus(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """More arguments than the function takes."""
-    found = re.search(r"takes (?:at most )?(\d+) arguments?, not", error.message)
-    if found is None or len(node.args) <= int(found[1]) or found[1] == "0":
-        return None
-    last = node.args[int(found[1]) - 1]
-    return Edit(Span(node.span.source, last.span.end, node.args[-1].span.end), "")
+    kept, more = node.args[: int(found[1])], node.args[int(found[1]) :]
+    return Edit(Span(node.span.source, kept[-1].span.end, more[-1].span.end), "") if kept and more else None
 
 
-def as_tuple(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def as_tuple(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`concat(x, y)` → `concat((x, y))`."""
-    if "a tuple or list" not in error.message:
-        return None
     arrays = [a for a in node.args if isinstance(values.get(id(a)), Array)]
     if len(arrays) < 2 or arrays != list(node.args[: len(arrays)]):
         return None
@@ -107,29 +97,21 @@ def as_tuple(error: CompileError, node: ast.Call, values: Values) -> Edit | None
     return Edit(whole, f"({whole.text})")
 
 
-def arity(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def arity(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """An operator with too many operands, with named ones, or with one too few."""
     row = OPERATORS.get(ALIASES.get(node.function, node.function))
     if row is None or row.name == "clip" and node.keywords:
         return None
     texts = [a.span.text for a in node.args] + [v.span.text for k, v in node.keywords if k not in ("out", "dtype")]
     if len(texts) == row.arity - 1 and texts:
-        reduction, last = REDUCTIONS.get(row.name), EXAMPLES.get(row.name)
-        if reduction:
-            return Edit(called_name(node), reduction)
+        last = EXAMPLES.get(row.name)
         return Edit(_end(node), f", {last}") if last else None
     return here(node, f"{node.function}({', '.join(texts[: row.arity])})") if len(texts) > row.arity - 1 else None
 
 
-REDUCTIONS = {
-    "maximum": "max", "minimum": "min", "add": "sum", "multiply": "prod", "logical_and": "all", "logical_or": "any",
-}  # fmt: skip
-
-
-def missing(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def missing(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """An argument that is missing, by the example of its parameter."""
-    found = re.search(r"needs its argument `(\w+)`", error.message)
-    if found is None or not node.args or found[1] not in EXAMPLES:
+    if not node.args or found[1] not in EXAMPLES:
         return None
     comma = "" if node.span.text[:-1].rstrip()[-1] in "(," else ", "
     return Edit(_end(node), f"{comma}{found[1]}={EXAMPLES[found[1]].format(x=beside(node.args[0]))}")
@@ -140,10 +122,9 @@ def _end(node: ast.Call) -> Span:
     return Span(node.span.source, node.span.end - 1, node.span.end - 1)
 
 
-def extreme(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def extreme(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`max(x, y)` → `maximum(x, y)`."""
-    found = re.search(r"`(maximum|minimum)\(x, y\)`", error.help)
-    if found is None or len(node.args) < 2 or node.keywords:
+    if len(node.args) < 2 or node.keywords:
         return None
     if len(node.args) == 2:
         return Edit(called_name(node), found[1])
@@ -151,9 +132,9 @@ def extreme(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     return here(node, text)
 
 
-def called_value(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def called_value(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`x(0)` → `x[0]`, `x(y)` → `x * y`."""
-    if "is a value" not in error.message or not node.args or node.keywords:
+    if not node.args or node.keywords:
         return None
     texts = [a.span.text for a in node.args]
     if all(isinstance(values.get(id(a)), int) for a in node.args):
@@ -164,39 +145,46 @@ def called_value(error: CompileError, node: ast.Call, values: Values) -> Edit | 
 # ---- what an argument is -----------------------------------------------------------------------------
 
 
-def axis(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
-    """An axis out of range → the last one; `cumsum(x)` of several axes → `cumsum(x, axis=-1)`."""
-    if "needs an axis" in error.message and node.args:
-        end = node.args[-1].span.end
-        return Edit(Span(node.span.source, end, end), ", axis=-1")
-    named = [v for k, v in node.keywords if k in ("axis", "axes", "dim", "dims")] or list(node.args[1:])
-    if "twice" in error.message:
-        tuples = [v for v in named if isinstance(v, ast.Tuple)]
-        return here(tuples[0], tuples[0].elements[0].span.text) if tuples else None
-    if error.message.startswith("axis must be an integer"):
-        return here(named[0], "-1") if named else None
-    found = re.search(r" (-?\d+) is out of range for an array of rank ([1-9]\d*)", error.message)
-    parts = [p for v in named for p in (v.elements if isinstance(v, ast.Tuple) else (v,))]
-    wrong = [p for p in parts if found and values.get(id(p)) == int(found[1])]
-    if found is None or not wrong:
-        return None
-    rank, others = int(found[2]), {values.get(id(p)) for p in parts if p is not wrong[0]}
+def no_axis(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
+    """`cumsum(x)` of several axes → `cumsum(x, axis=-1)`."""
+    return Edit(replace(node.args[-1].span, start=node.args[-1].span.end), ", axis=-1") if node.args else None
+
+
+def _axes(node: ast.Call) -> list[ast.Expr]:
+    """The arguments that may be axes."""
+    return [v for k, v in node.keywords if k in ("axis", "axes", "dim", "dims")] or list(node.args[1:])
+
+
+def repeated_axis(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
+    tuples = [v for v in _axes(node) if isinstance(v, ast.Tuple)]
+    return here(tuples[0], tuples[0].elements[0].span.text) if tuples else None
+
+
+def no_integer_axis(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
+    return here(_axes(node)[0], "-1") if _axes(node) else None
+
+
+def axis(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
+    """An axis out of range → the last one that is free."""
+    parts = [p for v in _axes(node) for p in (v.elements if isinstance(v, ast.Tuple) else (v,))]
+    wrong = next((p for p in parts if values.get(id(p)) == int(found[1])), None)
+    rank, others = int(found[2]), {values.get(id(p)) for p in parts if p is not wrong}
     free = [k for k in range(-1, -rank - 1, -1) if not {k, k + rank} & others]
-    return here(wrong[0], str(free[0])) if free else None
+    return here(wrong, str(free[0])) if wrong is not None and free else None
 
 
-def option(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def option(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`gelu(x, "tan")` and `gelu(x, approximate=True)` → `gelu(x, "tanh")`."""
-    guess = re.match(r"did you mean `(\w+)`", error.help)
+    known, given, guess = re.findall(r'"\w+"', found[1]), found[2], found[3]
     for value in _arguments(node):
-        if guess and isinstance(value, ast.String) and f'"{value.value}"' in error.message:
-            return here(value, f'"{guess[1]}"')
-        if isinstance(values.get(id(value)), bool) and (known := re.findall(r'"\w+"', error.message)):
+        if guess and isinstance(value, ast.String) and f'"{value.value}"' == given:
+            return here(value, f'"{guess}"')
+        if isinstance(values.get(id(value)), bool):
             return here(value, known[-1] if values[id(value)] else known[0])
     return None
 
 
-def whole_number(error: CompileError, node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
+def whole_number(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
     """`zeros(3.0)` → `zeros(3)`, `x[1.5]` → `x[1]`, `axis="0"` → `axis=0`."""
     for part in ast.postorder(node):
         match part:
@@ -207,30 +195,30 @@ def whole_number(error: CompileError, node: ast.Call | ast.Subscript, values: Va
     return None
 
 
-def whole_numbers(error: CompileError, node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
+def whole_numbers(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
     """`x[v]` and `take(x, v)` of a float array v → `x[astype(v, i64)]`."""
     parts = node.indices if isinstance(node, ast.Subscript) else node.args[1:]
-    for part in parts if "integer" in error.message else ():
+    for part in parts:
         value = values.get(id(part))
         if isinstance(value, Array) and value.dtype.is_float:
             return here(part, f"astype({part.span.text}, i64)")
     return None
 
 
-def dtype(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`astype(x, "float16")` → `astype(x, f16)`."""
     for value in _arguments(node):
         if isinstance(value, ast.String):
             answer = foreign.value(value.value)
-            found = DTYPES.get(value.value) or from_numpy(value.value) or (answer and answer.row.instead)
-            return here(value, str(found)) if str(found) in DTYPES else None
+            named = DTYPES.get(value.value) or from_numpy(value.value) or (answer and answer.row.instead)
+            return here(value, str(named)) if str(named) in DTYPES else None
     return None
 
 
 # ---- shapes ------------------------------------------------------------------------------------------
 
 
-def ranks(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def ranks(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`concat((x, v))` → `concat((x, v[None]))`, `stack((x, v))` → `stack((x, broadcast_to(v, x.shape)))`."""
     first = node.args[0] if node.args else None
     parts = list(first.elements) if isinstance(first, ast.Tuple) else []
@@ -242,7 +230,7 @@ def ranks(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     along = next((values.get(id(v)) for v in _arguments(node)[1:]), 0)
     at = along % rank if isinstance(along, int) and rank else 0
     index = ", ".join([*[":"] * at, "None"])
-    joins = "concat" in error.message
+    joins = found[0] == "concat"
 
     def grown(part: ast.Expr, array: Array) -> str:
         if len(array.shape) == rank:
@@ -254,12 +242,8 @@ def ranks(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     return Edit(parts[0].span.to(parts[-1].span), ", ".join(map(grown, parts, arrays)))
 
 
-def shape(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
+def shape(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
     """`reshape(x, y)` → `reshape(x, y.shape)`, `x.view(f16)` → `astype(x, f16)`."""
-    if not error.message.startswith("a size in a shape"):
-        return None
-    if edit := quotient(error, node, values):
-        return edit
     given = _arguments(node)
     for value in reversed(given):
         is_first = any(value is a for a in node.args[:1])
@@ -270,28 +254,29 @@ def shape(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
     return None
 
 
-def quotient(error: CompileError, node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
+def quotient(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
     """`x[: N / 2]` → `x[: N // 2]`."""
-    found = [n for n in ast.postorder(node) if isinstance(n, ast.Binary) and n.op == "/"]
-    if not found or "f64[]" not in error.message:
-        return None
-    start = found[0].left.span.end
-    at = node.span.source.text.index("/", start)
-    return Edit(Span(node.span.source, at, at + 1), "//")
+    for part in ast.postorder(node):
+        if isinstance(part, ast.Binary) and part.op == "/":
+            at = node.span.source.text.index("/", part.left.span.end)
+            return Edit(Span(node.span.source, at, at + 1), "//")
+    return None
 
 
-def sizes(error: CompileError, node: ast.Call, values: Values) -> Edit | None:
-    """A size that does not fit → -1, the size that is left. torch's `x.expand(3, -1)` → `x.expand(3, x.shape[-1])`."""
+def kept_size(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
+    """torch's `x.expand(3, -1)` → `x.expand(3, x.shape[-1])`."""
     items = _items(node)
-    if "a size cannot be negative" in error.message:
-        wrong = [(k, i) for k, i in enumerate(items) if values.get(id(i)) == -1]
-        if not wrong or not node.args:
-            return None
-        ((k, item), *_) = wrong
-        return here(item, f"{beside(node.args[0])}.shape[{k - len(items)}]")
-    found = re.search(r": (\d+) elements are not", error.message)
+    for k, item in enumerate(items if node.args else ()):
+        if values.get(id(item)) == -1:
+            return here(item, f"{beside(node.args[0])}.shape[{k - len(items)}]")
+    return None
+
+
+def sizes(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
+    """A size that does not fit → -1, the size that is left."""
+    items = _items(node)
     numbers = [n for i in items if isinstance(n := values.get(id(i)), int) and n > 0]
-    if found is None or not 0 < len(numbers) == len(items):
+    if not 0 < len(numbers) == len(items):
         return None
     fits = [k for k in reversed(range(len(items))) if int(found[1]) % prod(numbers[:k] + numbers[k + 1 :]) == 0]
     return here(items[fits[0]], "-1") if fits else None

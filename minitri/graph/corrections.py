@@ -12,23 +12,39 @@ or None if it has nothing better to say than the error itself.
 
 import re
 from collections.abc import Callable
+from functools import cache
+from itertools import chain
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, Edit
 from minitri.base.spans import Span
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES, bool_
 from minitri.graph import call_corrections as calls
 from minitri.graph.call_corrections import Values, beside, here
 from minitri.graph.typing_rules import Array
 from minitri.language import ast
+from minitri.language.python_corrections import refused
 
-Rule = Callable[[CompileError, Any, Values], Edit | None]
+Rule = Callable[[re.Match[str], Any, Values], Edit | None]
+
+
+@cache
+def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
+    """The rows of corrections.toml."""
+    rows = table_beside(__file__, "corrections.toml")["rules"]
+    rules = {**vars(calls), **globals()}
+    return [(of, re.compile(pattern), rules[name]) for of, pattern, name in rows]
 
 
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
     """The error with a correction, if a rule has one. An error that has its own stays as it is."""
-    for rule in () if error.edits else RULES.get((error.code, type(node)), ()):
-        if (edit := rule(error, node, values)) is not None and edit.text != edit.span.text:
+    if error.edits:
+        return error
+    of, text = f"{error.code} {type(node).__name__}", f"{error.message}\n{error.help}"
+    found = ((rule, match) for kind, pattern, rule in _rules() if kind == of and (match := pattern.search(text)))
+    for edit in chain([_by_table(error, node)], (rule(match, node, values) for rule, match in found)):
+        if edit is not None and edit.text != edit.span.text:
             reason = error.help.split("; ")[0]
             kept = f"{reason}; " if reason and not re.search("write|use|`", reason) else ""
             written = " ".join(_changed(node, edit).split())
@@ -54,27 +70,12 @@ def _changed(node: ast.Node, edit: Edit) -> str:
     return text[start : edit.span.start] + edit.text + text[edit.span.end : end]
 
 
+def _by_table(error: CompileError, node: ast.Node) -> Edit | None:
+    text = None if "is needed here" in error.message else refused(error.code, node.span.text)
+    return here(node, text) if text else None
+
+
 # ---- operators -----------------------------------------------------------------------------------
-
-
-def _power(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    is_power = node.op == "^" and "bitwise_xor" in error.message
-    return here(node, f"{beside(node.left)} ** {beside(node.right)}") if is_power else None
-
-
-def _logic(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    name = {"&": "logical_and", "|": "logical_or"}.get(node.op)
-    return here(node, f"{name}({node.left.span.text}, {node.right.span.text})") if name else None
-
-
-def _of_booleans(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    return _operator(node, "^") if node.op == "-" and error.message.endswith("bool") else None
-
-
-def _shift(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
-    """`x << 2` of floats → `x * 2**2`."""
-    op = {"<<": "*", ">>": "/"}.get(node.op)
-    return here(node, f"{node.left.span.text} {op} 2**{beside(node.right)}") if op else None
 
 
 def _operator(node: ast.Binary, op: str) -> Edit:
@@ -83,13 +84,7 @@ def _operator(node: ast.Binary, op: str) -> Edit:
     return Edit(Span(source, at, at + len(node.op)), op)
 
 
-def _sign(error: CompileError, node: ast.Unary, values: Values) -> Edit | None:
-    if node.op == "-":
-        return here(node, f"~{beside(node.operand)}")
-    return here(node, f"logical_not({node.operand.span.text})") if node.op == "~" else None
-
-
-def _new_axis(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
+def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | None:
     """`x + b` of [M, N] and [M] → `x + b[:, None]`; of [M] and [N] → `x[:, None] + b`."""
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if not isinstance(left, Array) or not isinstance(right, Array):
@@ -103,11 +98,9 @@ def _new_axis(error: CompileError, node: ast.Binary, values: Values) -> Edit | N
     return here(operand, f"{beside(operand)}[{index}]") if fits and small.shape else None
 
 
-def _transposed(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
+def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | None:
     """The product with the one transpose that makes it fit."""
     left, right = values.get(id(node.left)), values.get(id(node.right))
-    if node.op != "@":
-        return None
     for operand in (node.left, node.right):
         if isinstance(operand, ast.Attribute) and operand.name == "T":  # it reverses all axes
             inner = values.get(id(operand.value))
@@ -123,7 +116,7 @@ def _transposed(error: CompileError, node: ast.Binary, values: Values) -> Edit |
     return None
 
 
-def _wider(error: CompileError, node: ast.Binary, values: Values) -> Edit | None:
+def wider(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | None:
     """`x + 300` for i8 → `astype(x, i16) + 300`."""
     for operand, number in ((node.left, node.right), (node.right, node.left)):
         x, n = values.get(id(operand)), values.get(id(number))
@@ -134,19 +127,15 @@ def _wider(error: CompileError, node: ast.Binary, values: Values) -> Edit | None
     return None
 
 
-def _infinity(error: CompileError, node: ast.Node, values: Values) -> Edit | None:
-    if error.help.startswith("write inf"):
-        return here(node, "inf")
-    numbers = [n for n in ast.children(node) if isinstance(n, ast.Number) and "past the largest" in error.message]
-    return here(numbers[0], "inf") if numbers else None
+def infinity(found: re.Match[str], node: ast.Node, values: Values) -> Edit | None:
+    return here(node, "inf")
 
 
-def _where(error: CompileError, node: ast.Conditional, values: Values) -> Edit | None:
-    parts = (node.test.span.text, node.body.span.text, node.orelse.span.text)
-    return here(node, f"where({', '.join(parts)})")
+def infinite_number(found: re.Match[str], node: ast.Node, values: Values) -> Edit | None:
+    return next((here(n, "inf") for n in ast.children(node) if isinstance(n, ast.Number)), None)
 
 
-def _unpacked(error: CompileError, node: ast.Assign, values: Values) -> Edit | None:
+def unpacked(found: re.Match[str], node: ast.Assign, values: Values) -> Edit | None:
     """`a, b = x` → `a, b = x[0], x[1]`; `a, b = x, y, z` → `a, b, _ = x, y, z`."""
     value, count = values.get(id(node.value)), len(node.targets)
     if isinstance(value, Array):
@@ -160,7 +149,7 @@ def _unpacked(error: CompileError, node: ast.Assign, values: Values) -> Edit | N
 # ---- subscripts and attributes -------------------------------------------------------------------------
 
 
-def _mask(error: CompileError, node: ast.Subscript, values: Values) -> Edit | None:
+def mask(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
     """`x[x > 0]` → `where(x > 0, x, 0)`."""
     index = values.get(id(node.indices[0])) if len(node.indices) == 1 else None
     if not isinstance(index, Array) or index.dtype != bool_:
@@ -168,56 +157,32 @@ def _mask(error: CompileError, node: ast.Subscript, values: Values) -> Edit | No
     return here(node, f"where({node.indices[0].span.text}, {node.value.span.text}, 0)")
 
 
-def _last(error: CompileError, node: ast.Subscript, values: Values) -> Edit | None:
-    """An index out of range → -1, indices of more axes than there are → the ones that fit."""
+def last_item(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
+    """An index out of the range of a tuple → -1."""
+    is_number = len(node.indices) == 1 and isinstance(values.get(id(node.indices[0])), int)
+    return here(node.indices[0], "-1") if is_number else None
+
+
+def last(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
+    """An index out of range → -1."""
+    wrong = [i for i in node.indices if isinstance(values.get(id(i)), int) and i.span.text in found.string]
+    return here(wrong[0], "-1") if wrong else None
+
+
+def fewer(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
+    """Indices of more axes than there are → the ones that fit."""
     x = values.get(id(node.value))
-    if "has no such index" in error.message and len(node.indices) == 1:
-        return here(node.indices[0], "-1") if isinstance(values.get(id(node.indices[0])), int) else None
-    if "out of range" in error.message:
-        found = [i for i in node.indices if isinstance(values.get(id(i)), int) and i.span.text in error.message]
-        return here(found[0], "-1") if found else None
-    if isinstance(x, Array) and "indices for" in error.message and len(node.indices) > len(x.shape) > 0:
-        start = node.indices[len(x.shape) - 1].span.end
-        return Edit(Span(node.span.source, start, node.indices[-1].span.end), "")
-    return None
+    if not isinstance(x, Array) or not len(node.indices) > len(x.shape) > 0:
+        return None
+    start = node.indices[len(x.shape) - 1].span.end
+    return Edit(Span(node.span.source, start, node.indices[-1].span.end), "")
 
 
-def _ellipses(error: CompileError, node: ast.Subscript, values: Values) -> Edit | None:
+def ellipses(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
     """`x[..., ...]` → `x[...]`, `x[True]` → `x[None]`."""
-    found = [i for i in node.indices if isinstance(i, ast.EllipsisLiteral)]
-    if len(found) > 1:
-        before = node.indices[node.indices.index(found[1]) - 1]
-        return Edit(Span(node.span.source, before.span.end, found[1].span.end), "")
+    several = [i for i in node.indices if isinstance(i, ast.EllipsisLiteral)]
+    if len(several) > 1:
+        before = node.indices[node.indices.index(several[1]) - 1]
+        return Edit(Span(node.span.source, before.span.end, several[1].span.end), "")
     truths = [i for i in node.indices if values.get(id(i)) is True]
     return here(truths[0], "None") if truths else None
-
-
-def _untransposed(error: CompileError, node: ast.Attribute, values: Values) -> Edit | None:
-    """`x.mT` of one axis → `x`."""
-    return here(node, node.value.span.text) if node.name == "mT" else None
-
-
-RULES: dict[tuple[str, type[ast.Node]], tuple[Rule, ...]] = {
-    ("MT0101", ast.Call): (calls.called_value,),
-    ("MT0102", ast.Call): (
-        calls.extreme, calls.as_elsewhere, calls.keyword, calls.option, calls.arity, calls.missing, calls.surplus,
-        calls.as_tuple,
-    ),
-    ("MT0102", ast.Assign): (_unpacked,),
-    ("MT0106", ast.Call): (calls.whole_number, calls.shape, calls.axis),
-    ("MT0106", ast.Conditional): (_where,),
-    ("MT0106", ast.Subscript): (calls.whole_number, calls.quotient),
-    ("MT0201", ast.Binary): (_new_axis,),
-    ("MT0201", ast.Call): (calls.ranks,),
-    ("MT0202", ast.Binary): (_power, _logic, _of_booleans, _shift),
-    ("MT0202", ast.Call): (calls.dtype,),
-    ("MT0202", ast.Unary): (_sign,),
-    ("MT0203", ast.Binary): (_transposed,),
-    ("MT0204", ast.Attribute): (_untransposed,),
-    ("MT0204", ast.Call): (calls.extreme, calls.as_elsewhere, calls.axis),
-    ("MT0205", ast.Call): (calls.sizes,),
-    ("MT0206", ast.Call): (calls.whole_numbers,),
-    ("MT0206", ast.Subscript): (_mask, calls.whole_number, calls.whole_numbers, _last, _ellipses),
-    ("MT0208", ast.Binary): (_infinity, _wider),
-}  # fmt: skip
-"""The rules by the code of the error and the kind of its node."""

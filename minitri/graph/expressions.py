@@ -17,14 +17,14 @@ import numpy as np
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, sign
-from minitri.base.dtype_facts import Info
+from minitri.base.dtype_limits import Info
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.resource_limits import MAX_BITS, current, exceeded
-from minitri.base.types import DType, ListValue
+from minitri.base.types import DType, ListValue, i64
 from minitri.graph import indexing
 from minitri.graph.argument_binding import as_int, plain, static
 from minitri.graph.functions import views
-from minitri.graph.literals import Power, names_in
+from minitri.graph.literals import Power, names_in, require_power_fits
 from minitri.graph.names import ATTRIBUTES, unknown_attribute
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.language import ast
@@ -89,9 +89,7 @@ def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
         message = f"the exponent {y} of an integer is negative"
         t.require(y, ">=", Dim.of(0), "MT0208", message, label=names_in(y), help=help)
     if isinstance(x, int) and op in ("**", "<<") and abs(x) > (op == "**"):
-        most = math.ceil(63 / math.log2(abs(x))) - 1 if op == "**" else 63 - x.bit_length()
-        message = f"{x} {op} {y} does not fit i64"
-        t.require(Dim.of(most), ">=", y, "MT0208", message, label=names_in(y), help=help)
+        require_power_fits(t, Power(x, op, y), i64, help)
 
 
 def compare(t: Typer, op: str, x: Value, y: Value) -> Value:

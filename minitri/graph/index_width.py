@@ -38,8 +38,14 @@ def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
 
 
 def _largest(node: Node, sizes: Mapping[str, int]) -> int:
-    """The number of elements of a node. For an `Index` node, the largest value of its expression if that is greater."""
-    extents = [e.evaluate(sizes) for e in node.shape]
+    """The number of elements of a node. For an `Index` node, the largest value of its expression if that is greater.
+
+    A size that divides by 0 belongs to no array: `x.reshape(N // 2, 2, -1)` needs at least 2 elements.
+    """
+    try:
+        extents = [e.evaluate(sizes) for e in node.shape]
+    except ZeroDivisionError:
+        return 0
     elements = math.prod(extents)
     ranges: Ranges = {axis_symbol(k): (ZERO, Dim.of(max(0, n - 1))) for k, n in enumerate(extents)}
     return max(elements, reach(node.expr, ranges, sizes)) if isinstance(node, Index) else elements

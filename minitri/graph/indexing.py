@@ -115,7 +115,7 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
     length = tidy(largest((distance + (abs(step) - 1)) // abs(step), 0))
     if step == 1 and length.constant is None:
         length = _one_element(item, extent) or length
-    return length, tidy(start) + step * (ir.axis(axis) if length != 1 else dims.ZERO)
+    return length, tidy(start) + step * ir.along(axis, length)
 
 
 def _one_element(item: slice, extent: Dim) -> Dim | None:

@@ -146,6 +146,11 @@ def axis(k: int) -> Dim:
     return dims.axis(f"d{k}")
 
 
+def along(k: int, extent: Dim) -> Dim:
+    """The index along the k-th axis of a result, where the source has this extent: 0 if it is 1."""
+    return dims.ZERO if extent == 1 else axis(k)
+
+
 @cache
 def axis_symbol(k: int) -> Symbol:
     return Symbol(f"d{k}", "axis")

@@ -44,12 +44,12 @@ def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
         t.require(large, ">=", small, "MT0208", message, label=names_in(value))
 
 
-def require_power_fits(t: Typer, power: Power, dtype: DType) -> None:
+def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> None:
     """Requires that the exponent of `2**N` is so small that the power fits an integer dtype (MT0208)."""
     low, high = dtype.limits
     most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
     message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
-    t.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent))
+    t.require(Dim.of(most), ">=", power.exponent, "MT0208", message, label=names_in(power.exponent), help=help)
 
 
 def constants_in(node: Node) -> list[int | float | bool]:
@@ -89,7 +89,7 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
             raise CompileError("MT0201", message)
         for extent, wanted in zip(node.shape, first):
             t.require(extent, "==", wanted, "MT0201", message)
-        index = tuple(ir.axis(k + 1) if e != 1 else dims.ZERO for k, e in enumerate(first))
+        index = tuple(ir.along(k + 1, e) for k, e in enumerate(first))
         rows.append(t.nodes.view(node, (dims.ONE, *first), index))
     return t.nodes.concat((Dim.of(len(rows)), *first), tuple(rows), 0)
 

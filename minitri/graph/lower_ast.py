@@ -6,7 +6,7 @@
 In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Only calls of functions recurse,
 at most `MAX_CALLS` deep.
 
-The one idea: the builder is an interpreter of the program (minitri/language/interpreter.py), but every array is a graph
+The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a graph
 node instead of data. Other files have the details: names.py explains unknown names, expressions.py types operators, shape_unification.py matches the
 arguments of a call with parameters, and error_collection.py keeps the errors. A wrong expression has the value `BROKEN`, and so has
 every expression that uses it. So the builder finds the mistakes of other expressions too, and reports each mistake once.
@@ -26,14 +26,14 @@ from minitri.base.types import f64
 from minitri.graph import argument_binding, expressions
 from minitri.graph.argument_binding import Instance, Sizes, static
 from minitri.graph.error_collection import BROKEN, ErrorCollection
-from minitri.graph.functions import FUNCTIONS, reductions
+from minitri.graph.functions import FUNCTIONS
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
-from minitri.graph.typing_rules import Array, Scope, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe
 from minitri.language import ast
+from minitri.language.ast_interpreter import Interpreter
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
-from minitri.language.interpreter import Interpreter
 from minitri.language.signatures import bind, function_names, signature_of
 
 
@@ -250,7 +250,7 @@ class _Builder(Interpreter, ErrorCollection):
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
         if node.op == "@":
             self.typer.operands = _written(node.left), _written(node.right)
-            return reductions.matmul(self.typer, x, y, "f32")
+            return self.structured("matmul", {"a": x, "b": y, "precision": "f32"})
         if isinstance(x, Array) or isinstance(y, Array):
             return self.typer.elementwise(BY_SYMBOL[node.op, 2].name, [x, y])
         return expressions.binary(self.typer, node.op, x, y)
@@ -261,7 +261,12 @@ class _Builder(Interpreter, ErrorCollection):
         return expressions.operator_call(self.typer, name, args, keywords)
 
     def structured(self, name: str, arguments: Scope) -> Value:
-        return FUNCTIONS[name](self.typer, **arguments)
+        """A parameter that is annotated as an `Array` or `Strong` gets its argument as such."""
+        function = FUNCTIONS[name]
+        kinds = (function.func if isinstance(function, partial) else function).__annotations__
+        convert = {Array: self.typer.array, Strong: self.typer.strong}
+        given = {p: convert[kinds[p]](v) if kinds[p] in convert else v for p, v in arguments.items()}
+        return function(self.typer, **given)
 
 
 def _check_size(shape: Shape, span: Span) -> None:

@@ -10,8 +10,9 @@ spelling mistake. A user who writes `median` wants the median, not `mean`. Such 
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
-from minitri.base.diagnostics import CompileError, listed, printable, suggest
+from minitri.base.diagnostics import CompileError, Edit, listed, suggest
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES
 from minitri.language import ast
@@ -19,12 +20,13 @@ from minitri.language.constant_arithmetic import CONSTANTS
 from minitri.language.foreign import names as foreign
 from minitri.language.foreign.names import LONGEST
 from minitri.language.foreign.rewriting import is_operand, rewritten_call, substituted
-from minitri.language.python_rewriting import update
+from minitri.language.python_corrections import update
 from minitri.language.signatures import function_names
 
 IGNORED = ("inplace", "out", "device", "requires_grad", "pin_memory", "copy")
 PLACES = {"max": "argmax", "min": "argmin", "sort": "argsort"}
 """The function that finds the places of what a function finds."""
+NO_PREFIX = "functions need no prefix: `exp(x)`"
 ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
@@ -36,28 +38,26 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 
     `scope` and `functions` are the names of the program, and `root` is the whole expression.
     """
-    name = node.id
+    name, own, known = node.id, [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()]
     if name in functions or name in function_names():
         return _uncalled(node, root)
-    own, known = [*scope, *functions], [*CONSTANTS, *DTYPES, *function_names()]
     error = CompileError("MT0101", f"there is no `{name}` here", node.span)
     if name in foreign.PREFIXES:
         path = _Path(node, root)
-        return path.explained(error, known) if path.member else _helped(error, "functions need no prefix: `exp(x)`")
+        return path.explained(error, known) if path.member else error.correct(help=NO_PREFIX)
     if answer := foreign.value(name):
-        help = _beside(name, own) + answer.sentence(called=False)
-        simple = answer.row.instead and not answer.row.arguments
-        return error.write(node.span, answer.row.instead, help) if simple else _helped(error, help)
+        written = "" if answer.row.arguments else answer.row.instead
+        return _advised(error, node.span, written, f"{suggest(name, own)} {answer.sentence(called=False)}".lstrip())
     if isinstance(root, ast.Subscript) and isinstance(root.value, ast.Name) and root.value.id in DTYPES:
         source, start = root.span.source, root.span.start  # `def f(x=f32[N])`
         return error.write(Span(source, source.text.rindex("=", 0, start), start), ": ", "a type follows `:`, not `=`")
     values = [n for n in known if n not in function_names()]
     if guess := suggest(name, [*own, *values]) or suggest(name, known):
-        return _guessed(error, node.span, guess)
-    error.help = "names are parameters, dimensions and assignments above"
+        return error.guess(node.span, guess)
+    help = "names are parameters, dimensions and assignments above"
     if node.span.source.name == "<expression>":
-        error.help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
-    return error
+        help += f'; parameters have types, as in {name[:40]}="f32[N]" or -t {name[:40]}=f32[N]'
+    return error.correct(help=help)
 
 
 def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
@@ -82,16 +82,15 @@ def unknown_function(
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
     args, keywords = [a.span.text for a in call.args], _keywords(call)
     if name in DTYPES:
-        text = f"astype({args[0]}, {name})" if len(args) == 1 else ""
-        return error.write(call.span, text) if text else _helped(error, f"write `astype(x, {name})`")
+        written = f"astype({args[0]}, {name})" if len(args) == 1 else ""
+        return _advised(error, call.span, written, f"write `{written or f'astype(x, {name})'}`")
     if method and name in ATTRIBUTES and len(args) == 1:
         return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
     if answer := foreign.called(name, args, list(keywords), method=method):
         written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
-        help = _beside(name, own) + answer.sentence(True, written)
-        return error.write(call.span, written, help) if written else _helped(error, help)
+        return _advised(error, call.span, written, f"{suggest(name, own)} {answer.sentence(True, written)}".lstrip())
     if guess := suggest(name, [*own, *known]):
-        return _guessed(error, error.span or call.span, guess)
+        return error.guess(called_name(call), guess)
     return _undefined(error, call)
 
 
@@ -107,7 +106,7 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     is_module = source.name == "<module>" or source.name.endswith(".mt")
     start = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) if is_module else None
     if start is None or call.keywords or not params:
-        return _helped(error, f"a program sees its own `def`s and the library: define `{name}` in a module")
+        return error.correct(help=f"a program sees its own `def`s and the library: define `{name}` in a module")
     stub = f"def {name}({params}):\n    return x\n\n\n"
     return error.write(Span(source, start.start(), start.start()), stub, f"define it above: `def {name}({params}):`")
 
@@ -115,13 +114,13 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
 def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) -> CompileError:
     """For `x.name`, where `known` are the attributes that arrays have. `rank` is that of x, if it is known."""
     name, value = node.name, node.value.span.text
-    error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", _last_name(node.span, name))
+    place = replace(node.span, start=node.span.end - len(name))
+    error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", place)
     if name == "at" and (edit := update(node.span, rank)) is not None:
         return error.correct(edit)
     if answer := foreign.attribute(name):
         written = substituted(answer.row.instead, {"x": value})
-        help = answer.sentence(False, written)
-        return error.write(node.span, written, help) if written else _helped(error, help)
+        return _advised(error, node.span, written, answer.sentence(False, written))
     if name in function_names():
         return error.write(node.span, f"{node.span.text}()", f"call it: `.{name}()`")
     pair = node.value if isinstance(node.value, ast.Call) else None
@@ -131,24 +130,13 @@ def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) 
         start = called_name(pair).start - node.span.start
         return error.write(node.span, f"{value[:start]}{arg}{value[start + len(pair.function) :]}")
     if guess := suggest(name, known):
-        return _guessed(error, error.span or node.span, guess)
-    return _helped(error, f"arrays have {listed([f'.{a}' for a in known])}")
+        return error.guess(place, guess)
+    return error.correct(help=f"arrays have {listed([f'.{a}' for a in known])}")
 
 
-def _helped(error: CompileError, help: str) -> CompileError:
-    error.help = printable(help)
-    return error
-
-
-def _guessed(error: CompileError, span: Span, guess: str) -> CompileError:
-    """`did you mean `sqrt`?`: the first name is the correction."""
-    return error.write(span, guess.split("`")[1], guess)
-
-
-def _beside(name: str, own: Iterable[str]) -> str:
-    """A name of the program that is much like the unknown one."""
-    near = suggest(name, own)
-    return f"{near} " if near else ""
+def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
+    """The error with a help, and with the correction to write `written`, unless that is ""."""
+    return error.correct(Edit(span, written) if written else None, help=help)
 
 
 def is_method(call: ast.Call) -> bool:
@@ -164,61 +152,55 @@ def called_name(call: ast.Call) -> Span:
     return Span(source, start, start + len(call.function))
 
 
-def _last_name(span: Span, name: str) -> Span:
-    return Span(span.source, span.end - len(name), span.end)
-
-
 def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
     """The text in parentheses if it could not stand in the node's place without them."""
     if not text or node is root or is_operand(text):
         return text
-    above = next((n for n in ast.postorder(root) if any(c is node for c in ast.children(n))), None)
-    tears = isinstance(above, (ast.Binary, ast.Unary, ast.Compare, ast.Attribute, ast.Subscript))
+    tears = isinstance(_around(node, root), (ast.Binary, ast.Unary, ast.Compare, ast.Attribute, ast.Subscript))
     return f"({text})" if tears else text
+
+
+def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
+    """The node of an expression of which a node is a part."""
+    return next((n for n in ast.postorder(root) if any(part is node for part in ast.children(n))), None)
 
 
 class _Path:
     """`np.linalg.norm(x)` around `np`: the path `np`, `linalg`, its member `norm`, and how it is used."""
 
     def __init__(self, node: ast.Expr, root: ast.Expr) -> None:
-        parents = {id(child): parent for parent in ast.postorder(root) for child in ast.children(parent)}
         names, here = [node.id] if isinstance(node, ast.Name) else [], node
-        while isinstance(above := parents.get(id(here)), ast.Attribute):
+        while isinstance(above := _around(here, root), ast.Attribute):
             names.append(above.name)
             here = above
-        self.call = above if isinstance(above, ast.Call) and _is_receiver(here, above) else None
+        is_called = isinstance(above, ast.Call) and is_method(above) and above.args[0] is here
+        self.call = above if isinstance(above, ast.Call) and is_called else None
         if self.call is not None:
             names.append(self.call.function)
         self.whole, self.root = self.call or here, root
         *self.path, self.member = names if len(names) > 1 else [*names, ""]
-        self.root_name = names[0] if names else ""
 
     def explained(self, error: CompileError, known: Iterable[str]) -> CompileError:
         """Adds to the error what to write instead of the call or the name, and where."""
-        args = self.call.args[1:] if self.call else ()
+        texts = [a.span.text for a in self.call.args[1:]] if self.call else []
         keywords = _keywords(self.call) if self.call else {}
-        texts = [a.span.text for a in args]
         answer = foreign.prefixed(self.path, self.member, texts if self.call else None, list(keywords))
         prefix, error.span = self._spans()
-        if answer is None:
-            guess = "" if self.member in known else suggest(self.member, known)
-            here = self.member in known or bool(guess)
+        if answer is None and self.member in known:
             plain = self.whole.span.text[prefix.end - prefix.start :]
-            help = guess or f"write `{plain[:LONGEST]}`: `{self.member}` is there without a prefix"
-            text = guess.split("`")[1] if guess else self.member
-            return error.write(error.span, text, help) if here else _helped(error, "functions need no prefix: `exp(x)`")
+            there = f"write `{plain[:LONGEST]}`: `{self.member}` is there without a prefix"
+            return error.write(error.span, self.member, there)
+        if answer is None:
+            return error.correct(help=NO_PREFIX).guess(error.span, suggest(self.member, known))
         row = answer.row
-        written = rewritten_call(row, texts, keywords) if self.call else ""
-        if self.call is None and not row.arguments:
-            written = row.instead
+        written = rewritten_call(row, texts, keywords) if self.call else "" if row.arguments else row.instead
         help = answer.sentence(self.call is not None, written)
-        if not written:
-            return _helped(error, help)
-        if row.here and row.name == self.member and len(keywords) == len(self.call.keywords if self.call else ()):
+        is_same = row.here and row.name == self.member and (not self.call or len(keywords) == len(self.call.keywords))
+        if written and is_same:
             known = {*known}
-            plain = re.sub(rf"\b{self.root_name}\.(?=(\w+))", lambda m: "" if m[1] in known else m[0], written)
+            plain = re.sub(rf"\b{self.path[0]}\.(?=(\w+))", lambda m: "" if m[1] in known else m[0], written)
             return error.write(prefix, "", help.replace(f"`{written}`", f"`{plain}`", 1))
-        return error.write(self.whole.span, fitted(written, self.whole, self.root), help)
+        return _advised(error, self.whole.span, fitted(written, self.whole, self.root), help)
 
     def _spans(self) -> tuple[Span, Span]:
         """Where the prefix is, `np.linalg.`, and where it is with its member."""
@@ -226,8 +208,3 @@ class _Path:
         found = re.compile(rf"\(*(?:\w+[\s)]*\.\s*)+(?={self.member}\b)").match(source.text, start)
         middle = found.end() if found else start
         return Span(source, start, middle), Span(source, start, middle + len(self.member))
-
-
-def _is_receiver(node: ast.Expr, call: ast.Call) -> bool:
-    """Whether the call is a method call on the node: `x.f()`, not `f(x)`."""
-    return is_method(call) and call.args[0] is node

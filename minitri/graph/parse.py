@@ -15,9 +15,9 @@ from minitri.graph import verify
 from minitri.graph.ir import Condition, Graph, Input, Interner, Node, Shape, axis, pick
 from minitri.graph.text import LINES
 from minitri.graph.typing_rules import reduce_type
-from minitri.text_io.name_resolution import Names, read_attributes, read_dtype, read_identifier, read_list, read_text
-from minitri.text_io.nodes import Block, Expr, Line, Mistake, Param, Require
-from minitri.text_io.reader import read, reading
+from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_identifier, read_text
+from minitri.text_io.reader import Line, Mistake, Param, read, reading
+from minitri.text_io.reader import Node as Syntax
 from minitri.text_io.templates import LineReader
 
 
@@ -25,56 +25,54 @@ def parse_graph(text: str, name: str = "<graph>") -> Graph:
     """The graph of a text. Raises CompileError MT05xx with a span if the text is not a valid graph."""
     source = Source(name, text)
     with reading(source):
-        return _Reader(source, read(source, "graph")).graph()
+        return _Reader(source).graph(read(source, "graph"))
 
 
-def read_conditions(requires: Sequence[Require], names: Names, source: Source) -> tuple[Condition, ...]:
+def read_conditions(requires: Sequence[Syntax], names: Names, source: Source) -> tuple[Condition, ...]:
     return tuple(_condition(r, names, source) for r in requires)
 
 
-def _condition(r: Require, names: Names, source: Source) -> Condition:
+def _condition(r: Syntax, names: Names, source: Source) -> Condition:
     """The condition of a `require` line. The default error code is MT0304."""
-    more = read_attributes(r, ("label", "help"))
-    code = r.code.name if r.code else "MT0304"
-    if code not in CODES or r.relation == "<":
-        message = "a condition is ==, != or >=" if r.relation == "<" else f"there is no error code {code[:20]}"
-        raise Mistake(r.code or r, message)
-    left, right = names.of_sizes.dims((r.left, r.right))
-    message = read_text(r.message) if r.message else "these sizes break a condition of the program"
-    label, help = read_text(more.get("label")), read_text(more.get("help"))
-    return Condition(left, r.relation, right, code, message, label, help, Span(source, r.start, r.end))
+    left, relation, right, code, message, attributes = r.parts
+    check_attributes(attributes, ("label", "help"))
+    name = code.name if code else "MT0304"
+    if name not in CODES or relation.name == "<":
+        fault = "a condition is ==, != or >=" if relation.name == "<" else f"there is no error code {name[:20]}"
+        raise Mistake(code or r, fault)
+    said = read_text(message) if message else "these sizes break a condition of the program"
+    more = {word: read_text(text) for word, text in attributes.items()}
+    sides, span = names.of_sizes.dims((left, right)), Span(source, left.start, right.end)
+    return Condition(sides[0], relation.name, sides[1], name, said, **more, span=span)
 
 
 def read_input_type(p: Param, names: Names) -> tuple[DType, Shape, bool]:
     """The dtype and shape of an input, and whether it is a scalar. Declares the names in the shape as dimensions."""
-    if p.type.dims is None:
-        if p.type.name.name != "float":
+    if p.dims is None:
+        if p.type.parts[0].name != "float":
             raise Mistake(p.type, "a parameter is an array, as in f32[M, N], or a float")
         return f64, (), True
-    for e in p.type.dims:
+    for e in p.dims:
         names.declare(e)
-    return read_dtype(p.type), names.shape(p.type.dims), False
+    return read_dtype(p.type), names.shape(p.dims), False
 
 
 class _Reader(LineReader[Node]):
     templates = LINES
-    one_operand = {"const": "a constant is one number"}
 
-    def __init__(self, source: Source, block: Block) -> None:
+    def __init__(self, source: Source) -> None:
         super().__init__(source)
-        self.block, self.sizes = block, Names()
-        self.nodes = Interner()
+        self.nodes, self.sizes = Interner(), Names()
         self.spans: dict[Node, tuple[Span, ...]] = {}
 
-    def graph(self) -> Graph:
-        name = read_identifier(self.block.name)
-        inputs = [self._input(p) for p in self.block.params]
-        conditions = read_conditions(self.block.requires, self.sizes, self.source)
-        for line in self.block.body:
-            assert isinstance(line, Line)
+    def graph(self, whole: Syntax) -> Graph:
+        name, params, requires, *lines, results = whole.parts
+        inputs = tuple(self._input(p) for p in params)
+        conditions = read_conditions(requires, self.sizes, self.source)
+        for line in lines:
             self._line(line)
-        outputs = tuple(map(self.ref, self.block.returns))
-        return Graph(name, tuple(inputs), outputs, conditions, self.spans).numbered()
+        outputs = tuple(map(self.ref, results))
+        return Graph(read_identifier(name), inputs, outputs, conditions, self.spans).numbered()
 
     def _input(self, p: Param) -> Input:
         name = read_identifier(p.name, self.values)
@@ -88,9 +86,10 @@ class _Reader(LineReader[Node]):
     def _line(self, line: Line) -> None:
         assert line.result is not None and line.type is not None
         self.take(line.result)
-        if line.type.dims is None:
+        dims = line.type.parts[1]
+        if dims is None:
             raise Mistake(line.type, "the type of a value is written as in f32[M, N], or f32[]")
-        self.dtype, shape = read_dtype(line.type), self.sizes.shape(line.type.dims)
+        self.dtype, shape = read_dtype(line.type), self.sizes.shape(dims)
         picks = {f"@{k}": pick(k) for k in range(len(line.operands) - 1)}
         axes = {f"d{k}": axis(k) for k in range(len(shape))}
         self.names = Names(self.sizes.sizes, axes, lambda e: picks.get(e.name))
@@ -116,13 +115,3 @@ class _Reader(LineReader[Node]):
             case kind:
                 dtype, shape = reduce_type(**found) if kind == "reduce" else (dtype, shape)
                 return getattr(self.nodes, kind)(dtype=dtype, shape=shape, **found)
-
-    # ---- kinds of fields ---------------------------------------------------------------
-
-    def integer(self, e: Expr) -> int:
-        if e.kind != "number" or not isinstance(e.parts[0], int):
-            raise Mistake(e, "a number is wanted here")
-        return e.parts[0]
-
-    def integers(self, e: Expr) -> tuple[int, ...]:
-        return tuple(map(self.integer, read_list(e)))

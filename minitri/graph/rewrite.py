@@ -193,4 +193,14 @@ def spread(i: Interner, constant: Node, shape: Shape) -> Node:
     return constant if shape == () else i.view(constant, shape, ())
 
 
+def number(i: Interner, like: Node, value: float | bool) -> Node:
+    """An array with the dtype and shape of `like`, whose elements are all `value`."""
+    return spread(i, i.const(value, like.dtype), like.shape)
+
+
+def compute(i: Interner, name: str, *args: Node) -> Node:
+    """An elementwise operation whose result has the dtype and shape of the last operand."""
+    return i.apply(name, args[-1].dtype, args[-1].shape, args)
+
+
 RULES = (trivial_reduction, thin_contract)

@@ -9,13 +9,13 @@ an `Element`: a node and an index. `build` turns an expression into nodes again.
 and elements by other nodes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim, Symbol, product
 from minitri.graph import ir
 from minitri.graph.ir import Interner, Node, Reduce, Shape, View, axis, axis_symbol, const_value, postorder
-from minitri.optimize.online_reductions.transport import Reduced, Refused, Shift, above, transport
+from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, above, transport
 
 Axes = Mapping[Symbol, Dim]
 
@@ -95,6 +95,13 @@ class GraphTerms:
         found = [(e, self.cut.get(e.node, e.node), self.places(e)) for e in self.below(root or self.root)]
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
+    def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
+        """The transport of a sum of `root` when the reductions in `needs` change. None if there is no transport."""
+        try:
+            return transport(self, root, needs)
+        except Refused:
+            return None
+
     def same_elements(self, e: Element) -> bool:
         """Whether an element is the result of a reduction along the same axes of an operand of the same shape."""
         return self.places(e) is not None
@@ -125,10 +132,7 @@ def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):
         return None
-    try:
-        found = transport(terms, terms.root, terms.needs())
-    except Refused:
-        return None
+    found = terms.transport(terms.root, terms.needs())
     if not isinstance(found, Shift):
         return None
     first, second = (m.y.y.node for m in found.means)

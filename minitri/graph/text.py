@@ -20,27 +20,17 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
+from minitri.base.toml_tables import table_beside
 from minitri.graph import ir
 from minitri.graph.ir import Condition, Graph, Input, Node
-from minitri.text_io.templates import Template
+from minitri.text_io.templates import fields_of, templates
 
 AXIS = re.compile(r"d\d+")
-LINES = {
-    ir.Const: Template("const <value:number>"),
-    ir.Index: Template("index {expr = <expr:dim>}"),
-    ir.Apply: Template("<op> <args...>"),
-    ir.View: Template("view <x> {index = <index:dims>}"),
-    ir.Gather: Template("gather <x>, <picks...> {index = <index:dims>}"),
-    ir.Concat: Template("concat <parts...> {axis = <axis:integer>}"),
-    ir.Reduce: Template("reduce.<op> <x> {axes = <axes:integers>}"),
-    ir.Scan: Template("scan.<op> <x> {axis = <axis:integer>}"),
-    ir.Contract: Template("contract <a>, <b> {precision = <precision:precision?>}"),
-}
+LINES = templates(ir, table_beside(__file__, "lines.toml"))
 
 
 def format_graph(graph: Graph) -> str:
@@ -74,7 +64,7 @@ def format_condition(c: Condition) -> str:
 def format_node(node: Node, names: Mapping[Node, str]) -> str:
     if isinstance(node, Input):
         return f"input {node.name}"
-    return LINES[type(node)].write({f.name: getattr(node, f.name) for f in fields(node)}, Writer(names, AXIS))
+    return LINES[type(node)].write(fields_of(node), Writer(names, AXIS))
 
 
 class Writer:
@@ -93,6 +83,11 @@ class Writer:
 
     def number(self, value: int | float | bool) -> str:
         return format_number(value)
+
+    flag = number
+
+    def texts(self, texts: Iterable[str]) -> str:
+        return f"[{join(map(quoted, texts))}]"
 
     def named(self, d: Dim) -> Dim:
         """An index expression whose symbols have the names that the text uses."""

@@ -11,12 +11,12 @@ f16 or bf16 is an f32 node. It is rounded only by `astype`, at outputs, and as a
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import Annotated, Union
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.dtype_facts import Info
+from minitri.base.dtype_limits import Info
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
@@ -52,6 +52,7 @@ class Array:
         return str(ArrayType(self.dtype, self.shape))
 
 
+Strong = Annotated[Array, "strong"]  # the annotation of a parameter for an array that is not weak
 Static = Union[int, float, bool, Dim, str, None, DType, Info, tuple]
 Value = Union[Array, Static]
 Scope = dict[str, Value]  # what each name is bound to

@@ -99,11 +99,8 @@ def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: i
     """
     per_warp = _up(max(registers, 1) * 32, 256)
     per_block = _up(shared + limits.reserved, 128)
-    counts = {
-        "registers": limits.registers // (per_warp * warps),
-        "warps": limits.warps // warps,
-        "blocks": limits.blocks,
-    }
+    registers = limits.registers // (per_warp * warps)
+    counts = {"registers": registers, "warps": limits.warps // warps, "blocks": limits.blocks}
     return {**counts, "shared memory": limits.shared // per_block} if per_block else counts
 
 

@@ -94,6 +94,18 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
     return {name: count, **special}
 
 
+def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
+    """The operations of a graph's node or a kernel's op that computes `count` elements, or sums `count` products."""
+    match op:
+        case graph_ir.Apply() | Compute():
+            return _elementwise(op.op, op.args[-1].dtype, count)
+        case graph_ir.Reduce() | graph_ir.Scan() | Reduce() | Scan():
+            return _elementwise("add", op.x.dtype, count)
+        case graph_ir.Contract() | Dot():
+            return _products(_narrow(op.a), op.precision, count)
+    return {}
+
+
 # ---- the graph -----------------------------------------------------------------------------
 
 
@@ -101,7 +113,7 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
     needed = _needed(graph, sizes)
     arrays = [n for n in needed if isinstance(n, graph_ir.Input) and not n.scalar]
     written = sum(_count(n.shape, sizes) * n.dtype.bytes for n in graph.outputs)
-    operations = _added(_node(node, count, sizes) for node, count in needed.items())
+    operations = _added(_operations(n, _computed_in_graph(n, count, sizes)) for n, count in needed.items())
     return Work(sum(needed[n] * n.dtype.bytes for n in arrays), written, operations)
 
 
@@ -119,20 +131,17 @@ def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
     return needed
 
 
-def _node(node: Node, count: int, sizes: Sizes) -> Mapping[str, int]:
+def _computed_in_graph(node: Node, needed: int, sizes: Sizes) -> int:
+    """How many elements, or products that are summed, a node computes if `needed` of its elements are needed."""
     match node:
-        case graph_ir.Apply():
-            return _elementwise(node.op, node.args[-1].dtype, count)
         case graph_ir.Reduce() | graph_ir.Scan():
-            return _elementwise("add", node.x.dtype, _count(node.x.shape, sizes))
+            return _count(node.x.shape, sizes)
         case graph_ir.Contract():
-            depth = node.a.shape[-1].evaluate(sizes)
-            return _products(_narrow(node.a), node.precision, depth * _count(node.shape, sizes))
-        case _:
-            return {}
+            return node.a.shape[-1].evaluate(sizes) * _count(node.shape, sizes)
+    return needed
 
 
-def _narrow(node: Node) -> DType:
+def _narrow(node: Node | Op) -> DType:
     """The dtype that the factors have before they are widened: the product of f16 matrices has f32 factors in the
     graph.
     """
@@ -160,7 +169,7 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
     if any(extents[a.name] == 0 for a in kernel.parallel):
         return {}  # no program runs, so values without axes are not computed either
-    return _added(_op(op, math.prod(extents[a] for a in _computed(op))) for op in kernel.body)
+    return _added(_operations(op, math.prod(extents[a] for a in _computed(op))) for op in kernel.body)
 
 
 def _computed(op: Op) -> set[str]:
@@ -170,20 +179,7 @@ def _computed(op: Op) -> set[str]:
             return set(op.x.axes)
         case Dot():
             return {*op.axes, op.over}
-        case _:
-            return set(op.axes)
-
-
-def _op(op: Op, count: int) -> Mapping[str, int]:
-    match op:
-        case Compute():
-            return _elementwise(op.op, op.args[-1].dtype, count)
-        case Reduce() | Scan():
-            return _elementwise("add", op.x.dtype, count)
-        case Dot():
-            return _products(op.a.dtype, op.precision, count)
-        case _:
-            return {}
+    return set(op.axes)
 
 
 # ---- tiles ---------------------------------------------------------------------------------
@@ -204,7 +200,7 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
         for op in inside:
             if isinstance(op, (Load, Store)):
                 moved[type(op)] += round(share * _repetitions(_along(op), extents, repeated, tiles)) * op.dtype.bytes
-            operations.update(_op(op, round(share * _repetitions(_computed(op), lanes, repeated, tiles))))
+            operations.update(_operations(op, round(share * _repetitions(_computed(op), lanes, repeated, tiles))))
     return Work(moved[Load], moved[Store], dict(operations))
 
 
@@ -220,10 +216,9 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     axis = program.axis(loop.axes[0])
     starts = {s.name for d in bounds for s in d.symbols()} - sizes.keys()
     tiles = [a for a in program.grid if {a.name, f"{a.name}_start"} & starts]
-    blocks = [
-        _blocks(loop, axis.block, axis.extent.evaluate(sizes), ChainMap(*places, dict(sizes)))
-        for places in itertools.product(*(_samples(a, sizes) for a in tiles))
-    ]
+    places = itertools.product(*(_samples(a, sizes) for a in tiles))
+    extent = axis.extent.evaluate(sizes)
+    blocks = [_blocks(loop, axis.block, extent, ChainMap(*place, dict(sizes))) for place in places]
     return sum(blocks) / (len(blocks) * axis.tiles.evaluate(sizes)) if axis.tiles.evaluate(sizes) else 0.0
 
 

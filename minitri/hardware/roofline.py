@@ -52,9 +52,8 @@ class Measured(UserDict[str, float]):
             return f"they are of {ran}, and this is {context.target}"
         if dict(self.sizes) != dict(context.sizes):
             return "they are of a call with other sizes"
-        if {n: _launched(k) for n, k in self.kernels.items()} != {
-            k.name: _launched(k) for k in compiled.value("triton")
-        }:
+        ours, theirs = ({k.name: _launched(k) for k in ks} for ks in (compiled.value("triton"), self.kernels.values()))
+        if ours != theirs:
             return "they are of other kernels: of another schedule, other strides or other passes"
         return ""
 

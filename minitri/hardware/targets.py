@@ -8,17 +8,16 @@ Out: a `Target`, which can describe itself to Triton. A stage that a machine or 
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, listed, suggest
+from minitri.base.toml_tables import table_beside
 
 CUDA_STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
 ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples of this
-ARCHITECTURES = tomllib.loads(Path(__file__).with_name("architectures.toml").read_text(encoding="utf-8"))
-CHIPS = tomllib.loads(Path(__file__).with_name("chips.toml").read_text(encoding="utf-8"))
+ARCHITECTURES = table_beside(__file__, "architectures.toml")
+CHIPS = table_beside(__file__, "chips.toml")
 GPUS: dict[str, str] = {name: row["architecture"] for name, row in CHIPS["chips"].items()}  # `a100`: `cuda:80`
 CUDA_ARCHS, HIP_ARCHS = tuple(ARCHITECTURES["cuda"]), tuple(ARCHITECTURES["hip"])
 TARGETS = (*(f"{kind}:{arch}" for kind, rows in ARCHITECTURES.items() for arch in rows), "interpreter")

@@ -168,8 +168,7 @@ class _Along:
                 return Info(1, 1, max(constancy, steps))
             case Remainder():
                 return Info(steps, min(x.divisibility, y.divisibility), constancy)
-            case _:
-                return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
+        return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
         """An index is the start of its block plus a position in the block; a loaded value can be any number."""

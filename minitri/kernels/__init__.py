@@ -1,1 +1,1 @@
-"""The partition of the graph into kernels, and each kernel in index notation on named axes."""
+"""The kernels of a graph, each in index notation on named axes."""

@@ -4,7 +4,7 @@
 
 In: the nodes of one part, and its roots. Roots are the nodes that the part stores. The part computes its own nodes and
 reads all others from memory. Out: an `Indexing`, which has the part's named axes and its demands. A demand is the
-index of one needed element of one node. minitri/kernels/builder.py turns demands into ops.
+index of one needed element of one node. minitri/kernels/kernel_from_demands.py turns demands into ops.
 minitri/optimize/fusion/one_kernel.py decides whether a part can be one kernel.
 
 The one idea: an index is passed from the results to the operands. Each root is needed at new axes `[i, j]`. A View
@@ -114,7 +114,7 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The axes and demands of one part of the graph. minitri/kernels/builder.py makes a kernel from an `Indexing`.
+    """The axes and demands of one part of the graph. minitri/kernels/kernel_from_demands.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if a value is needed at too many indices.
     """

@@ -31,6 +31,7 @@ from typing import Union
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import ZERO, Dim, Symbol, axis
+from minitri.base.nodes import KeywordNodeClass
 from minitri.base.types import ArrayType, DType
 from minitri.graph.ir import PRECISIONS, Condition, contiguous, postorder
 
@@ -70,8 +71,7 @@ class Buffer:
         return f"{self.name}: {ArrayType(self.dtype, self.shape)}" + strides * (self.strides != contiguous(self.shape))
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class _Op:
+class _Op(metaclass=KeywordNodeClass):
     dtype: DType
     axes: tuple[str, ...]
     spans: tuple[Span, ...] = ()
@@ -92,7 +92,6 @@ class Mask:
 Picks = tuple[tuple[Symbol, "Op"], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class _Access(_Op):
     """The fields that a load and a store have in common."""
 
@@ -111,7 +110,6 @@ class _Access(_Op):
         return {s.name for d in self.index for s in d.symbols() if s.kind == "axis"}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Load(_Access):
     """A read of one element. If a guard is negative, the load reads nothing and its value is `other`."""
 
@@ -120,40 +118,33 @@ class Load(_Access):
     other: int | float | bool = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Constant(_Op):
     value: int | float | bool
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Scalar(_Op):
     buffer: Buffer
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Position(_Op):
     expr: Dim
     picks: Picks = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Inside(_Op):
     conditions: tuple[Dim, ...]
     picks: Picks = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Compute(_Op):
     op: str
     args: tuple[Op, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Spread(_Op):
     x: Op
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
@@ -173,7 +164,6 @@ class Reduce(_Op):
     shift: Op | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Count(_Op):
     """The number of elements along the axes `over`. In a loop over these axes, the count includes the elements up to
     the current block.
@@ -184,7 +174,6 @@ class Count(_Op):
     over: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Old(_Op):
     """The partial result of a reduction or count before the current block of a loop.
 
@@ -195,14 +184,12 @@ class Old(_Op):
     x: Op
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Scan(_Op):
     op: str
     x: Op
     along: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Dot(_Op):
     """The sum of `a * b` over one axis: a matrix product.
 
@@ -226,12 +213,10 @@ class Dot(_Op):
         return self.precision.startswith("tf32") or self.a.dtype.bits <= 16
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Store(_Access):
     value: Op
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Carry(_Op):
     """A value that a loop passes from one iteration to the next. `initial` is its value before the first iteration.
 
@@ -354,6 +339,14 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
         case _:
             held = {name: getattr(op, name) for name in OPERANDS.get(type(op), ())}
             return replace(op, **{name: o and new(o) for name, o in held.items()}) if held else op
+
+
+def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
+    """The new op for each op of a body: `change` of the op with its new operands."""
+    new: dict[Op, Op] = {}
+    for op in body:
+        new[op] = change(with_operands(op, lambda o: new.get(o, o)))
+    return new
 
 
 def index_expressions(op: Op) -> tuple[Dim, ...]:

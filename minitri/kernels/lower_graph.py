@@ -16,14 +16,14 @@ from dataclasses import replace
 from minitri.base.dims import Dim, product
 from minitri.graph import rewrite
 from minitri.graph.ir import Apply, Graph, Interner, Node, allows, contiguous
-from minitri.kernels.builder import build
 from minitri.kernels.demand import COMPUTE, Indexing, NotOneKernel
 from minitri.kernels.ir import Buffer, Decision, Plan
+from minitri.kernels.kernel_from_demands import build
 
 Layouts = Mapping[str, tuple[Dim, ...]]
 
 
-def partition(graph: Graph, layouts: Layouts = {}) -> Plan:
+def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
     """The plan with one kernel for each node that computes, in the order of the graph.
 
     layouts   the strides of each input that is not contiguous, in elements, by name

@@ -21,9 +21,8 @@ from minitri.graph.parse import read_conditions, read_input_type
 from minitri.kernels import ir
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
-from minitri.text_io.name_resolution import Names, read_dtype, read_identifier, read_list, read_text
-from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Param, Place, Type, Whole
-from minitri.text_io.reader import read, reading
+from minitri.text_io.read_expressions import Names, read_dtype, read_identifier, read_list
+from minitri.text_io.reader import Line, Mistake, Node, Param, read, reading
 from minitri.text_io.templates import LineReader
 
 _LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+) -> (\w+): (.+) \((saves|costs) (.+) bytes\)")
@@ -33,25 +32,26 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
     """The plan that a text describes. CompileError MT05xx with the place of the mistake if the text is not valid."""
     source = Source(name, text)
     with reading(source):
-        whole: Whole = read(source, "kernels")
-        plan, names = read_head(whole.head, source)
+        head, *blocks, ledger = read(source, "kernels").parts
+        plan, names = read_head(head, source)
         kernels: list[Kernel] = []
-        for block in whole.blocks:
+        for block in blocks:
             kernels.append(_kernel(block, plan, names, source, [k.name for k in kernels]))
-        ledger = tuple(_decision(e, names) for e in whole.ledger)
-        return replace(plan, kernels=tuple(kernels), ledger=ledger)
+        return replace(plan, kernels=tuple(kernels), ledger=tuple(_decision(e, names) for e in ledger))
 
 
-def read_head(head: Head, source: Source) -> tuple[Plan, Names]:
+def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
     """The plan without its kernels, and a table of the names that its sizes have."""
+    name, params, results, *lines = head.parts
+    made, requires = ([x for x in lines if isinstance(x, Param) == wanted] for wanted in (True, False))
     names, taken = Names(), list[str]()
-    for p in (*head.inputs, *head.outputs, *head.temporaries):
+    for p in (*params, *results, *made):
         taken.append(read_identifier(p.name, taken))
-    inputs = tuple(_input(p, names) for p in head.inputs)
-    conditions = read_conditions(head.requires, names, source)
-    outputs = tuple(read_buffer(p, "output", names) for p in head.outputs)
-    temporaries = tuple(read_buffer(p, "temporary", names) for p in head.temporaries)
-    return Plan(read_identifier(head.name), inputs, outputs, temporaries, (), (), conditions), names
+    inputs = tuple(_input(p, names) for p in params)
+    conditions = read_conditions(requires, names, source)
+    outputs = tuple(read_buffer(p, "output", names) for p in results)
+    temporaries = tuple(read_buffer(p, "temporary", names) for p in made)
+    return Plan(read_identifier(name), inputs, outputs, temporaries, (), (), conditions), names
 
 
 def _input(p: Param, names: Names) -> Buffer:
@@ -71,8 +71,8 @@ def _strides(p: Param, shape: tuple[Dim, ...], names: Names) -> tuple[Dim, ...]:
 
 
 def read_buffer(p: Param, role: str, names: Names) -> Buffer:
-    dtype, shape = read_dtype(p.type), names.shape(p.type.dims or ())
-    if (p.type.dims is None) != (role == "scalar") or (role == "scalar" and dtype != f64):
+    dtype, shape = read_dtype(p.type), names.shape(p.dims or ())
+    if (p.dims is None) != (role == "scalar") or (role == "scalar" and dtype != f64):
         raise Mistake(p.type, "a scalar is an f64 without brackets, an array is written as in f32[M, N]")
     return Buffer(p.name.name, dtype, shape, _strides(p, shape, names), role)
 
@@ -80,14 +80,14 @@ def read_buffer(p: Param, role: str, names: Names) -> Buffer:
 Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be used with and without merged axes
 
 
-def read_buffers(block: Block, plan: Plan, names: Names) -> Buffers:
+def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
     """The buffers of a kernel or a program, by name and rank. Each of them must be a buffer of the plan, perhaps with
     merged axes.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
-    for p in block.params:
-        name, rank = read_identifier(p.name), len(p.type.dims or ())
+    for p in params:
+        name, rank = read_identifier(p.name), len(p.dims or ())
         if (name, rank) in found:
             raise Mistake(p.name, f"`{name}` is there already with as many axes")
         if name not in whole:
@@ -122,47 +122,44 @@ def _is_merged(whole: list[tuple[Dim, Dim]], seen: list[tuple[Dim, Dim]]) -> boo
     return True
 
 
-def _kernel(block: Block, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:
-    name = read_kernel_name(block.name, taken)
-    axes = tuple(Axis(*read_axis(p, names), p.role) for p in distinct(block.places))
-    buffers = read_buffers(block, plan, names)
-    hints = read_hints(block, {"relaxed": None})
+def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:
+    name, params, places, options, *lines = block.parts
+    kernel, axes = read_kernel_name(name, taken), list[Axis]()
+    for place in places:
+        reduced, axis, extent = place.parts
+        axes.append(Axis(*read_axis(axis, extent, names, axes), "reduced" if reduced else "parallel"))
+    buffers = read_buffers(params, plan, names)
+    hints = read_hints(options, {"relaxed": None})
     body = Body(source, names, [a.name for a in axes], buffers, "kernels")
-    ops = [body.line(line) for line in block.body if isinstance(line, Line)]
-    return Kernel(name, axes, tuple(buffers.values()), tuple(ops), "relaxed" in hints)
+    ops = tuple(map(body.line, lines))
+    return Kernel(kernel, tuple(axes), tuple(buffers.values()), ops, "relaxed" in hints)
 
 
-def read_kernel_name(e: Expr, taken: Sequence[str]) -> str:
+def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
     """The name of a kernel: k0, k1, …. A kernel's name is used in the generated source, so no other names are allowed."""
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")
     return e.name
 
 
-def read_axis(p: Place, names: Names) -> tuple[str, Dim]:
-    if not AXIS.fullmatch(p.name.name) or p.name.name.endswith(("_lane", "_start")):
+def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tuple[str, Dim]:
+    """The name and the extent of an axis. The axes `before` it have other names."""
+    if e.name in (a.name for a in before):
+        raise Mistake(e, f"there are two axes `{e.name[:40]}`")
+    if not AXIS.fullmatch(e.name) or e.name.endswith(("_lane", "_start")):
         help = "names of axes are i j k l h g f e, and r s t u v w for those that are reduced"
-        raise Mistake(p.name, f"an axis cannot be called `{p.name.name[:40]}`", help)
-    return p.name.name, names.shape([p.extent])[0]
+        raise Mistake(e, f"an axis cannot be called `{e.name[:40]}`", help)
+    return e.name, names.shape([extent])[0]
 
 
-def distinct(places: Iterable[Place]) -> list[Place]:
-    found: dict[str, Place] = {}
-    for p in places:
-        if p.name.name in found:
-            raise Mistake(p.name, f"there are two axes `{p.name.name[:40]}`")
-        found[p.name.name] = p
-    return list(found.values())
-
-
-def read_hints(block: Block, known: Mapping[str, range | None]) -> dict[str, Any]:
-    """The compile options of a block, by name.
+def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
+    """The compile options of a kernel or a program, by name.
 
     `known` maps each allowed option to the range of its number, or to None for an option without a number. An option
     without a number has the value True.
     """
     found: dict[str, int] = {}
-    for word, number in block.hints:
+    for word, number in hints:
         if word.name not in known or word.name in found:
             raise Mistake(word, f"`{word.name[:40]}` cannot stand here", suggest(word.name, known), "MT0501")
         choices = known[word.name]
@@ -175,7 +172,7 @@ def read_hints(block: Block, known: Mapping[str, range | None]) -> dict[str, Any
     return found
 
 
-def _decision(e: Expr, names: Names) -> Decision:
+def _decision(e: Node, names: Names) -> Decision:
     match = _LEDGER.fullmatch(e.parts[0])
     if match is None:
         raise Mistake(e, "a line of the ledger is `fused  VALUE  k0 -> k1: RULE (saves N bytes)`", code="MT0501")
@@ -188,7 +185,7 @@ def _decision(e: Expr, names: Names) -> Decision:
 class Body(LineReader[Op]):
     """Parses the lines of a kernel or a tile program, in order. `stage` decides which ops and fields are allowed."""
 
-    templates, one_operand, precisions = LINES, TABLE["one_operand"], DOT_PRECISIONS
+    templates, precisions = LINES, DOT_PRECISIONS
 
     def __init__(self, source: Source, names: Names, axes: Sequence[str], buffers: Buffers, stage: str) -> None:
         super().__init__(source)
@@ -236,7 +233,7 @@ class Body(LineReader[Op]):
                 raise Mistake(line, "this product needs its two axes", "write `tile = [i, j]`")
         return found
 
-    def _pick(self, e: Expr) -> Dim | None:
+    def _pick(self, e: Node) -> Dim | None:
         op = self.values.get(e.name)
         if op is None:
             return None
@@ -247,16 +244,17 @@ class Body(LineReader[Op]):
         self.picks[symbol] = op
         return Dim({(symbol,): 1})
 
-    def _type(self, type: Type) -> tuple[DType, tuple[str, ...]]:
-        axes = [e.name for e in type.dims or ()]
-        for e in type.dims or ():
+    def _type(self, type: Node) -> tuple[DType, tuple[str, ...]]:
+        dims = type.parts[1]
+        if dims is None:
+            raise Mistake(type, "the type of a value is written as in f32[i, j], or f32[]")
+        axes = tuple(e.name for e in dims)
+        for e in dims:
             if e.name not in self.axes or axes.count(e.name) > 1:
                 raise Mistake(e, "the type of a value names its axes, each once", suggest(e.name, self.axes))
-        if type.dims is None:
-            raise Mistake(type, "the type of a value is written as in f32[i, j], or f32[]")
-        return read_dtype(type), tuple(axes)
+        return read_dtype(type), axes
 
-    def _buffer(self, e: Expr, rank: int, *roles: str) -> Buffer:
+    def _buffer(self, e: Node, rank: int, *roles: str) -> Buffer:
         b = self.buffers.get((e.name, rank))
         if b is None or b.role not in roles:
             fitting = [n for (n, _), x in self.buffers.items() if x.role in roles]
@@ -266,31 +264,28 @@ class Body(LineReader[Op]):
 
     # ---- kinds of fields ---------------------------------------------------------------
 
-    def scalar(self, e: Expr) -> Buffer:
+    def scalar(self, e: Node) -> Buffer:
         return self._buffer(e, 0, "scalar")
 
-    def loaded(self, e: Expr) -> tuple[Buffer, tuple[Dim, ...]]:
+    def loaded(self, e: Node) -> tuple[Buffer, tuple[Dim, ...]]:
         return self._element(e, "input", "output", "temporary")
 
-    def stored(self, e: Expr) -> tuple[Buffer, tuple[Dim, ...]]:
+    def stored(self, e: Node) -> tuple[Buffer, tuple[Dim, ...]]:
         return self._element(e, "output", "temporary")
 
-    def _element(self, e: Expr, *roles: str) -> tuple[Buffer, tuple[Dim, ...]]:
+    def _element(self, e: Node, *roles: str) -> tuple[Buffer, tuple[Dim, ...]]:
         if e.kind != "element":
             raise Mistake(e, "an element is written as in x[i, j]")
-        name, *index = e.parts
+        name, index = e.parts
         return self._buffer(name, len(index), *roles), self.names.dims(index)
 
-    def conditions(self, e: Expr) -> tuple[Dim, ...]:
+    def conditions(self, e: Node) -> tuple[Dim, ...]:
         return tuple(map(self.names.condition, read_list(e)))
 
-    def texts(self, e: Expr) -> tuple[str, ...]:
-        return tuple(map(read_text, read_list(e)))
-
-    def axis(self, e: Expr) -> str:
+    def axis(self, e: Node) -> str:
         if e.name not in self.axes:
             raise Mistake(e, "an axis is wanted here", suggest(e.name, self.axes))
         return e.name
 
-    def axis_names(self, e: Expr) -> tuple[str, ...]:
+    def axis_names(self, e: Node) -> tuple[str, ...]:
         return tuple(map(self.axis, read_list(e)))

@@ -21,22 +21,20 @@ minitri/kernels/parse.py parses the text.
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.graph.text import Writer, format_condition, join, quoted
+from minitri.base.toml_tables import table_beside
+from minitri.graph.text import Writer, format_condition, join
 from minitri.kernels import ir
 from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Mask, Op, Plan, Store
-from minitri.text_io.templates import Template
+from minitri.text_io.templates import fields_of, templates
 
 AXIS = re.compile(r"(?:[ijklhgferstuvw]|[ew][1-9][0-9]{0,3})(?:_lane|_start)?")
-TABLE = tomllib.loads(Path(__file__).with_name("lines.toml").read_text(encoding="utf-8"))
-LINES = {getattr(ir, name): Template(line) for name, line in TABLE["lines"].items()}
+TABLE = table_beside(__file__, "lines.toml")
+LINES = templates(ir, TABLE)
 
 PlanLine = tuple[str, Op | Buffer | Kernel | Decision | None]
 
@@ -81,23 +79,23 @@ def kernel_lines(kernel: Kernel) -> Iterator[PlanLine]:
     yield "}", None
 
 
-def format_op(op: Op, names: dict[Op, str]) -> str:
-    """The line of one op. Adds the name of its value to `names`."""
-    text = describe(op, names)
+def format_op(op: Op, names: dict[Op, str], more: Sequence[str] = ()) -> str:
+    """The line of one op. Adds the name of its value to `names`. `more` has the texts of further attributes."""
+    text = describe(op, names, more)
     if isinstance(op, Store):
         return text
     names[op] = f"%{len(names)}"
     return f"{names[op]}: {op.dtype}[{', '.join(op.axes)}] = {text}"
 
 
-def describe(op: Op, names: Mapping[Op, str]) -> str:
+def describe(op: Op, names: Mapping[Op, str], more: Sequence[str] = ()) -> str:
     picked = {symbol: dims.value(names[value]) for symbol, value in getattr(op, "picks", ())}
-    return LINES[type(op)].write(_template_fields(op), _Writer(names, AXIS, picked))
+    return LINES[type(op)].write(_template_fields(op), OpWriter(names, AXIS, picked), more)
 
 
 def _template_fields(op: Op) -> dict[str, Any]:
     """The fields of an op, under the names of its template. Fields that the line leaves out are None or ()."""
-    found = {f.name: getattr(op, f.name) for f in fields(op)}
+    found = fields_of(op)
     if isinstance(op, (Load, Store)):
         mask = op.mask or Mask(())
         found |= {"element": (op.buffer, op.index), "tested": mask.conditions, "reasons": mask.reasons}
@@ -109,7 +107,7 @@ def _template_fields(op: Op) -> dict[str, Any]:
     return found
 
 
-class _Writer(Writer):
+class OpWriter(Writer):
     def loaded(self, element: tuple[Buffer, tuple[Dim, ...]]) -> str:
         buffer, index = element
         return f"{buffer.name}{self.dims(index)}"
@@ -122,9 +120,6 @@ class _Writer(Writer):
     def conditions(self, conditions: Iterable[Dim]) -> str:
         return f"[{join(comparison(self.named(c)) for c in conditions)}]"
 
-    def texts(self, texts: Iterable[str]) -> str:
-        return f"[{join(map(quoted, texts))}]"
-
 
 def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
     """The axes of the rows of `a` and the columns of `b`, if each factor has exactly one axis that the other lacks."""
@@ -134,12 +129,5 @@ def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
 
 def comparison(d: Dim) -> str:
     """The condition `d >= 0` as a comparison with one axis: `i < 777` for 776 - i >= 0."""
-    for symbol in sorted(d.symbols(), key=str):
-        split = d.coefficient(symbol) if symbol.kind != "size" else None
-        if split is None or any(s.kind != "size" for s in split[1].symbols()):
-            continue
-        if split[0] == -1:
-            return f"{symbol} < {split[1] + 1}"
-        if split[0] == 1:
-            return f"{symbol} >= {-split[1]}"
-    return f"{d} >= 0"
+    found = d.solved(lambda s: s.kind != "size")
+    return f"{found[0]} {'<' if found[1] < 0 else '>='} {found[2]}" if found else f"{d} >= 0"

@@ -10,36 +10,36 @@ Left out: the meaning of dimensions. They stay expressions.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, dtype, from_numpy
 from minitri.language import ast
-from minitri.language import foreign_annotations as foreign
 from minitri.language.foreign import names
-from minitri.language.syntax_errors import mistake
+from minitri.language.syntax_errors import mistake, tables
 
 Type: TypeAlias = ast.ArrayType | ast.ScalarType
 Reader: TypeAlias = Callable[[Span], ast.Expr]  # parses the text of a string annotation
 
 _SCALARS = ("float", "int", "bool")
+TUPLES = ("tuple", "Tuple")
 
 
 def read_type(expr: ast.Expr, parse: Reader) -> Type:
     """The type that an annotation stands for. ParseError if it is not a type."""
     match expr:
         case ast.String():
-            return read_type(parse(foreign.string_inside(expr)), parse)
+            return read_type(parse(_string_inside(expr)), parse)
         case ast.Name(id=id) if id in _SCALARS:
             return ast.ScalarType(expr.span, id)
         case ast.Name() | ast.Attribute(value=ast.Name()):
             return ast.ArrayType(expr.span, _dtype(expr), ())
         case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()) as head, indices=indices):
-            if _word(head) in foreign.JAXTYPING and (shape := foreign.jaxtyping_shape(indices)):
-                dims = tuple(_dim(d if isinstance(d, ast.Pack) else parse(d)) for d in foreign.words_of(shape))
-                return ast.ArrayType(expr.span, foreign.JAXTYPING[_word(head)], _one_pack(dims))
+            if (shape := _jaxtyping_shape(indices)) and _word(head) in tables()["types"]["jaxtyping"]:
+                dims = tuple(_dim(d if isinstance(d, ast.Pack) else parse(d)) for d in _words_of(shape))
+                return ast.ArrayType(expr.span, tables()["types"]["jaxtyping"][_word(head)], _one_pack(dims))
             return ast.ArrayType(expr.span, _dtype(head), _one_pack(tuple(map(_dim, _flat(indices)))))
         case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
             dims = args[0].span.to(args[-1].span).text
@@ -52,10 +52,10 @@ def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
     """The types of a return annotation: one, `(A, B)` or `tuple[A, B]`."""
     match expr:
         case ast.String():
-            return read_returns(parse(foreign.string_inside(expr)), parse)
+            return read_returns(parse(_string_inside(expr)), parse)
         case ast.Tuple(elements=parts) if parts:
             pass
-        case ast.Subscript(value=ast.Name(id=id), indices=indices) if id in foreign.TUPLES:
+        case ast.Subscript(value=ast.Name(id=id), indices=indices) if id in TUPLES:
             parts = _flat(indices)
         case _:
             parts = (expr,)
@@ -70,11 +70,11 @@ def _word(head: ast.Expr) -> str:
 
 def _dtype(head: ast.Expr) -> str:
     word = _word(head)
-    if word in foreign.JAXTYPING or word in foreign.SHAPELESS:
-        raise foreign.without_shape(word, head.span)
     try:
         return dtype(word).name
     except CompileError as error:
+        if word in tables()["types"]["jaxtyping"] or word in tables()["types"]["shapeless"]:
+            raise _without_shape(word, head.span) from None
         answer = names.value(word)  # torch's `half` and `double`
         help = f"write `{answer.row.instead}`" if answer and answer.row.instead in DTYPES else error.help
         guess = re.search(r"(?:write|mean) `(\w+)`", help)
@@ -124,3 +124,38 @@ def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pa
     for second in [d for d in shape if isinstance(d, ast.Pack)][1:]:
         raise mistake("second_pack", second.span, name=second.id)
     return shape
+
+
+# ---- text in strings, and jaxtyping ----------------------------------------------------------------
+
+
+def _without_shape(word: str, span: Span) -> ParseError:
+    """The error for a type without a shape: `Tensor`, `np.ndarray`."""
+    dtype = tables()["types"]["jaxtyping"].get(word)
+    error = mistake("shapeless_jaxtyping" if dtype else "shapeless", span, word=word, dtype=dtype)
+    has_brackets = dtype is None and span.source.text[span.end : span.end + 1] == "["
+    return error.write(span, "f32" if has_brackets else f"{dtype or 'f32'}[M, N]")
+
+
+def _string_inside(string: ast.String) -> Span:
+    """Where the text between the quotes is."""
+    match = re.fullmatch(r"""[rRuU]?("{3}|'{3}|"|')(.*)\1""", string.span.text, re.DOTALL)
+    if match is None or "\\" in match[2]:
+        raise mistake("unreadable_string", string.span)
+    start = string.span.start + match.start(2)
+    return Span(string.span.source, start, start + len(match[2]))
+
+
+def _jaxtyping_shape(indices: tuple[ast.Expr | ast.Pack, ...]) -> ast.String | None:
+    """The shape of `Float32[Tensor, "M N"]`; None for another type."""
+    return indices[1] if len(indices) == 2 and isinstance(indices[1], ast.String) else None
+
+
+def _words_of(shape: ast.String) -> Iterator[ast.Pack | Span]:
+    """The dimensions of `"*B M N+1"`, which blanks separate."""
+    inside = _string_inside(shape)
+    for match in re.finditer(r"\S+", inside.text):
+        word = Span(inside.source, inside.start + match.start(), inside.start + match.end())
+        if not re.match(r"[A-Za-z0-9(]|\*[A-Za-z][A-Za-z0-9_]*$", word.text):
+            raise mistake("not_in_shape", word, word=word.text[:40])
+        yield ast.Pack(word, word.text[1:]) if word.text.startswith("*") else word

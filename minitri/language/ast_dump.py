@@ -89,15 +89,8 @@ def _tree(root: ast.Expr | ast.Pack, depth: int) -> Iterator[_Line]:
 
 
 def _label(node: ast.Expr | ast.Pack) -> str:
-    match node:
-        case ast.Name(id=text) | ast.Attribute(name=text) | ast.Call(function=text) | ast.Pack(id=text):
-            detail = text
-        case ast.Unary(op=op) | ast.Binary(op=op) | ast.Compare(op=op):
-            detail = op
-        case ast.Number(value=value) | ast.String(value=value):
-            detail = repr(value)
-        case _:
-            detail = ""
+    names = (getattr(node, field, None) for field in ("id", "name", "function", "op"))
+    detail = repr(node.value) if isinstance(node, (ast.Number, ast.String)) else next(filter(None, names), "")
     kind = type(node).__name__.removesuffix("Literal").lower()
     return f"{kind} {detail}".rstrip()
 

@@ -27,8 +27,8 @@ from typing import Any
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Span
 from minitri.language import ast, parser, parser_tables, python_source
+from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
-from minitri.language.interpreter import NAMED_VALUES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
 from minitri.language.syntax_errors import mistake
 from minitri.language.syntax_repairs import parsed
@@ -80,11 +80,7 @@ def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """The keywords of `compile` that give the type of a parameter: name → type text."""
     if is_module(text):
         return {}
-    return {name: value for name, value in settings.items() if _has_name(text, name) and _is_type(value)}
-
-
-def _has_name(text: str, name: str) -> bool:
-    return re.search(rf"\b{name}\b", text) is not None
+    return {name: value for name, value in settings.items() if re.search(rf"\b{name}\b", text) and _is_type(value)}
 
 
 def _is_type(value: Any) -> bool:

@@ -31,8 +31,8 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.language import ast
+from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
-from minitri.language.interpreter import NAMED_VALUES
 from minitri.language.signatures import function_names
 
 MISSING = object()  # what a name stands for that nothing has

@@ -74,10 +74,6 @@ def whole_text(text: str, name: str) -> Span:
     return Span(source, int(text.startswith("\ufeff")), len(text))
 
 
-def _parse_type_expression(place: Span) -> ast.Expr:
-    return _parse(place, "type")
-
-
 def _parse(place: Span, start: Start) -> Any:
     """Gives the tokens of a place to lark's LALR parser, one after another."""
     from lark.exceptions import UnexpectedToken
@@ -116,6 +112,9 @@ def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: An
 
 
 make_parser: Callable[..., Any] = lark_parser  # language/parser_tables.py has one that keeps tables between processes
+
+
+_parse_type_expression = partial(_parse, start="type")
 
 
 @lru_cache(maxsize=1)

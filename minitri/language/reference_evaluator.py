@@ -19,17 +19,17 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
-from minitri.base.dtype_facts import Info
+from minitri.base.dtype_limits import Info
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ListValue, from_numpy
-from minitri.language import ast, reference_functions, reference_views
+from minitri.language import ast
+from minitri.language.ast_interpreter import Interpreter, Scope
 from minitri.language.constant_arithmetic import BINARY, COMPARE, UNARY
-from minitri.language.interpreter import Interpreter, Scope
 from minitri.language.reference_arrays import Array, Value, array, elementwise, rounded, settled, strong
+from minitri.language.reference_functions import FUNCTIONS, subscript
 from minitri.language.signatures import bind, library_functions, signature_of
 
-FUNCTIONS = {**reference_functions.FUNCTIONS, **reference_views.FUNCTIONS}
 SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": bool}
 
 
@@ -178,7 +178,7 @@ class Reference(Interpreter):
             return x[items[0]]
         if len(items) == 1 and isinstance(items[0], tuple) and not isinstance(items[0], ListValue):
             items = list(items[0])
-        return reference_functions.subscript(array(x), tuple(array(i) if isinstance(i, tuple) else i for i in items))
+        return subscript(array(x), tuple(array(i) if isinstance(i, tuple) else i for i in items))
 
     def attribute(self, x: Value, node: ast.Attribute) -> Value:
         if isinstance(x, Info):

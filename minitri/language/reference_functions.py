@@ -1,8 +1,7 @@
-"""What reductions, products, subscripts and new arrays mean, in numpy.
+"""What the functions mean that are not elementwise, in numpy.
 
-In: values of the reference evaluator. Out: values. The operator table defines elementwise functions. `FUNCTIONS`, here
-and in reference_views.py, defines all others in a few lines each, mostly by numpy's own function. Two rules differ
-from numpy's:
+In: values of the reference evaluator. Out: values. The operator table defines elementwise functions. `FUNCTIONS` defines
+all others in a few lines each, mostly by numpy's own function. Two rules differ from numpy's:
 
     sums          of unsigned integers are u64, of other integers and booleans i64
     x[index]      one out of range reads NaN, 0 or False
@@ -18,10 +17,12 @@ import numpy as np
 
 from minitri.base import numpy_semantics
 from minitri.base.diagnostics import CompileError
+from minitri.base.dtype_limits import KINDS, finfo, iinfo
 from minitri.base.operators import REDUCTIONS, SCANS, Reduction
-from minitri.base.types import DType, bool_, f32, f64, i64, u64
+from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
 from minitri.language import reference_arrays as lifted
 from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
+from minitri.language.signatures import SIGNATURES
 
 # ---- reductions ------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Ar
     return elementwise("divide", [total, rest if rest > 0 else np.nan])
 
 
-def _mean(x: Value, axis: Value, keepdims: bool) -> Array:
+def mean(x: Value, axis: Value, keepdims: bool) -> Array:
     a = strong(x)
     if a.dtype not in (i64, u64):
         return _average(a, axis, keepdims)
@@ -94,7 +95,7 @@ def _mean(x: Value, axis: Value, keepdims: bool) -> Array:
     return Array(numpy_semantics.cast(wide, f32), f32, wide=wide)
 
 
-def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
+def var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
     a = strong(x)
     a = a if a.dtype.is_float else rounded(a, f32)
     centred = elementwise("subtract", [a, _average(a, axis, True)])
@@ -104,28 +105,19 @@ def _var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
 # ---- products --------------------------------------------------------------------------
 
 
-def _matmul(a: Value, b: Value, precision: str) -> Array:
+def matmul(a: Value, b: Value, precision: str) -> Array:
     """numpy's `@`. `precision` matters only to kernels."""
     return lifted.product(np.matmul)(a, b)
 
 
-def _einsum(subscripts: str, operands: Value, precision: str) -> Array:
+def einsum(subscripts: str, operands: Value, precision: str) -> Array:
     """Two operands are multiplied as by `@`. With more, each product is rounded to the dtype before the next."""
     given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)
     return Array(np.asarray(np.einsum(subscripts, *(rounded(x, dtype).data for x in given))), dtype)
 
 
-def _scaled_or_summed(function: Any) -> Callable[..., Array]:
-    def scaled_or_summed(x1: Value, x2: Value) -> Array:
-        if array(x1).data.ndim == 0 or array(x2).data.ndim == 0:
-            return elementwise("multiply", [x1, x2])
-        return lifted.product(function)(x1, x2)
-
-    return scaled_or_summed
-
-
-def _matrix_power(x: Value, n: int) -> Array:
+def matrix_power(x: Value, n: int) -> Array:
     """By repeated squaring. numpy multiplies in another order for n = 3."""
     a = strong(x)
     out = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
@@ -139,7 +131,7 @@ def _matrix_power(x: Value, n: int) -> Array:
     return out
 
 
-def _matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
+def matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
     a = strong(elementwise("abs", [elementwise("multiply", [x, 1.0])]))
     data = np.linalg.norm(a.data, ord=ord, axis=(-2, -1), keepdims=keepdims)
     return Array(np.asarray(data, a.data.dtype), a.dtype)
@@ -177,14 +169,14 @@ def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     return place, np.pad(data, widths, constant_values=fill)
 
 
-def _take(x: Value, indices: Value, axis: int | None) -> Array:
+def take(x: Value, indices: Value, axis: int | None) -> Array:
     a = array(x)
     if axis is None:
         a, axis = a.moved(lambda data: data.reshape(-1)), 0
     return subscript(a, (slice(None),) * (axis % a.data.ndim) + (array(indices),))
 
 
-def _take_along_axis(x: Value, indices: Value, axis: int) -> Array:
+def take_along_axis(x: Value, indices: Value, axis: int) -> Array:
     a = strong(x)
     index, data = _safe(indices, a.data, axis % a.data.ndim)
     return Array(np.take_along_axis(data, index, axis), a.dtype)
@@ -193,12 +185,12 @@ def _take_along_axis(x: Value, indices: Value, axis: int) -> Array:
 # ---- making ----------------------------------------------------------------------------
 
 
-def _full(shape: Value, fill_value: Value, dtype: DType | None) -> Array:
+def full(shape: Value, fill_value: Value, dtype: DType | None) -> Array:
     value = rounded(fill_value, dtype or settled(fill_value))
     return Array(np.broadcast_to(value.data, shape), value.dtype)
 
 
-def _arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array:
+def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array:
     start, stop = (0, start) if stop is None else (start, stop)
     if not any(isinstance(v, float) for v in (start, stop, step)):
         return rounded(_integer_range(start, stop, step), dtype or i64)
@@ -217,11 +209,11 @@ def _integer_range(start: int, stop: int, step: int) -> Array:
     return Array(np.array([*numbers], wide.numpy), wide)
 
 
-def _one_hot(x: Value, num_classes: int, dtype: DType | None) -> Array:
+def one_hot(x: Value, num_classes: int, dtype: DType | None) -> Array:
     return rounded(Array(array(x).data[..., None] == np.arange(num_classes), bool_), dtype or f32)
 
 
-def _eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
+def eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
     k = _near(k, n_rows, n_rows if n_cols is None else n_cols)
     return rounded(Array(np.eye(n_rows, n_cols, k, dtype=bool), bool_), dtype or f32)
 
@@ -239,19 +231,142 @@ def _triangle(function: Any) -> Callable[..., Array]:
     return triangle
 
 
-FUNCTIONS: dict[str, Callable[..., Array]] = {
+# ---- moving data -----------------------------------------------------------------------
+
+
+def _listed(value: Value) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+@lifted.view
+def reshape(x: Any, shape: Value) -> Any:
+    """numpy cannot infer -1 beside a size of 0. Here, equal sizes of the two shapes cancel first."""
+    shape = _listed(shape)
+    if -1 in shape and 0 in shape:
+        rest = list(x.shape)
+        for extent in shape:
+            if extent in rest:
+                rest.remove(extent)
+        shape = tuple(math.prod(rest) if extent == -1 else extent for extent in shape)
+    return np.reshape(x, shape)
+
+
+def pad(x: Value, pad_width: Value, constant_values: Value) -> Array:
+    a = strong(x)
+    return Array(np.pad(a.data, pad_width, constant_values=rounded(constant_values, a.dtype).data), a.dtype)
+
+
+@lifted.view
+def flatten(x: Any, start_dim: int, end_dim: int) -> Any:
+    x = np.atleast_1d(x)
+    first, last = start_dim % x.ndim, end_dim % x.ndim
+    joined = int(np.prod(x.shape[first : last + 1], dtype=np.int64))
+    return x.reshape(*x.shape[:first], joined, *x.shape[last + 1 :])
+
+
+def unstack(x: Value, axis: int) -> tuple[Array, ...]:
+    a = array(x)
+    return tuple(Array(part, a.dtype, a.weak) for part in np.moveaxis(a.data, axis, 0))
+
+
+def split(x: Value, indices_or_sections: Value, axis: int) -> tuple[Array, ...]:
+    """Each part begins where the last one ends. numpy's parts may overlap."""
+    a = array(x)
+    return tuple(Array(part, a.dtype, a.weak) for part in np.split(a.data, indices_or_sections, axis))
+
+
+@lifted.view
+def diagonal(x: Any, offset: int, axis1: int, axis2: int) -> Any:
+    offset = max(-x.shape[axis1], min(offset, x.shape[axis2]))
+    return np.diagonal(x, offset, axis1, axis2)
+
+
+def diag(x: Value, k: int) -> Array:
+    a = strong(x)
+    k = k if a.data.ndim == 1 else max(-a.data.shape[0], min(k, a.data.shape[1]))
+    return Array(np.diag(a.data, k), a.dtype)
+
+
+@lifted.view
+def repeat(x: Any, repeats: Value, axis: int | None) -> Any:
+    return np.repeat(x, list(repeats) if isinstance(repeats, tuple) else repeats, axis)
+
+
+def broadcast_arrays(arrays: Value) -> tuple[Array, ...]:
+    parts = [array(a) for a in _listed(arrays)]
+    return tuple(Array(d, p.dtype, p.weak) for d, p in zip(np.broadcast_arrays(*(p.data for p in parts)), parts))
+
+
+def broadcast_shapes(shapes: Value) -> tuple[int, ...]:
+    several = isinstance(shapes, tuple) and any(isinstance(s, tuple) for s in shapes)
+    return tuple(np.broadcast_shapes(*(shapes if several else (shapes,))))
+
+
+def meshgrid(arrays: Value, indexing: Any) -> tuple[Array, ...]:
+    parts = [array(a) for a in _listed(arrays)]
+    grids = np.meshgrid(*(p.data for p in parts), indexing=indexing)
+    return tuple(Array(g, p.dtype, p.weak) for g, p in zip(grids, parts))
+
+
+def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
+    """In the common dtype of all three. numpy promotes only when it concatenates."""
+    dtype = settled(*(v for v in (prepend, x, append) if v is not None))
+    ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}
+    whole = convert(x, dtype)
+    length = whole.shape[axis] + sum(e.shape[axis] if e.ndim else 1 for e in ends.values())
+    return Array(np.diff(whole, min(n, length), axis, **ends), dtype)
+
+
+# ---- making and asking -----------------------------------------------------------------
+
+
+def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
+    """numpy's binary search, with the same comparisons in the same order. So even unsorted arrays give the same result."""
+    a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
+    a = a if sorter is None else a[array(sorter).data]
+    found = np.zeros(wanted.shape, np.int64)
+    for bit in reversed(range(len(a).bit_length())):
+        place = found + (1 << bit)
+        inside = place <= len(a)
+        read = a[np.where(inside, place - 1, 0)]
+        before = (read <= wanted) | (wanted != wanted) if side == "right" else (read < wanted)
+        if side == "left":
+            before = before | ((wanted != wanted) & (read == read))
+        found = np.where(inside & before, place, found)
+    return Array(found, settled(0))
+
+
+def result_type(arrays_and_dtypes: Value) -> DType:
+    given = _listed(arrays_and_dtypes)
+    return settled(*(Array(np.zeros((), v.compute.numpy), v) if isinstance(v, DType) else v for v in given))
+
+
+def can_cast(from_: Value, to: DType) -> bool:
+    return promote(from_.dtype if isinstance(from_, Array) else from_, to) == to
+
+
+def isdtype(dtype: DType, kind: Value) -> bool:
+    return any(dtype == k if isinstance(k, DType) else dtype.kind in KINDS[k] for k in _listed(kind))
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {
+    **{name: function for name, function in globals().items() if name in SIGNATURES},
     **{name: _reduction(row) for name, row in REDUCTIONS.items()},
     **{f"cumulative_{name}": _scan(REDUCTIONS[name]) for name in SCANS},
-    "mean": _mean, "var": _var,
-    "matmul": _matmul, "einsum": _einsum,
     "tensordot": lifted.product(lambda x1, x2, axes: np.tensordot(x1, x2, axes)),
-    "dot": _scaled_or_summed(np.dot), "inner": _scaled_or_summed(np.inner),
     "kron": lifted.product(np.kron, exact=True), "cross": lifted.product(np.cross, exact=True),
-    "matrix_power": _matrix_power, "matrix_norm": _matrix_norm,
     "tril": _triangle(np.tril), "triu": _triangle(np.triu),
-    "take": _take, "take_along_axis": _take_along_axis,
-    "arange": _arange, "one_hot": _one_hot, "eye": _eye,
-    "full": _full,
     "asarray": lambda obj, dtype: strong(obj) if dtype is None else rounded(obj, dtype),
     "astype": lambda x, dtype: rounded(x, dtype),
+    "expand_dims": lifted.view(np.expand_dims), "squeeze": lifted.view(np.squeeze),
+    "permute_dims": lifted.view(np.transpose), "matrix_transpose": lifted.view(lambda x: np.swapaxes(x, -1, -2)),
+    "broadcast_to": lifted.view(np.broadcast_to), "flip": lifted.view(np.flip), "roll": lifted.view(np.roll),
+    "moveaxis": lifted.view(np.moveaxis), "swapaxes": lifted.view(np.swapaxes),
+    "tile": lifted.view(lambda x, repetitions: np.tile(x, repetitions)),
+    "concat": lifted.join(np.concatenate), "stack": lifted.join(np.stack),
+    "hstack": lifted.join(np.hstack), "vstack": lifted.join(np.vstack), "dstack": lifted.join(np.dstack),
+    "column_stack": lifted.join(np.column_stack),
+    "finfo": lambda type: finfo(type.dtype if isinstance(type, Array) else type),
+    "iinfo": lambda type: iinfo(type.dtype if isinstance(type, Array) else type),
 }  # fmt: skip
+"""By name. A function above that has the name of one of the language is its meaning."""

@@ -6,24 +6,17 @@ default. A parameter with a leading `*` takes all remaining positional arguments
 """
 
 import ast as python
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.operators import ALIASES, OPERATORS, REDUCTIONS, SCANS
+from minitri.base.toml_tables import table_beside
 from minitri.language import ast
 from minitri.language.parser import parse_module
 
-
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED = _Required()
-
+REQUIRED: Any = object()
 Signature = dict[str, Any]
 
 
@@ -38,7 +31,7 @@ def _form(name: str, form: str) -> Signature:
     return _signature(_TABLES["forms"][f"accumulating_{form}" if REDUCTIONS[name].kind in ("sum", "product") else form])
 
 
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = table_beside(__file__, "signatures.toml")
 SIGNATURES: dict[str, Signature] = {
     **{name: _form(name, "reduction") for name in REDUCTIONS},
     **{name: _signature(text) for name, text in _TABLES["averages"].items()},

@@ -7,61 +7,90 @@ Out: a ParseError that names the mistake and says what to write instead. The one
 the language has. The first token that does not fit tells which construct was meant. syntax_errors.toml has the messages.
 """
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import Edit, ParseError
 from minitri.base.resource_limits import exceeded
 from minitri.base.spans import Source, Span
 from minitri.base.spelling import nearest
-from minitri.language import ast
+from minitri.base.toml_tables import table_beside
+from minitri.language import ast, python_corrections
 from minitri.language.ast import Word
-from minitri.language.python_rewriting import comprehension, expression, moved_up, statement
 
 CLOSES = {"(": ")", "[": "]"}
-_OPERAND_ENDS = {"NAME", "NUMBER", "STRING", "TRUE", "FALSE", "NONE", "RPAR", "RSQB", "ELLIPSIS"}
-_OPERAND_STARTS = _OPERAND_ENDS - {"RPAR", "RSQB", "ELLIPSIS"}
-_OPERATORS = {
-    "COMPARE", "SHIFT", "DIVIDE", "POWER", "STAR", "AT", "PLUS", "MINUS", "TILDE", "BAR", "CARET", "AMPERSAND",
-}  # fmt: skip
-_LINE_ENDS = {"_NEWLINE", "$END"}
-_SHOWN = {
-    "_NEWLINE": "the end of the line", "$END": "the end of the text", "_INDENT": "this indentation",
-    "_DEDENT": "the end of the block",
-}  # fmt: skip
-_DOUBLED = (("&&", " and "), ("||", " or "))
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
+def tables() -> dict[str, Any]:
     """The tables of syntax_errors.toml."""
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    return table_beside(__file__, "syntax_errors.toml")
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
     """The error of this name, with parts of the program in its message and its help."""
-    code, message, help = _tables()["mistakes"][name]
+    code, message, help = tables()["mistakes"][name]
     return ParseError(code, message.format(**words), span, help=help.format(**words))
 
 
 def bad_character(span: Span) -> ParseError:
     """The error for a character that begins no word."""
-    character, tables = span.text, _tables()
-    if character in tables["characters"]:
-        code, message, help = tables["characters"][character]
+    character, rows = span.text, tables()["characters"]
+    if character in rows:
+        code, message, help = rows[character]
         return ParseError(code, message, span, help=help)
     shown = f"`{character}` (U+{ord(character):04X})" if character.isprintable() else f"U+{ord(character):04X}"
     return mistake("character", span, shown=shown)
 
 
 def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
-    """The error for a word that does not fit after `before`."""
-    found = (judge(word, before, expected) for judge in (_line, _keyword, _top_level, _adjacent, _missing))
-    return next(filter(None, found), None) or mistake("misfit", word.span, word=_shown(word))
+    """The error for a word that does not fit after `before`: the first row of the table `words` that tells of it."""
+    there = _situation(word, before, expected)
+    row = next(
+        row
+        for row in tables()["words"]
+        if all(there & {*either.split("|")} for either in row["when"]) and not there & {*row.get("unless", ())}
+    )
+    places = {
+        "before": before.span, "after before": replace(before.span, start=before.span.end),
+        "word": word.span, "before word": replace(word.span, end=word.span.start), "both": before.span.to(word.span),
+        "line": replace(word.span, end=word.span.start + len(word.span.first_line.strip())),
+    }  # fmt: skip
+    at = places[row.get("at", "word")]
+    what, help = tables()["keywords"].get(word.text, ("", ""))
+    error = mistake(
+        row["mistake"], at, word=_shown(word), before=_shown(before), text=word.text, text_before=before.text,
+        what=what, help=help,
+    )  # fmt: skip
+    if "write" in row:
+        place, text = row["write"]
+        return error.write(places[place], text)
+    if row.get("correct") == "moved_up":
+        return error.correct(*python_corrections.moved_up(at), help=error.help)
+    return error.correct(getattr(python_corrections, row["correct"])(at)) if "correct" in row else error
+
+
+def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
+    """What the table `words` may ask of a word that does not fit."""
+
+    def kinds(of: Word) -> set[str]:
+        return {of.type, of.text, *(kind for kind, types in tables()["kinds"].items() if of.type in types)}
+
+    facts = {
+        "keyword": word.text in tables()["keywords"],
+        "touching": before.span.end == word.span.start,
+        "before =": word.span.source.text.startswith("=", word.span.end),
+        "in a type": word.span.source.name.startswith("<type of "),
+        "after misspelt return": bool(nearest(before.text, ["return"])),
+    }
+    true = {fact for fact, holds in facts.items() if holds}
+    return kinds(word) | {f"after {kind}" for kind in kinds(before)} | {f"expects {type}" for type in expected} | true
+
+
+def _shown(word: Word) -> str:
+    return tables()["shown"].get(word.type) or f"`{word.text[:40]}`"
 
 
 def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Iterator[Word]) -> ParseError:
@@ -139,116 +168,6 @@ def unclosed(opening: Word) -> ParseError:
     return UnclosedBracket(error.code, error.message, error.span).write(Span(source, end, end), wanted, error.help)
 
 
-# ---- words ---------------------------------------------------------------------------------------
-
-
-def _shown(word: Word) -> str:
-    return _SHOWN.get(word.type) or f"`{word.text[:40]}`"
-
-
-def _line(word: Word, before: Word, expected: set[str]) -> ParseError | None:
-    """Indentation, and the `:` of a `def`."""
-    if word.type == "_INDENT":
-        return mistake("unopened_block", word.span)
-    if "_INDENT" in expected:
-        if word.type in ("$END", "DEF"):
-            return mistake("no_body", before.span)
-        return mistake("unindented_body", word.span)
-    if "COLON" in expected and word.type in ("_NEWLINE", "RETURN"):
-        return mistake("no_colon", word.span).write(replace(before.span, start=before.span.end), ":")
-    return mistake("after_expression", word.span) if before.type == "_NEWLINE" and expected == {"$END"} else None
-
-
-def _keyword(word: Word, before: Word, expected: set[str]) -> ParseError | None:
-    """A keyword of Python: a construct that the language lacks, or a name that cannot be used."""
-    keywords = _tables()["keywords"]
-    if word.text not in keywords and word.type not in ("DEF", "RETURN"):
-        return None
-    if "NAME" in expected and "NUMBER" not in expected:
-        return mistake("keyword_as_name", word.span, word=word.text)
-    if word.type == "DEF" and "RETURN" in expected:
-        error = mistake("nested_function", word.span)
-        return error.correct(*moved_up(word.span), help=error.help)
-    if word.type in ("DEF", "RETURN"):
-        return mistake(f"misplaced_{word.text}", word.span)
-    if word.type in ("IF", "ELSE") and before.type != "$BEGIN" and not expected & {"RETURN", "DEF"}:
-        return None  # within an expression: something is missing
-    what, help = keywords[word.text]
-    if word.text == "lambda":
-        return mistake("lacks", word.span, what=what, help=help).correct(*moved_up(word.span), help=help)
-    in_expression = word.text == "for" and "RETURN" not in expected
-    logic = word.text in ("and", "or", "not", "is", "in")
-    rewrite = expression if logic else comprehension if in_expression else statement
-    return mistake("lacks", word.span, what=what, help=help).correct(rewrite(word.span))
-
-
-def _top_level(word: Word, before: Word, expected: set[str]) -> ParseError | None:
-    if "DEF" not in expected:
-        return None
-    if word.type == "AT":
-        whole = replace(word.span, end=word.span.start + len(word.span.first_line.strip()))
-        return mistake("decorator", word.span).write(whole, "")
-    return mistake("top_level", word.span)
-
-
-def _before(word: Word) -> Span:
-    return replace(word.span, end=word.span.start)
-
-
-def _adjacent(word: Word, before: Word, expected: set[str]) -> ParseError | None:
-    """Two tokens that mean something in Python only together."""
-    both, touching = before.span.to(word.span), before.span.end == word.span.start
-    match word.type:
-        case "EQUAL":
-            return _equal(word, before, expected)
-        case "AMPERSAND" | "BAR" if touching and word.text == before.text:
-            return mistake("no_operator", both, sign=word.text * 2, instead=word.text).correct(
-                expression(both, _DOUBLED)
-            )
-        case "STAR" | "POWER" if before.type not in _OPERAND_ENDS | _OPERATORS:
-            return mistake("starred", word.span)
-        case "COLON" if word.span.source.text.startswith("=", word.span.end):
-            return mistake("walrus", word.span)
-        case "COLON" if {"_NEWLINE", "EQUAL"} <= expected:
-            return mistake("annotated_assignment", word.span).correct(statement(word.span))
-        case "STRING" if before.type == "STRING":
-            return mistake("string_pieces", word.span)
-    return None
-
-
-def _equal(word: Word, before: Word, expected: set[str]) -> ParseError:
-    both, touching = before.span.to(word.span), before.span.end == word.span.start
-    if touching and before.type in _OPERATORS:
-        return mistake("augmented_assignment", both, operator=before.text).correct(statement(both))
-    if touching and before.type == "COLON":
-        return mistake("walrus", both)
-    if "_NEWLINE" in expected and "$END" not in expected:
-        return mistake("chained_assignment", word.span).correct(statement(word.span))
-    return mistake("equal_sign", word.span)
-
-
-def _missing(word: Word, before: Word, expected: set[str]) -> ParseError | None:
-    """Something was left out before the word."""
-    shown = _shown(word)
-    if before.type == "$BEGIN":
-        is_type = word.span.source.name.startswith("<type of ")
-        empty = "no_type" if is_type else "nothing"
-        return mistake(empty if word.type in _LINE_ENDS else "cannot_begin", word.span, word=shown)
-    if before.type in _OPERATORS and "NAME" in expected:
-        return mistake("operand_after", before.span, word=before.text)
-    if "ELSE" in expected and word.type not in _OPERAND_STARTS:
-        return mistake("no_else", word.span)
-    if before.type in _OPERAND_ENDS and word.type in _OPERAND_STARTS and "PLUS" in expected:
-        if word.type == "NAME" and nearest(before.text, ["return"]):
-            return mistake("misspelt_return", before.span, word=_shown(before)).write(before.span, "return")
-        return mistake("operator_before", word.span, word=shown).write(_before(word), "* ")
-    if word.type in _LINE_ENDS:
-        return mistake("something_after", before.span, word=_shown(before))
-    if word.type in _OPERATORS | {"COMMA", "RPAR", "RSQB", "COLON", "IF", "ELSE"} and "NUMBER" in expected:
-        return mistake("operand_before", word.span, word=shown)
-    return None
-
-
 # ---- what the grammar lets through -----------------------------------------------------------
 
 
@@ -264,7 +183,7 @@ def bad_target(node: ast.Expr) -> ParseError:
     """The error for anything but a name on the left of `=`."""
     match node:
         case ast.Subscript() | ast.Attribute():
-            return mistake("changed_array", node.span).correct(statement(node.span))
+            return mistake("changed_array", node.span).correct(python_corrections.statement(node.span))
         case ast.Tuple():
             return mistake("nested_targets", node.span)
         case _:

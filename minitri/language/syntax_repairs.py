@@ -13,18 +13,17 @@ lines, and texts of more than `LONGEST` characters.
 
 import keyword
 import re
-import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
-from minitri.base.operators import ALIASES, OPERATORS
 from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
-from minitri.language.signatures import FUNCTION_ALIASES, SIGNATURES, library_functions
+from minitri.language.signatures import function_names
+from minitri.language.syntax_errors import tables
 
 T = TypeVar("T")
 LONGEST = 20_000
@@ -75,11 +74,11 @@ def _candidates(error: ParseError, span: Span, place: Span) -> Iterator[ParseErr
 
 @cache
 def _rows() -> list[tuple[re.Pattern[str], dict[str, str]]]:
-    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    functions = "|".join([*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()])
+    found = table_beside(__file__, "syntax_repairs.toml")
+    functions = "|".join(function_names())
     names = {"{function}": f"(?P<function>{functions})", "{dtype}": f"(?P<dtype>{'|'.join(DTYPES)})"}
     rows = []
-    for row in table["repair"]:
+    for row in found["repair"]:
         for word, pattern in names.items():
             row["pattern"] = row["pattern"].replace(word, pattern)
         rows.append((re.compile(row["pattern"]), row))
@@ -176,8 +175,8 @@ def _ascii(at: Span) -> str:
     character = at.text
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     kind, name = unicodedata.decomposition(character), unicodedata.name(character, "").split()
-    if character in _lookalikes():
-        text = _lookalikes()[character]
+    if character in (lookalikes := tables()["lookalikes"]):
+        text = lookalikes[character]
     elif kind.startswith("<super>"):
         text = f"**{plain}"
     elif kind.startswith("<fraction>"):
@@ -188,8 +187,3 @@ def _ascii(at: Span) -> str:
         text = name[3].lower() if name[:1] == ["GREEK"] and len(name) == 4 else plain
     is_product = text[:1].isalnum() and at.source.text[at.start - 1 : at.start].isdigit()
     return f" * {text}" if is_product else text
-
-
-@cache
-def _lookalikes() -> dict[str, str]:
-    return tomllib.loads(Path(__file__).with_name("syntax_errors.toml").read_text(encoding="utf-8"))["lookalikes"]

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from minitri.base.diagnostics import Edit, ParseError
 from minitri.base.resource_limits import current
 from minitri.base.spans import Span
-from minitri.language import ast, python_rewriting
+from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
 from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, mistake, too_much
@@ -101,8 +101,10 @@ class Builder:
         span = name.span.to(body[-1].span)
         return ast.Function(span, name.text, checked_params(params or []), kinds, checked_body(name, body))
 
-    def params(self, *parts: ast.Param) -> Sequence[ast.Param]:
+    def params(self, *parts: Any) -> Sequence[Any]:
         return parts
+
+    arguments = params
 
     def param(self, name: Word, annotation: ast.Expr | None, default: ast.Expr | None) -> ast.Param:
         kind = read_type(annotation, self.parse) if annotation is not None else None
@@ -127,9 +129,6 @@ class Builder:
         keywords = tuple((part.name, part.value) for part in arguments or [] if isinstance(part, Keyword))
         name, receiver = callee(function)
         return ast.Call(function.span.to(close.span), name, (*receiver, *args), keywords)
-
-    def arguments(self, *parts: Any) -> Sequence[Any]:
-        return parts
 
     def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
@@ -308,7 +307,7 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
     match function:
         case ast.Name(id="print"):
             error = mistake("print", function.span)
-            raise error.correct(python_rewriting.statement(function.span), help=error.help)
+            raise error.correct(python_corrections.statement(function.span), help=error.help)
         case ast.Name(id=id):
             return id, ()
         case ast.Attribute(value=value, name=name):

@@ -20,7 +20,7 @@ from minitri.base.dims import ZERO, Dim
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.rewrite import rewritten
 from minitri.optimize.collapse_reduced_axes import places
-from minitri.optimize.mixed_input_products import is_converted
+from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.split_kv import MAX_HELD, loops
 from minitri.optimize.split_parts import made_of
 

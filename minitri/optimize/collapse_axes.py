@@ -47,12 +47,9 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 
 def _rejoined(kernel: Kernel) -> Kernel:
     """The kernel with simpler accesses: an index that is split into quotient and remainder becomes one index again."""
-    new: dict[Op, Op] = {}
     ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
-    for op in kernel.body:
-        moved = ir.with_operands(op, new.__getitem__)
-        new[op] = _rejoin(moved, ranges) if isinstance(moved, (Load, Store)) else moved
-    changed = _with_body(kernel, kernel.axes, tuple(new[op] for op in kernel.body))
+    new = ir.rewritten(kernel.body, lambda op: _rejoin(op, ranges))
+    changed = _with_body(kernel, kernel.axes, tuple(new.values()))
     if changed.buffers == kernel.buffers or _ambiguous(changed):
         return kernel
     for op, moved in new.items():
@@ -61,8 +58,10 @@ def _rejoined(kernel: Kernel) -> Kernel:
     return changed
 
 
-def _rejoin(op: Load | Store, ranges: Ranges) -> Load | Store:
+def _rejoin(op: Op, ranges: Ranges) -> Op:
     """An access in which pairs of indices `i // n, i % n` become one index `i`, if the strides allow it."""
+    if not isinstance(op, (Load, Store)):
+        return op
     for k in range(len(op.index) - 1):
         before, after, extent = op.index[k], op.index[k + 1], op.buffer.shape[k + 1]
         if isinstance(after.atom, Remainder) and op.buffer.strides[k] == op.buffer.strides[k + 1] * extent:
@@ -115,8 +114,7 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
             row, column = (a.name if n == b.name else n for n in op.tile)
             apart = not {a.name, b.name} & {op.over, *op.tile}
             return replace(op, tile=(row, column)) if apart or _rows_of_one(op, a, b) else None
-        case _:
-            return op
+    return op
 
 
 def _rows_of_one(op: Dot, a: Axis, b: Axis) -> bool:
@@ -135,12 +133,9 @@ def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)
     if place is None:
         return None if _uses(index, a, b) else op
-    whole = (
-        not _uses(index[:place] + index[place + 2 :], a, b)
-        and buffer.shape[place + 1] == b.extent
-        and buffer.strides[place] == buffer.strides[place + 1] * b.extent
-    )
-    return _with_one_index(op, place, a.index) if whole else None
+    whole = buffer.shape[place + 1] == b.extent and buffer.strides[place] == buffer.strides[place + 1] * b.extent
+    once = not _uses(index[:place] + index[place + 2 :], a, b)
+    return _with_one_index(op, place, a.index) if whole and once else None
 
 
 def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> Kernel:

@@ -26,7 +26,7 @@ elementwise operators.
 from dataclasses import replace
 
 from minitri.base.dims import Dim, Symbol, axis
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Mask, Op, Reduce, Spread, with_operands
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Mask, Op, Reduce, Spread, rewritten
 from minitri.tiles.ir import Loop, Program, Stmt
 
 COPIED = (Load, Compute, Spread)  # ops in the loop that can be repeated for a single index
@@ -49,9 +49,8 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
         return False
     single = {s.name for op in loop.body if isinstance(op, Load) for d in op.index for s in d.symbols()}
     blocked = {f"{dot.over}_start", f"{dot.over}_lane"}  # an index in a block has no meaning without the block
-    return (
-        all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1]) and not single & blocked
-    )
+    copied = all(isinstance(op, COPIED) and not getattr(op, "picks", ()) for op in loop.body[:-1])
+    return copied and not single & blocked
 
 
 def _deferred(program: Program, loop: Loop) -> Program:
@@ -82,23 +81,20 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
     It does not need the condition `inside`, because no single index is past the end of its axis.
     """
     index = {Symbol(dot.over, "axis"): axis(name)}
-    made: dict[Op, Op] = {}
-
-    def renamed(axes: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name if a == dot.over else a for a in axes)
 
     def moved(d: Dim) -> Dim:
         return d.substitute(index)
 
-    for op in loop.body[:-1]:
-        new = replace(with_operands(op, lambda o: made.get(o, o)), axes=renamed(op.axes))
-        if isinstance(new, Load):
-            assert new.mask is not None
-            tested = (moved(c) for c in new.mask.conditions if c != inside)
-            reasons = tuple(r for r in new.mask.reasons if not r.startswith(f"{dot.over}: "))
-            mask = Mask(tuple(tested), reasons)
-            new = replace(new, index=tuple(map(moved, new.index)), guards=tuple(map(moved, new.guards)), mask=mask)
-        made[op] = new
+    def single(op: Op) -> Op:
+        op = replace(op, axes=tuple(name if a == dot.over else a for a in op.axes))
+        if not isinstance(op, Load) or op.mask is None:
+            return op
+        tested = (moved(c) for c in op.mask.conditions if c != inside)
+        mask = Mask(tuple(tested), tuple(r for r in op.mask.reasons if not r.startswith(f"{dot.over}: ")))
+        places, guards = tuple(map(moved, op.index)), tuple(map(moved, op.guards))
+        return replace(op, index=places, guards=guards, mask=mask)
+
+    made = rewritten(loop.body[:-1], single)
     factors = tuple(made.get(f, f) for f in (dot.a, dot.b))
     batch = [a for a in dot.axes if a not in dot.tile]
     same = {"dtype": dot.dtype, "spans": dot.spans}

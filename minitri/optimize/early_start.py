@@ -5,8 +5,8 @@
 The launch of a kernel takes microseconds. With an early start, the launch overlaps with the end of the previous kernel.
 Before the kernel reads anything, it waits until the results of the previous kernel are in memory.
 
-In: the programs of a call, for a target that supports early starts. Out: the same programs, with `early_start` on all
-programs except the first.
+In: the programs of a call. Out: the same programs, with `early_start` on all programs except the first, if the target
+supports early starts.
 """
 
 from dataclasses import replace
@@ -14,8 +14,8 @@ from dataclasses import replace
 from minitri.tiles.ir import Programs
 
 
-def start_early(programs: Programs) -> Programs:
-    first, *later = programs.programs or (None,)
-    if not first or not later:
+def start_early(programs: Programs, supported: bool) -> Programs:
+    if not supported or len(programs.programs) < 2:
         return programs
+    first, *later = programs
     return replace(programs, programs=(first, *(replace(p, early_start=True) for p in later)))

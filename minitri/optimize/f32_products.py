@@ -3,7 +3,7 @@
     %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
 
 Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three such products
-take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_parts.py).
+take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_products.py).
 
 Infinities, NaN and numbers of 2**101 and more have no such parts. The sum is then not finite, and the factors themselves
 are multiplied (minitri/base/numpy_semantics.py). deferred_checks.py looks at the sum once, after the loop.
@@ -17,7 +17,7 @@ such TF32 blocks; pack_operands.py copies large factors into this layout.
 from dataclasses import replace
 
 from minitri.base.dims import Symbol
-from minitri.kernels.ir import Dot, Kernel, Load, Op, Plan, needed, with_operands
+from minitri.kernels.ir import Dot, Kernel, Load, Op, Plan, needed, rewritten
 from minitri.optimize.pack_operands import suits_parts
 
 
@@ -31,13 +31,12 @@ def _chosen(kernel: Kernel, fast: bool) -> Kernel:
     if not any(dot.precision == "f32" for dot in kernel.dots):
         return kernel
     parts = fast and len(kernel.dots) == 1 and kernel.shared_loop is None and _suits(kernel, kernel.dots[0])
-    made: dict[Op, Op] = {}
-    for op in kernel.body:
-        new = with_operands(op, made.__getitem__)
-        if isinstance(new, Dot) and new.precision == "f32":
-            new = replace(new, precision="tf32x3" if parts else "ieee")
-        made[op] = new
-    return replace(kernel, body=tuple(made.values()))
+
+    def chosen(op: Op) -> Op:
+        left_open = isinstance(op, Dot) and op.precision == "f32"
+        return replace(op, precision="tf32x3" if parts else "ieee") if left_open else op
+
+    return replace(kernel, body=tuple(rewritten(kernel.body, chosen).values()))
 
 
 def _suits(kernel: Kernel, dot: Dot) -> bool:

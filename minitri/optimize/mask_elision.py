@@ -87,10 +87,10 @@ class MaskElision(Masking):
         touched = [(d, e) for d, e in zip(op.index, op.buffer.shape) if axis.symbol in d.symbols()]
         ends = [end for d, e in touched for end in (d, e - 1 - d)]
         ranges = {a.symbol: _between(a, others) for a in self.program.axes}
-        if any(not isinstance(a, Symbol) for d, _ in touched for a in d.atoms()):
-            facts = known(self.program, op, others)
-            return all(follows(end, facts) is not None for end in ends)
-        return all(proves_nonnegative(end, ranges) for end in ends)
+        if all(isinstance(a, Symbol) for d, _ in touched for a in d.atoms()):
+            return all(proves_nonnegative(end, ranges) for end in ends)
+        facts = known(self.program, op, others)
+        return all(follows(end, facts) is not None for end in ends)
 
     # ---- reductions ------------------------------------------------------------------
 
@@ -109,11 +109,11 @@ class MaskElision(Masking):
         """The value of an op past the end of an axis if it is known, else None."""
         for op in postorder([root], _elementwise_operands):
             if (op, axis) not in self.past_end:
-                operands = [self.past_end[o, axis] for o in _elementwise_operands(op)]
-                self.past_end[op, axis] = self._past_end(op, axis, operands)
+                self.past_end[op, axis] = self._past_end(op, axis)
         return self.past_end[root, axis]
 
-    def _past_end(self, op: Op, axis: str, operands: list[Any]) -> Any:
+    def _past_end(self, op: Op, axis: str) -> Any:
+        operands = [self.past_end[o, axis] for o in _elementwise_operands(op)]
         match op:
             case Load() if axis in op.axes and op.mask is not None:
                 tested = any(implies(c, self.axes[axis].inside) for c in op.mask.conditions)
@@ -122,10 +122,8 @@ class MaskElision(Masking):
                 return op.value
             case Spread() if axis in op.x.axes:
                 return operands[0]
-            case Compute():
-                if all(v is not None for v in operands):
-                    dtypes = (a.dtype for a in op.args)
-                    return elementwise(op.op, op.dtype, list(zip(dtypes, operands))).item()
+            case Compute() if None not in operands:
+                return elementwise(op.op, op.dtype, [(a.dtype, v) for a, v in zip(op.args, operands)]).item()
         return None
 
 
@@ -168,17 +166,12 @@ def _wanted_others(program: Program) -> dict[Op, Number]:
     """For each load that a reduction reads directly, the neutral element of the reduction."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
-        if isinstance(op, (Reduce, Scan)):
-            _set_wanted_other(op.x, neutral(op.op, op.x.dtype), wanted)
-        elif step := accumulated(op):
-            _set_wanted_other(*step, wanted)
+        step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)
+        x, value = step or (op, 0)
+        while isinstance(x, Compute) and x.op == "cast" and x.dtype.kind == x.args[0].dtype.kind:
+            x = x.args[0]
+        if step and isinstance(x, Load) and not x.guards:
+            low, high = x.dtype.limits if x.dtype.is_integer else (value, value)
+            if low <= value <= high:
+                wanted.setdefault(x, value)
     return wanted
-
-
-def _set_wanted_other(op: Op, value: Number, wanted: dict[Op, Number]) -> None:
-    while isinstance(op, Compute) and op.op == "cast" and op.dtype.kind == op.args[0].dtype.kind:
-        op = op.args[0]
-    if isinstance(op, Load) and not op.guards:
-        low, high = op.dtype.limits if op.dtype.is_integer else (value, value)
-        if low <= value <= high:
-            wanted.setdefault(op, value)

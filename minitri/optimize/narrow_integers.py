@@ -67,18 +67,23 @@ def _closed(ops: set[Op], users: Users) -> set[Op]:
         op = todo.pop()
         if op in kept and not (_is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in users[op])):
             kept.remove(op)
-            todo += [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+            todo += _connected(op, users)
     return kept
+
+
+def _connected(op: Op, users: Users) -> list[Op]:
+    """The operands and users of an op, and the other operands of its users."""
+    return [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
 
 
 def _beside_conversions(ops: set[Op], users: Users) -> set[Op]:
     """The ops that are connected to a conversion to a float. For other ops f32 is no faster than i32."""
-    found, todo = set[Op](), [op for op in ops if any(_converts(u) for u in users[op])]
+    found, todo = set[Op](), [op for op in ops if any(map(_converts, users[op]))]
     while todo:
         op = todo.pop()
         if op in ops and op not in found:
             found.add(op)
-            todo += [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+            todo += _connected(op, users)
     return found
 
 
@@ -122,15 +127,14 @@ def _interval(op: Op, found: Mapping[Op, Interval], ranges: Ranges) -> Interval 
         case Compute(op="cast", args=(x,)) if op.dtype == i64 and (x.dtype.is_integer or x.dtype.kind == "b"):
             return x.dtype.limits if x.dtype.kind != "b" else (0, 1)
         case Compute() if op.dtype == i64:
-            args = [found.get(a) for a in op.args if a.dtype == i64]
-            return None if None in args else _computed(op.op, [a for a in args if a is not None])
-        case _:
-            return None
+            args = [a for a in op.args if a.dtype == i64]
+            return _computed(op.op, [found[a] for a in args]) if all(a in found for a in args) else None
+    return None
 
 
 def _ends(found: Range | None) -> Interval | None:
-    ends = [d.constant for d in found or ()]
-    return (ends[0], ends[1]) if len(ends) == 2 and ends[0] is not None and ends[1] is not None else None
+    low, high = (d.constant for d in found) if found else (None, None)
+    return None if low is None or high is None else (low, high)
 
 
 def _computed(name: str, args: list[Interval]) -> Interval | None:
@@ -146,5 +150,4 @@ def _computed(name: str, args: list[Interval]) -> Interval | None:
             return a // c, b // c
         case "remainder", [_, (c, d)] if c == d > 0:
             return 0, c - 1
-        case _:
-            return None
+    return None

@@ -17,8 +17,8 @@ reads them again. One packed copy is cheaper if each element is used often enoug
     used more often for a copy to pay.
   - A computed second factor is copied if more than one tile of rows uses it. Otherwise the tensor core waits for each
     block to be computed.
-  - Weights of 8 bits are copied only if there are many rows. The copy leaves out their scale (factor_out_scales.py).
-    With few rows, tensor cores take the weights from registers (kernels/builder.py).
+  - Weights of 8 bits are copied only if there are many rows. The copy leaves out their scale (weight_scales.py).
+    With few rows, tensor cores take the weights from registers (kernels/kernel_from_demands.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
@@ -33,15 +33,15 @@ from operator import or_
 
 from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
-from minitri.base.tf32_parts import LEAST_DEPTH
+from minitri.base.tf32_products import LEAST_DEPTH
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
-from minitri.optimize.factor_out_scales import scaled, taken_out
-from minitri.optimize.mixed_input_products import is_converted
+from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_parts import padded
+from minitri.optimize.weight_scales import scaled, taken_out
 
 ALIGNMENT = 16  # bytes that are copied at once
 ASYNC = 4  # the fewest bytes that an asynchronous copy to shared memory can have
@@ -75,10 +75,8 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
         return None
     second, scale = taken_out(i, node) if moves[1] else (node.b, None)
     missing = Dim.of(0 if wanted == "columns" else -int(node.a.shape[-1]) % (ALIGNMENT // node.a.dtype.bytes))
-    a, b = (
-        _copied(i, factor, depth, missing, wanted) if moved else padded(i, factor, depth, missing, 0.0)
-        for factor, depth, moved in ((node.a, last, moves[0]), (second, last - 1, moves[1]))
-    )
+    sides = zip((node.a, second), (last, last - 1), moves)
+    a, b = (_copied(i, f, k, missing, wanted) if moved else padded(i, f, k, missing, 0.0) for f, k, moved in sides)
     made = i.contract(node.dtype, node.shape, a, b, node.precision)
     return made if scale is None else scaled(i, made, scale)
 

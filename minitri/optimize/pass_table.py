@@ -4,24 +4,24 @@
 
 minitri/pipeline.py has the core: the passes that every program needs. This table adds the optimisations, called
 *rooms*. Most rooms are rows between the rows of the core. Two rooms replace a row of the core: `simplify` replaces
-`legalise`, and `fusion` replaces `partition`. `--without NAME` leaves out a room. The rooms in `PARTS` have no row
+`legalise`, and `fusion` replaces `one-kernel-each`. `--without NAME` leaves out a room. The rooms in `PARTS` have no row
 of their own, because they are part of the pass `lower` or `mask`.
 """
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial, wraps
 from typing import Any
 
 from minitri import pipeline
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.resource_limits import check_time
-from minitri.graph.ir import Graph
 from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
-from minitri.kernels.lower_graph import partition
+from minitri.kernels.lower_graph import one_kernel_each
 from minitri.optimize import (
     batch_into_rows,
     boundary_peeling,
@@ -29,7 +29,7 @@ from minitri.optimize import (
     collapse_reduced_axes,
     deferred_checks,
     early_start,
-    f16_products,
+    f16_multiplication,
     f32_products,
     flatten_loops,
     mask_elision,
@@ -69,35 +69,22 @@ def same(value: Any, context: Context) -> Any:
     return value
 
 
-# ---- graphs and kernels --------------------------------------------------------------------
+# ---- what rooms need to know of a context ------------------------------------------------------
 
 
-def on_gpu(name: str, stage: str, change: Callable[[Graph, Context], Graph], function: Callable[..., Graph]) -> Pass:
-    """A row for a pass over the graph that is for GPUs alone.
-
-    The interpreter has no tensor cores and runs one program at a time, so its graph stays unchanged.
-    """
-    return graph_pass(name, stage, lambda g, c: g if c.target.kind == "interpreter" else change(g, c), function, same)
+def chip(context: Context) -> Chip:
+    return chip_of(context.target)
 
 
-def _with_parts(context: Context) -> bool:
+def tf32_parts(context: Context) -> bool:
     """Whether tensor cores compute products of f32 arrays that leave their precision to the compiler."""
     return "f32-products" not in context.without and has_fast_tf32(context.target)
 
 
-def split(name: str, stage: str, function: Callable[[Graph, Chip], Graph]) -> Pass:
-    """A row for a pass that computes some nodes in parts, to fill the chip."""
-    return on_gpu(name, stage, lambda g, c: function(g, chip_of(c.target)), function)
-
-
-def online(plan: Plan, context: Context) -> Plan:
-    """Puts reductions into one loop if the schedule of their kernel loops over an axis."""
-
-    def looped(kernel: Kernel) -> list[str]:
-        chosen = schedule_of(kernel, context)
-        return [] if chosen.near else chosen.looped
-
-    return online_reductions.online(plan, looped)
+def looped(kernel: Kernel, context: Context) -> list[str]:
+    """The axes over which the schedule of a kernel loops."""
+    chosen = schedule_of(kernel, context)
+    return [] if chosen.near else chosen.looped
 
 
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
@@ -134,22 +121,6 @@ def lower(plan: Plan, context: Context) -> Programs:
     return pipeline.lower_each(plan, lowered)
 
 
-def each(change: Callable[[Program], Program]) -> Callable[[Programs, Context], Programs]:
-    """A pass that applies `change` to every tile program."""
-
-    def changed(program: Program) -> Program:
-        check_time()
-        return change(program)
-
-    return lambda programs, context: programs.map(changed)
-
-
-def descriptors(programs: Programs, context: Context) -> Programs:
-    """Assigns tensor descriptors, unless the options or the arrays of the call rule them out."""
-    no = context.options.descriptors is False  # a tile program that was loaded as text may have descriptors
-    return programs.map(Program.without_descriptors if no else tensor_descriptors.describe)
-
-
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
     """Plans for several sets of sizes. Together they contain every axis that a kernel of the program can have.
 
@@ -171,9 +142,39 @@ def _plans_of_other_sizes(context: Context) -> list[Plan]:
 # ---- the table -----------------------------------------------------------------------------
 
 
-def each_pass(name: str, stage: str, change: Callable[[Program], Program], masked: bool = True) -> Pass:
-    """A row of the pass table: an optional pass that runs on every tile program. `masked` says whether the pass runs after `mask`."""
-    return tile_pass(name, stage, each(change), change, same, masked=masked)
+masked_pass = partial(tile_pass, masked=True)
+
+
+def room(
+    kind: Callable[..., Pass], name: str, stage: str, function: Callable[..., Any], *facts: Callable[[Context], Any],
+    without: Callable[[Any, Context], Any] = same, gpu: bool = False,
+) -> Pass:  # fmt: skip
+    """A row for an optimisation: `function(value, *facts)`, where each of `facts` is a function of the context.
+
+    kind      makes the row
+    without   runs in place of a room that is left out
+    gpu       says that the room is for GPUs alone. The interpreter has no tensor cores and runs one program at a time.
+    """
+
+    def run(value: Any, context: Context) -> Any:
+        skipped = gpu and context.target.kind == "interpreter"
+        return value if skipped else function(value, *(fact(context) for fact in facts))
+
+    return kind(name, stage, run, function, without)
+
+
+def each(function: Callable[..., Program]) -> Callable[..., Programs]:
+    """The function that applies `function` to each tile program."""
+
+    @wraps(function)
+    def changed(programs: Programs, *facts: Any) -> Programs:
+        def one(program: Program) -> Program:
+            check_time()
+            return function(program, *facts)
+
+        return programs.map(one)
+
+    return changed
 
 
 def _core(name: str, **changes: Any) -> Pass:
@@ -181,47 +182,39 @@ def _core(name: str, **changes: Any) -> Pass:
     return replace(next(p for p in CORE if p.name == name), **changes)
 
 
-# Columns: name, stage that it makes, how it runs, function that does the work, replacement if it is left out.
+# Columns: name, stage that it makes, function that does the work, further facts that this function needs.
 PASSES: tuple[Pass, ...] = (
     *map(_core, ("parse", "build", "specialise")),
-    graph_pass("simplify", "graph.folded", lambda g, c: simplify.simplify(g), simplify.simplify,
-               lambda g, c: legalise(g)),
-    graph_pass("strength-reduction", "graph.strength", lambda g, c: strength_reduction.reduce_strength(g),
-               strength_reduction.reduce_strength, same),
-    on_gpu("batch-into-rows", "graph.rows", lambda g, c: batch_into_rows.fold(g), batch_into_rows.fold),
-    on_gpu("pack-operands", "graph.packed", lambda g, c: pack_operands.pack(g, c.layouts, _with_parts(c)), pack_operands.pack),
-    on_gpu("collapse-reduced-axes", "graph.collapsed",
-           lambda g, c: collapse_reduced_axes.collapse(g, chip_of(c.target), c.layouts), collapse_reduced_axes.collapse),
-    on_gpu("split-reduction", "graph.reductions",
-           lambda g, c: split_reduction.split_reductions(g, chip_of(c.target), c.layouts), split_reduction.split_reductions),
-    split("split-kv", "graph.loops", split_kv.split_loops),
-    split("split-k", "graph.products", split_k.split_products),
-    split("split-scan", "graph.simplified", split_scan.split_scans),
-    plan_pass("fusion", "kernels.fused", lambda g, c: fuse.fuse(g, c.layouts), fuse.fuse,
-              lambda g, c: partition(g, c.layouts)),
-    plan_pass("collapse-axes", "kernels.flat", lambda p, c: collapse_axes.flatten(p), collapse_axes.flatten, same),
-    plan_pass("online-reductions", "kernels.online", online, online_reductions.online, same),
-    plan_pass("f32-products", "kernels.products", lambda p, c: f32_products.on_tensor_cores(p, has_fast_tf32(c.target)),
-              f32_products.on_tensor_cores, same),
-    plan_pass("fast-math", "kernels", lambda p, c: relax.relax(p), relax.relax, same),
+    room(graph_pass, "simplify", "graph.folded", simplify.simplify, without=lambda g, c: legalise(g)),
+    room(graph_pass, "strength-reduction", "graph.strength", strength_reduction.reduce_strength),
+    room(graph_pass, "batch-into-rows", "graph.rows", batch_into_rows.fold, gpu=True),
+    room(graph_pass, "pack-operands", "graph.packed", pack_operands.pack, lambda c: c.layouts, tf32_parts, gpu=True),
+    room(graph_pass, "collapse-reduced-axes", "graph.collapsed", collapse_reduced_axes.collapse, chip, lambda c: c.layouts, gpu=True),
+    room(graph_pass, "split-reduction", "graph.reductions", split_reduction.split_reductions, chip, lambda c: c.layouts, gpu=True),
+    room(graph_pass, "split-kv", "graph.loops", split_kv.split_loops, chip, gpu=True),
+    room(graph_pass, "split-k", "graph.products", split_k.split_products, chip, gpu=True),
+    room(graph_pass, "split-scan", "graph.simplified", split_scan.split_scans, chip, gpu=True),
+    room(plan_pass, "fusion", "kernels.fused", fuse.fuse, lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
+    room(plan_pass, "collapse-axes", "kernels.flat", collapse_axes.flatten),
+    room(plan_pass, "online-reductions", "kernels.online", online_reductions.online, lambda c: partial(looped, context=c)),
+    room(plan_pass, "f32-products", "kernels.products", f32_products.on_tensor_cores, lambda c: has_fast_tf32(c.target)),
+    room(plan_pass, "fast-math", "kernels", relax.relax),
     _core("lower", stage="tile.lowered", run=lower),
-    each_pass("skip-blocks", "tile.skipped", skip.skip, masked=False),
-    each_pass("software-pipelining", "tile.rotated", software_pipelining.rotate, masked=False),
-    tile_pass("program-order", "tile.ordered",
-              lambda ps, c: ps.map(lambda p: program_order.order(p, chip_of(c.target), c.options.group)),
-              program_order.order, same),
-    each_pass("boundary-peeling", "tile", boundary_peeling.peel, masked=False),
+    room(tile_pass, "skip-blocks", "tile.skipped", each(skip.skip)),
+    room(tile_pass, "software-pipelining", "tile.rotated", each(software_pipelining.rotate)),
+    room(tile_pass, "program-order", "tile.ordered", each(program_order.order), chip, lambda c: c.options.group),
+    room(tile_pass, "boundary-peeling", "tile", each(boundary_peeling.peel)),
     _core("mask", run=lambda p, c: p.map(mask.mask if "mask-elision" in c.without else mask_elision.mask)),
-    each_pass("narrow-integers", "tile.narrowed", narrow_integers.narrow),
-    each_pass("f16-products", "tile.halved", f16_products.halve),
-    tile_pass("tensor-descriptors", "tile.described", descriptors, tensor_descriptors.describe,
-              each(Program.without_descriptors), masked=True),
-    each_pass("fast-operators", "tile.fast", fast_operators.hasten),
-    each_pass("maxima-in-parts", "tile.parted", maxima_in_parts.part),
-    each_pass("flatten-loops", "tile.flattened", flatten_loops.flatten_loops),
-    each_pass("deferred-checks", "tile.deferred", deferred_checks.defer),
-    tile_pass("early-start", "tile.early", lambda p, c: early_start.start_early(p) if c.target.has_early_starts else p,
-              early_start.start_early, same, masked=True),
+    room(masked_pass, "narrow-integers", "tile.narrowed", each(narrow_integers.narrow)),
+    room(masked_pass, "f16-multiplication", "tile.halved", each(f16_multiplication.halve)),
+    room(masked_pass, "tensor-descriptors", "tile.described", each(tensor_descriptors.describe),
+         lambda c: c.options.descriptors is not False,  # a tile program that was loaded as text may have descriptors
+         without=lambda programs, c: programs.map(Program.without_descriptors)),
+    room(masked_pass, "fast-operators", "tile.fast", each(fast_operators.hasten)),
+    room(masked_pass, "maxima-in-parts", "tile.parted", each(maxima_in_parts.part)),
+    room(masked_pass, "flatten-loops", "tile.flattened", each(flatten_loops.flatten_loops)),
+    room(masked_pass, "deferred-checks", "tile.deferred", each(deferred_checks.defer)),
+    room(masked_pass, "early-start", "tile.early", early_start.start_early, lambda c: c.target.has_early_starts),
     *map(_core, ("target", "emit")),
 )  # fmt: skip
 
@@ -249,7 +242,7 @@ OPTIONAL = tuple(room.name for room in ROOMS)
 OLD_NAMES = {
     "pack": "pack-operands", "fuse": "fusion", "flatten": "collapse-axes", "online": "online-reductions",
     "relax": "fast-math", "skip": "skip-blocks", "rotate": "software-pipelining",
-    "order": "program-order", "peel": "boundary-peeling", "narrow": "narrow-integers", "halve": "f16-products",
+    "order": "program-order", "peel": "boundary-peeling", "narrow": "narrow-integers", "halve": "f16-multiplication", "f16-products": "f16-multiplication",
     "descriptors": "tensor-descriptors", "join": "collapse-reduced-axes",
     "split": "split-reduction,split-kv,split-k,split-scan",
 }  # fmt: skip

@@ -29,7 +29,8 @@ from dataclasses import replace
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import postorder
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, with_operands
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, rewritten, with_operands
+from minitri.optimize.online_reductions.lower import moving
 from minitri.optimize.schedules.products import is_described, may_be_described
 from minitri.tiles.ir import Loop, Program, Stmt, ends_whole, lane_number
 
@@ -41,13 +42,15 @@ def rotate(program: Program) -> Program:
         return program
     body: list[Stmt] = []
     for stmt in program.body:
-        rotated = _Rotation(program, stmt).statements() if isinstance(stmt, Loop) else None
-        place = len(body) if rotated is None else _before_later_blocks(body, stmt)
-        body[place:place] = [stmt] if rotated is None else rotated
+        if isinstance(stmt, Loop) and (rotated := _Rotation(program, stmt).statements()):
+            place = _before_later_blocks(body, stmt)
+            body[place:place] = rotated
+        else:
+            body.append(stmt)
     return program if body == list(program.body) else replace(program, body=tuple(body))
 
 
-def _before_later_blocks(body: Sequence[Stmt], loop: Stmt) -> int:
+def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
     """The position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
 
     minitri/optimize/skip_blocks/skip.py has put such loops first. The first product must not come between two loops
@@ -59,11 +62,11 @@ def _before_later_blocks(body: Sequence[Stmt], loop: Stmt) -> int:
     return place
 
 
-def _has_later_blocks(before: Stmt, loop: Stmt) -> bool:
+def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
     """Whether `before` is a loop over later blocks that carries the same values as `loop`."""
-    if not isinstance(before, Loop) or not isinstance(loop, Loop) or before.first is None:
+    if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
-    return before.axes == loop.axes and {c for c, _ in before.carries} == {c for c, _ in loop.carries}
+    return {c for c, _ in before.carries} == {c for c, _ in loop.carries}
 
 
 class _Rotation:
@@ -94,10 +97,7 @@ class _Rotation:
 
     def _product(self) -> Dot | None:
         """The only product that does not depend on earlier iterations; None if there is none, or no other product."""
-        carried: set[Op] = {c for c, _ in self.loop.carries}
-        for op in self.loop.body:
-            if carried.intersection(op_operands(op)):
-                carried.add(op)
+        carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
         free = [d for d in dots if d not in carried]
         return free[0] if len(free) == 1 < len(dots) and self._is_made_of_blocks(free[0]) else None
@@ -110,25 +110,25 @@ class _Rotation:
     def _is_made_of_blocks(self, product: Dot) -> bool:
         """Whether a product needs only arithmetic and loads that tensor descriptors can do."""
         made = self._made_of(product)
-        loads = [op for op in made if isinstance(op, Load)]
-        return all(isinstance(op, (Load, Spread, Compute, Dot)) for op in made) and all(map(is_described, loads))
+        return all(is_described(op) if isinstance(op, Load) else isinstance(op, (Spread, Compute, Dot)) for op in made)
 
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
         """Copies of ops with `index` in place of the loop's index.
 
         With `past_end` the index may lie past the end of the axis. Loads are then guarded.
         """
-        made: dict[Op, Op] = {}
-        for op in ops:
-            new = replace(with_operands(op, lambda o: made.get(o, o)))
-            if isinstance(new, Load):
-                moved = [d.substitute({self.axis.symbol: index}) for d in (*new.index, *new.guards)]
-                places, guards = tuple(moved[: len(new.index)]), tuple(moved[len(new.index) :])
-                if past_end and places != new.index:
-                    guards += (self.axis.extent - 1 - index,)
-                new = replace(new, index=places, guards=guards)
-            made[op] = new
-        return made
+
+        def moved(op: Op) -> Op:
+            if not isinstance(op, Load):
+                return replace(op)
+            places, guards = (
+                tuple(d.substitute({self.axis.symbol: index}) for d in ds) for ds in (op.index, op.guards)
+            )
+            if past_end and places != op.index:
+                guards += (self.axis.extent - 1 - index,)
+            return replace(op, index=places, guards=guards)
+
+        return rewritten(ops, moved)
 
     def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
         """The pipelined loop: the rest of an iteration, then the first product of the next iteration."""

@@ -10,7 +10,7 @@ becomes
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
 If no power of two divides the depth into enough parts, zeros make it longer. A factor that comes from other reductions
 or products may share a loop with this product (minitri/optimize/online_reductions/kernels.py). Such a product is split
-only if most of the GPU would be idle. Left out: weights of 8 bits, whose parts mixed_input_products.py chooses; loops of
+only if most of the GPU would be idle. Left out: weights of 8 bits, whose parts dequantised_product_cost.py chooses; loops of
 attention, which split_kv.py splits.
 """
 
@@ -20,8 +20,8 @@ from minitri.base.dims import Dim
 from minitri.graph.ir import Concat, Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
-from minitri.optimize import mixed_input_products
-from minitri.optimize.mixed_input_products import MOST, PART, viewed
+from minitri.optimize import dequantised_product_cost
+from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.split_kv import loops
 from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, padded, split
 
@@ -45,8 +45,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
-    if mixed_input_products.is_converted(node):
-        parts = mixed_input_products.choose(chip, math.prod(batch), m, n, depth).parts
+    if dequantised_product_cost.is_converted(node):
+        parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     else:
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
     if parts == 1:

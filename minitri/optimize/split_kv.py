@@ -26,11 +26,12 @@ from collections.abc import Callable
 from minitri.base.dims import ONE, Dim
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, axis, axis_symbol
+from minitri.graph.rewrite import compute
 from minitri.graph.scalar_form import Element, GraphTerms, build
 from minitri.hardware.chips import Chip
 from minitri.optimize import split_parts
 from minitri.optimize.online_reductions.transport import Rescale
-from minitri.optimize.split_parts import Cut, Cuts, Following, Halves, made_of, terms_of, transported
+from minitri.optimize.split_parts import Cut, Cuts, Following, Halves, made_of, terms_of
 
 MAX_HELD = 256  # the longest axis of a product that a program keeps complete while it loops over another axis
 ROWS = 64  # rows of the product in one program, if there are few programs
@@ -110,7 +111,7 @@ class _Group:
             return None
         if over != terms.root and quotient and terms.look(numerator)[0] != "exp":
             return None  # the numerator may be greater than 1, so its conversion could overflow
-        found = transported(terms, numerator, needs)
+        found = terms.transport(numerator, needs)
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
@@ -136,7 +137,7 @@ class _Group:
         sums = following.cuts[self.divisor.node]
         assert sums.found is not None
         total = following.merged(sums.found, for_each_column(sums.first), maxima, lead)
-        return split_parts.compute(i, "divide", result, total)
+        return compute(i, "divide", result, total)
 
     def parts(self, chip: Chip) -> Parts:
         """The number and length of the parts; one part if the loop stays whole."""
@@ -176,4 +177,4 @@ def _follows(e: Element) -> bool:
     if not isinstance(e.node, Reduce) or e.node.op != "sum":
         return False
     terms = GraphTerms(e.node.x, e.node.axes)
-    return terms.look(terms.root)[0] == "exp" and isinstance(transported(terms, terms.root, terms.needs()), Rescale)
+    return terms.look(terms.root)[0] == "exp" and isinstance(terms.transport(terms.root, terms.needs()), Rescale)

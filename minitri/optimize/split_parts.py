@@ -19,7 +19,7 @@ Left out: which nodes to split, and into how many parts (split_reduction.py, spl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -30,9 +30,9 @@ from minitri.base.symbolic_minmax import smallest
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
 from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
-from minitri.graph.rewrite import rewritten
+from minitri.graph.rewrite import compute, number, rewritten
 from minitri.graph.scalar_form import Axes, Element, GraphTerms, build
-from minitri.optimize.online_reductions.transport import Reduced, Refused, Rescale, Shift, transport
+from minitri.optimize.online_reductions.transport import Reduced, Rescale, Shift
 
 WAVES = 8  # the number of programs for each multiprocessor that splitting aims at
 LANES = 64  # the fewest neighbouring results that one program computes
@@ -157,16 +157,6 @@ def made_of(root: Node) -> list[Node]:
     return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.operands(node))
 
 
-def transported(
-    terms: GraphTerms, root: Element, needs: Sequence[Reduced[Element]]
-) -> Rescale[Element] | Shift[Element] | None:
-    """The transport of a sum when the reductions in `needs` change. None if there is no transport."""
-    try:
-        return transport(terms, root, needs)
-    except Refused:
-        return None
-
-
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
     """The expression of a reduced operand, in which split reductions appear as the original reductions."""
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
@@ -191,7 +181,7 @@ class Following:
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
         """A sum that uses the parts of the reductions in `needs`. None if it has no transport or different parts."""
-        found = transported(self.terms, self.terms.root, needs)
+        found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
         if found is None or any((c.k, c.length) != (cut.k, cut.length) for c in theirs):
             return None
@@ -239,7 +229,7 @@ class Following:
         all_ = finite(i, whole)
         over = i.view(all_, shape, tuple(axis(n + (n >= place)) for n in range(all_.rank)))
         factor = self._factor(found, finite(i, parts), over, place)
-        factor = compute(i, "where", _is_bottom(i, parts), constant(i, factor, 1.0), factor)
+        factor = compute(i, "where", _is_bottom(i, parts), number(i, factor, 1.0), factor)
         total = i.reduce("sum", partial.dtype, whole.shape, compute(i, "multiply", partial, factor), (place,))
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
@@ -290,16 +280,8 @@ class Following:
 
 def finite(i: Interner, y: Node) -> Node:
     """`y` with 0 in place of -inf. A maximum is -inf if all elements so far are -inf."""
-    return compute(i, "where", _is_bottom(i, y), constant(i, y, 0.0), y)
+    return compute(i, "where", _is_bottom(i, y), number(i, y, 0.0), y)
 
 
 def _is_bottom(i: Interner, y: Node) -> Node:
-    return i.apply("equal", bool_, y.shape, (y, constant(i, y, neutral("max", y.dtype))))
-
-
-def constant(i: Interner, like: Node, value: float) -> Node:
-    return i.view(i.const(value, like.dtype), like.shape, ())
-
-
-def compute(i: Interner, name: str, *args: Node) -> Node:
-    return i.apply(name, args[-1].dtype, args[-1].shape, args)
+    return i.apply("equal", bool_, y.shape, (y, number(i, y, neutral("max", y.dtype))))

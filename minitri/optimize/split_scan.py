@@ -22,8 +22,9 @@ import math
 from minitri.base import operators
 from minitri.base.dims import Dim
 from minitri.graph.ir import Graph, Interner, Node, Scan, axis
+from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
-from minitri.optimize.split_parts import LANES, WAVES, Halves, compute, in_parts, padded, split
+from minitri.optimize.split_parts import LANES, WAVES, Halves, in_parts, padded, split
 
 FEW = 64  # with more programs than this, rows are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
@@ -63,8 +64,7 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
     """`totals` shifted by one along axis k: each part gets the total of the part before it, the first one `neutral`."""
     first = i.view(i.const(neutral, totals.dtype), (*totals.shape[:k], Dim.of(1), *totals.shape[k + 1 :]), ())
     shape = (*totals.shape[:k], totals.shape[k] - 1, *totals.shape[k + 1 :])
-    rest = i.view(totals, shape, tuple(map(axis, range(totals.rank))))
-    return i.concat(totals.shape, (first, rest), k)
+    return i.concat(totals.shape, (first, i.view(totals, shape, tuple(map(axis, range(totals.rank))))), k)
 
 
 def _parts(extent: int, programs: int, wanted: int) -> int:

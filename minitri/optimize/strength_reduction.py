@@ -26,7 +26,7 @@ import math
 from minitri.base.piecewise import never_negative
 from minitri.base.types import bool_
 from minitri.graph.ir import Apply, Const, Graph, Index, Interner, Node, Reduce, View
-from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild, spread
+from minitri.graph.rewrite import Rule, apply_rules, compute, copy, number, rebuild
 
 LARGEST_DIVISOR = 2.0**100  # its reciprocal is no denormal number
 
@@ -44,7 +44,7 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
         case _:
             return None
     if n == 0:
-        return spread(i, i.const(1, node.dtype), node.shape)
+        return number(i, node, 1)
     if not node.dtype.is_float:
         return _power(i, x, int(n)) if 0 < n <= 8 else None
     if float(n).is_integer():
@@ -52,8 +52,8 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
     if not (2 * float(n)).is_integer() or not -4.5 <= n <= 7.5:
         return None
     x = x if _never_negative(i, x) or _is_whole(x) else _without_signs(i, x)
-    root = _unary(i, "sqrt", x)
-    root = root if n > 0 else _unary(i, "reciprocal", root)
+    root = compute(i, "sqrt", x)
+    root = root if n > 0 else compute(i, "reciprocal", root)
     return _product(i, root, _power(i, x, int(n))) if abs(n) > 1 else root
 
 
@@ -68,12 +68,10 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
             return True
         case Apply(op="multiply", args=(a, b)) if a is b:
             return True
-        case View(x=inner):
+        case View(x=inner) | Reduce(op="sum" | "max" | "min", x=inner):
             operands: tuple[Node, ...] = (inner,)
         case Apply(op="add" | "multiply" | "divide" | "sqrt" | "cast", args=operands):
             pass
-        case Reduce(op="sum" | "max" | "min", x=inner):
-            operands = (inner,)
         case _:
             return False
     return depth > 0 and all(_never_negative(i, o, depth - 1) for o in operands)
@@ -87,9 +85,8 @@ def _is_whole(x: Node) -> bool:
 
 def _without_signs(i: Interner, x: Node) -> Node:
     """x with 0 for -0.0 and inf for -inf: a power that is no integer forgets these signs."""
-    zero, lowest, highest = (spread(i, i.const(c, x.dtype), x.shape) for c in (0.0, -math.inf, math.inf))
-    is_lowest = i.apply("equal", bool_, x.shape, (x, lowest))
-    return i.apply("where", x.dtype, x.shape, (is_lowest, highest, i.apply("add", x.dtype, x.shape, (x, zero))))
+    is_lowest = i.apply("equal", bool_, x.shape, (x, number(i, x, -math.inf)))
+    return compute(i, "where", is_lowest, number(i, x, math.inf), compute(i, "add", x, number(i, x, 0.0)))
 
 
 def _power(i: Interner, x: Node, n: int) -> Node:
@@ -97,20 +94,16 @@ def _power(i: Interner, x: Node, n: int) -> Node:
     if n == 1:
         return x
     if n == -1:
-        return _unary(i, "reciprocal", x)
+        return compute(i, "reciprocal", x)
     if n < 0:
-        halves = (_unary(i, "reciprocal", _power(i, x, k)) for k in (-n // 2, -n - -n // 2))
+        halves = (compute(i, "reciprocal", _power(i, x, k)) for k in (-n // 2, -n - -n // 2))
         return _product(i, *halves)
-    half = _unary(i, "square", _power(i, x, n // 2))
+    half = compute(i, "square", _power(i, x, n // 2))
     return _product(i, half, x) if n % 2 else half
 
 
-def _unary(i: Interner, op: str, x: Node) -> Node:
-    return i.apply(op, x.dtype, x.shape, (x,))
-
-
 def _product(i: Interner, a: Node, b: Node) -> Node:
-    return _unary(i, "square", a) if a is b else i.apply("multiply", a.dtype, a.shape, (a, b))
+    return compute(i, "square", a) if a is b else compute(i, "multiply", a, b)
 
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
@@ -119,7 +112,7 @@ def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):
             return None
         case Apply(op="divide", args=(x, View(x=Const(value=c)) | Const(value=c))) if _is_power_of_two(float(c)):
-            return _product(i, x, spread(i, i.const(1 / float(c), node.dtype), node.shape))
+            return _product(i, x, number(i, node, 1 / float(c)))
     return None
 
 

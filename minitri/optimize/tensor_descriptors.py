@@ -30,10 +30,13 @@ from minitri.tiles.ir import Access, Program, block_index, index_axes
 LONGEST = 256  # elements of a block along an axis
 
 
-def describe(program: Program) -> Program:
-    """The program with a block shape for each access that uses a descriptor."""
+def describe(program: Program, allowed: bool) -> Program:
+    """The program with a block shape for each access that uses a descriptor.
+
+    `allowed` says whether the options and the arrays of the call allow descriptors.
+    """
     described = program.without_descriptors()
-    if not program.descriptors or program.wide:
+    if not (allowed and program.descriptors) or program.wide:
         return described
     for op in program.ops():
         if isinstance(op, (Load, Store)) and (block := _block(program, op)) is not None:

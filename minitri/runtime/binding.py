@@ -13,6 +13,7 @@ A caller may give sizes instead of arrays: `given_sizes` reads the keywords of `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
 from operator import index, mul
@@ -29,6 +30,8 @@ from minitri.graph.ir import Condition
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY, CONSTANTS
 from minitri.runtime.arguments import ArrayView, view
+
+KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}  # what a scalar parameter takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +71,21 @@ class Call:
 
     def with_known_sizes(self) -> Call:
         """The same call, in which parameters without annotation have types with literal sizes: f32[2], not f32[n0]."""
-        own = {s.name for t in self.instance.types.values() for e in t.shape for s in e.symbols()}
-        env = {Symbol(name): Dim.of(self.sizes[name]) for name in own}
-        types = {
-            name: ArrayType(t.dtype, tuple(e.substitute(env) for e in t.shape))
-            for name, t in self.instance.types.items()
-        }
+        types = self.instance.types
+        own = {s.name for t in types.values() for e in t.shape for s in e.symbols()}
+        known = {name: ArrayType(t.dtype, tuple(map(Dim.of, self.arrays[name].shape))) for name, t in types.items()}
         sizes = {name: n for name, n in self.sizes.items() if name not in own}
-        return replace(self, instance=replace(self.instance, types=types), sizes=sizes)
+        return replace(self, instance=replace(self.instance, types=known), sizes=sizes)
 
     @property
     def model(self) -> ArrayView | None:
         """The array whose library and device the outputs get: the first one on a GPU, or else the first one."""
-        return next((a for a in self.arrays.values() if a.device != "cpu"), next(iter(self.arrays.values()), None))
+        return min(self.arrays.values(), key=lambda a: a.device == "cpu", default=None)
 
     @property
     def device(self) -> str:
         """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if there is none."""
-        return next((a.device for a in self.arrays.values() if a.device != "cpu"), "cpu")
+        return getattr(self.model, "device", "cpu")
 
 
 def _strides(name: str, array: ArrayView, known: bool) -> Iterator[Dim]:
@@ -124,26 +124,21 @@ def _is_static(param: ast.Param, value: Any) -> bool:
 
 def _by_name(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     names = [p.name for p in function.params]
+    count, help = f"{len(names)} argument{'s' * (len(names) != 1)}", f"its parameters: {', '.join(names) or 'none'}"
     if len(args) > len(names):
-        message = f"{function.name} takes {_count(len(names))}, not {len(args)}"
-        raise CompileError("MT0301", message, help=f"its parameters: {', '.join(names) or 'none'}")
+        raise CompileError("MT0301", f"{function.name} takes {count}, not {len(args)}", help=help)
     given = dict(zip(names, args))
-    for key, value in keywords.items():
+    for key in keywords:
         if key not in names:
-            help = suggest(key, names) or f"its parameters: {', '.join(names) or 'none'}"
-            raise CompileError("MT0301", f"{function.name} has no parameter `{key[:40]}`", help=help)
+            message = f"{function.name} has no parameter `{key[:40]}`"
+            raise CompileError("MT0301", message, help=suggest(key, names) or help)
         if key in given:
             raise CompileError("MT0301", f"{function.name} got `{key}` twice")
-        given[key] = value
+    given |= keywords
     for param in function.params:
         if param.name not in given and param.default is None:
-            message = f"{function.name} takes {_count(len(names))}; `{param.name}` is missing"
-            raise CompileError("MT0301", message, param.span)
+            raise CompileError("MT0301", f"{function.name} takes {count}; `{param.name}` is missing", param.span)
     return given
-
-
-def _count(n: int) -> str:
-    return f"{n} argument{'' if n == 1 else 's'}"
 
 
 def takes_float(param: ast.Param) -> bool:
@@ -165,21 +160,22 @@ def constant(expr: ast.Expr | None) -> float:
                 return float(static(lambda: BINARY[op](left, right)))
             except CompileError as error:
                 raise error.at(expr.span) from None
-        case _:
-            raise CompileError("MT0106", "a default of a float must be a number", expr.span if expr else None)
+    raise CompileError("MT0106", "a default of a float must be a number", expr.span if expr else None)
 
 
 def scalar(param: ast.Param, value: Any) -> Any:
     """The value of a parameter that takes no array, checked against its annotation."""
     if not isinstance(param.annotation, ast.ScalarType):
         return _compile_time(param, value)
-    kind, value = param.annotation.kind, _item(value)
+    kind = param.annotation.kind
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a 0-d array holds one number
+        value = value.item()
     if kind != "float":
         value = _compile_time(param, value)
-    if not isinstance(value, {"float": (int, float), "int": int, "bool": bool}[kind]):
+    if not isinstance(value, KINDS[kind]):
         raise _wrong_type(kind, param, value)
     try:
-        return value if kind == "bool" else float(value) if kind == "float" else int(value)
+        return KINDS[kind][0](value)
     except OverflowError:
         raise _wrong_integer(param, "is past all floats") from None
 
@@ -198,11 +194,6 @@ def _compile_time(param: ast.Param, value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
-
-
-def _item(value: Any) -> Any:
-    """The Python number in a 0-d array. Any other value is returned unchanged."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 
 def _promoted(param: ast.Param, value: Any) -> Any:
@@ -257,16 +248,13 @@ def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str,
     return packs
 
 
-Axis = tuple[ast.Param, ArrayView, int, Dim]  # a parameter, its array, an axis, and the axis in the declared type
-
-
 def _sizes(
     function: ast.Function, arrays: Mapping[str, ArrayView], packs: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, ArrayType]]:
     """The size of every dimension by name, and the types of parameters without annotation."""
     names = sizes_of(function, packs)
     sizes, where, types = dict[str, int](), dict[str, str](), dict[str, ArrayType]()
-    declared: list[Axis] = []
+    declared: list[tuple[ast.Param, ArrayView, int, Dim]] = []  # an axis of an array, and its size in the declared type
     for param in (p for p in function.params if p.name in arrays):
         array = arrays[param.name]
         if isinstance(param.annotation, ast.ArrayType):
@@ -281,9 +269,13 @@ def _sizes(
     while before != len(sizes):  # G*H only gives H when another argument has given G
         before = len(sizes)
         for param, array, axis, extent in declared:
-            _solve(extent, array.shape[axis], param.name, sizes, where)
-    for axis in declared:
-        _check_size(*axis, sizes, where)
+            if line := _linear_form(extent, sizes):
+                name, slope, start = line
+                value, rest = divmod(array.shape[axis] - start, slope)
+                if rest == 0 and value >= 0:
+                    sizes[name], where[name] = value, param.name
+    for each in declared:
+        _check_size(*each, sizes, where)
     return sizes, types
 
 
@@ -299,27 +291,14 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
     """The type of an array whose parameter has no annotation. Equal sizes share a symbol; the size 1 stays a literal."""
     declared = {str(d) for known in taken.values() for d in (known if isinstance(known, tuple) else (known,))}
     free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)
-    shape: list[Dim] = []
     for n in array.shape:
-        if n == 1:
-            shape.append(dims.ONE)
-            continue
-        name = next((s for s, value in sizes.items() if value == n), None) or next(free)
-        sizes[name] = n
-        shape.append(dims.size(name))
-    return ArrayType(array.dtype, tuple(shape))
+        if n != 1 and n not in sizes.values():
+            sizes[next(free)] = n
+    names = {n: name for name, n in reversed(sizes.items())}
+    return ArrayType(array.dtype, tuple(dims.ONE if n == 1 else dims.size(names[n]) for n in array.shape))
 
 
-def _solve(extent: Dim, n: int, name: str, sizes: dict[str, int], where: dict[str, str]) -> None:
-    """Solves `extent == n` for the only unknown dimension in `extent`, and adds it to `sizes`."""
-    if line := _linear_form(extent, sizes):
-        symbol, slope, start = line
-        value, rest = divmod(n - start, slope)
-        if rest == 0 and value >= 0:
-            sizes[symbol.name], where[symbol.name] = value, name
-
-
-def _linear_form(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, int] | None:
+def _linear_form(extent: Dim, sizes: Mapping[str, int]) -> tuple[str, int, int] | None:
     """(N, a, b) if an extent equals a * N + b for its only unknown dimension N, where a is not 0; otherwise None."""
     unknown = [s for s in extent.symbols() if s.name not in sizes]
     if len(unknown) != 1:
@@ -328,7 +307,7 @@ def _linear_form(extent: Dim, sizes: Mapping[str, int]) -> tuple[Symbol, int, in
     split = known.coefficient(unknown[0])
     if split is None or not split[0].constant or split[1].constant is None:
         return None
-    return unknown[0], int(split[0]), int(split[1])
+    return unknown[0].name, int(split[0]), int(split[1])
 
 
 def _check_size(
@@ -342,8 +321,7 @@ def _check_size(
         raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)
     wanted = extent.evaluate(sizes)
     if wanted != array.shape[axis]:
-        source = where.get(extent.atom.name) if isinstance(extent.atom, Symbol) else None
-        origin = f" in `{source}`" if source else ""
+        origin = f" in `{where[str(extent)]}`" if str(extent) in where else ""
         raise _wrong_size(param, array, axis, f"but {extent} is {wanted}{origin}")
 
 
@@ -369,12 +347,12 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
     """
     dimensions = sizes_of(function, {})
     scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}
-    sizes, ranks, values = dict[str, int](), dict[str, int](), dict[str, Any]()
+    sizes, packs, values = dict[str, int](), dict[str, int](), dict[str, Any]()
     for name, value in given.items():
         if isinstance(dimensions.get(name), tuple):
             axes = value if isinstance(value, (tuple, list)) else (value,)
-            ranks[name] = len(axes)
-            sizes.update({f"{name}{k}": _size(name, n) for k, n in enumerate(axes)})
+            packs[name] = len(axes)
+            sizes |= {f"{name}{k}": _size(name, n) for k, n in enumerate(axes)}
         elif name in dimensions:
             sizes[name] = _size(name, value)
         elif name in scalars:
@@ -382,14 +360,11 @@ def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
         else:
             help = suggest(name, dimensions) or f"its dimensions: {', '.join(dimensions) or 'none'}"
             raise CompileError("MT0304", f"{function.name} has no dimension `{name[:40]}`", help=help)
-    return Call(Instance(ranks, {}, values), sizes, {}, {})
+    return Call(Instance(packs, {}, values), sizes, {}, {})
 
 
 def _size(name: str, value: Any) -> int:
-    try:
-        size = -1 if isinstance(value, bool) else index(value)
-    except TypeError:
-        size = -1
-    if 0 <= size < 2**40:
-        return size
+    with suppress(TypeError):
+        if not isinstance(value, bool) and 0 <= index(value) < 2**40:
+            return index(value)
     raise CompileError("MT0304", f"the size of `{name}` must be an integer from 0 to 2**40 - 1, not {repr(value)[:40]}")

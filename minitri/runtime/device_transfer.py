@@ -22,8 +22,7 @@ def target_of(device: str) -> Target:
 
     if torch.version.hip:
         return Target("hip", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
-    major, minor = torch.cuda.get_device_capability(device)
-    return Target("cuda", f"{major}{minor}")
+    return Target("cuda", "".join(map(str, torch.cuda.get_device_capability(device))))
 
 
 def own_target(call: Call) -> Target | None:

@@ -75,29 +75,16 @@ class NativeKernel:
         found = self._loaded.get((device, kind))
         return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
-    def launch(self, programs: int, arrays: Sequence[Any], numbers: Sequence[int], floats: Sequence[float]) -> None:
-        """Launches the kernel on the current device and stream. `arrays` are `ArrayView`s."""
-        device, pointers = sys.modules["torch"].cuda.current_device(), [a.address for a in arrays]
-        loaded = self.loaded(device, pointers, numbers)
-        loaded(programs, current_stream()(device), self.arguments(pointers, numbers, floats))
-
-    def arguments(self, pointers: Sequence[int], numbers: Sequence[int], floats: Sequence[float]) -> tuple[Any, ...]:
-        """All arguments that a launch passes to the kernel, in order."""
-        return (*pointers, *numbers, *floats, *(Described(d, pointers) for d in self.kernel.descriptors))
-
     def _compiled(self, kind: Kind) -> Any:
-        """Triton's compiled kernel, from the disk cache or new."""
+        """Triton's compiled kernel, from the disk cache or new. CompileError MT0404 if a program of it needs more shared
+        memory than the GPU has.
+        """
         source = artifacts.ast_source(self._function(), self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
         with ThreadPoolExecutor(1) as beside:
             if descriptors or self.kernel.follows:
                 beside.submit(_prepare_launcher, source, descriptors)
-            return self._fitting(artifacts.compiled(source, self.kernel, self.target))
-
-    def _fitting(self, compiled: Any) -> Any:
-        """The compiled kernel itself. CompileError MT0404 if a program of it needs more shared memory than the GPU
-        has.
-        """
+            compiled = artifacts.compiled(source, self.kernel, self.target)
         asked, most = compiled.metadata.shared, shared_bytes(self.target)
         if most is not None and asked > most:
             have = f"a program on {self.target} has {most:,}"
@@ -106,7 +93,7 @@ class NativeKernel:
         return compiled
 
 
-def load_all(wanted: Sequence[Callable[[], Any]], device: int) -> None:
+def load_all(wanted: Sequence[Callable[[], Any]], device: str) -> None:
     """Compiles several kernels at the same time. Each function in `wanted` compiles one kernel.
 
     Threads are enough, because most of the compiler runs outside of Python. Triton is imported before the threads
@@ -149,8 +136,7 @@ SCRATCH = ("global_scratch_size", "profile_scratch_size")  # memory that Triton'
 def load(compiled: Any, device: int) -> Start:
     """The function that launches a compiled kernel on a device, which must be current."""
     by_triton, early = _by_triton(compiled), getattr(compiled.metadata, "launch_pdl", False)
-    by_torch = None if early else _by_torch(compiled, device, by_triton)
-    if by_torch is not None:
+    if not early and (by_torch := _by_torch(compiled, device, by_triton)):
         return by_torch
     try:
         driver()

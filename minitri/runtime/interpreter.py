@@ -11,7 +11,7 @@ Left out: an access that is further away from the array than a band is wide.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,19 +22,32 @@ from minitri.base.types import DType
 from minitri.runtime.arguments import ArrayView, strided, view
 from minitri.runtime.binding import Call
 from minitri.triton import artifacts
-from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
 from minitri.triton.source import functions
 from minitri.trust.sanitizer import AccessError
 
-Interpreted = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]], None]
+
+@dataclass(frozen=True, slots=True)
+class InterpretedKernel:
+    """One emitted kernel, and its function in Triton's interpreter."""
+
+    kernel: EmittedKernel
+    function: Any
+
+    def run(self, programs: int, arrays: Sequence[ArrayView], numbers: Sequence[int], floats: Sequence[float]) -> None:
+        """Runs the kernel. numpy's warnings are turned off, because overflow and nan are ordinary results of a kernel."""
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        pointers = [HostPointer(a) for a in arrays]
+        found = [(pointers[d.pointer], d.shape, d.strides, d.block) for d in self.kernel.descriptors]
+        described = [TensorDescriptor(p, list(shape), list(strides), list(block)) for p, shape, strides, block in found]
+        with np.errstate(all="ignore"), LANGUAGE.interpreted():
+            self.function[(programs,)](*pointers, *numbers, *floats, *described)
 
 
-def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interpreted]:
-    """A function for each kernel by name. The function takes the number of programs, the arrays, the sizes and the
-    scalars.
-    """
+def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[InterpretedKernel, ...]:
+    """The kernels with their functions in the interpreter."""
     artifacts.require_triton()
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
@@ -43,7 +56,7 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> dict[str, Interp
 
     namespace = {"tl": _Language(tl), "rt": rt_interpreter.rt, "libdevice": rt_interpreter.libdevice, "range": _range}
     made = functions(text, namespace | {"triton_language": tl})  # the interpreter looks for this name
-    return {k.name: _without_warnings(InterpretedFunction(made[k.name]), k.descriptors) for k in kernels}
+    return tuple(InterpretedKernel(k, InterpretedFunction(made[k.name])) for k in kernels)
 
 
 def _range(*bounds: Any) -> range:
@@ -68,23 +81,6 @@ class _Language:
         return getattr(self._language, name)
 
 
-def _without_warnings(function: Any, descriptors: Sequence[Descriptor]) -> Interpreted:
-    """A function that runs a kernel. numpy's warnings are turned off, because overflow and nan are ordinary results of
-    a kernel.
-    """
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    def run(programs: int, arrays: Sequence[ArrayView], numbers: Sequence[int], floats: Sequence[float]) -> None:
-        pointers = [HostPointer(a) for a in arrays]
-        described = [
-            TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block)) for d in descriptors
-        ]
-        with np.errstate(all="ignore"), LANGUAGE.interpreted():
-            function[(programs,)](*pointers, *numbers, *floats, *described)
-
-    return run
-
-
 class _Name(str):
     """The name of a dtype, with the attribute `itemsize`."""
 
@@ -106,13 +102,10 @@ class HostPointer:
     def data_ptr(self) -> int:
         return self.array.address
 
-    def _itself(self, *_: Any) -> HostPointer:
+    def _itself(self, *_: Any, **_device: Any) -> HostPointer:
         return self
 
-    untyped_storage = cpu = set_ = copy_ = _itself
-
-    def new_empty(self, *size: int, device: str = "cpu") -> HostPointer:
-        return HostPointer(self.array)
+    untyped_storage = cpu = set_ = copy_ = new_empty = _itself
 
     def storage_offset(self) -> int:
         return 0

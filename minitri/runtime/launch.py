@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
@@ -25,23 +25,14 @@ from minitri.hardware.targets import Target
 from minitri.kernels.ir import Plan
 from minitri.runtime.arguments import ArrayView, empty
 from minitri.runtime.binding import Call
-from minitri.runtime.gpu_launcher import NativeKernel, load_all
-from minitri.runtime.interpreter import interpreted
+from minitri.runtime.gpu_launcher import Described, NativeKernel, Start, current_stream, load_all
+from minitri.runtime.interpreter import InterpretedKernel, interpreted
 from minitri.triton import artifacts
 from minitri.triton.emit import EmittedKernel
 
 Allocate = Callable[[ArrayView | None, DType, tuple[int, ...]], ArrayView]  # like, dtype, shape
 Memory = Mapping[str, ArrayView]
-Run = Callable[[int, Sequence[ArrayView], Sequence[int], Sequence[float]], None]  # programs, arrays, sizes, scalars
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One kernel and the function that runs it. `native` is the kernel on a GPU, None in the interpreter."""
-
-    kernel: EmittedKernel
-    run: Run
-    native: NativeKernel | None = None
+Step = NativeKernel | InterpretedKernel  # one kernel, with the function that runs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +47,22 @@ class Launch:
 
     def __call__(self) -> None:
         """Runs the kernel on the current device and stream, or in the interpreter."""
-        if self.programs:
+        if self.programs and isinstance(self.step, InterpretedKernel):
             self.step.run(self.programs, self.arrays, self.numbers, self.floats)
+        elif self.programs:
+            self.start()(self.programs, current_stream()(self.arrays[0].owner.device.index), self.arguments)
 
-    @property
-    def pointers(self) -> list[int]:
-        return [a.address for a in self.arrays]
+    def start(self) -> Start:
+        """The function that launches the kernel on the GPU that holds its arrays, which must be the current one."""
+        assert isinstance(self.step, NativeKernel)
+        return self.step.loaded(self.arrays[0].owner.device.index, [a.address for a in self.arrays], self.numbers)
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         """The arguments of a launch on a GPU, in order."""
-        assert self.step.native is not None
-        return self.step.native.arguments(self.pointers, self.numbers, self.floats)
+        pointers = [a.address for a in self.arrays]
+        described = (Described(d, pointers) for d in self.step.kernel.descriptors)
+        return (*pointers, *self.numbers, *self.floats, *described)
 
 
 @dataclass(frozen=True)
@@ -83,8 +78,7 @@ class Executable:
         memory = self.memory(call, allocate)
         with on_device(call.model):
             launches = self.launches(call, memory)
-            for launch in launches:
-                launch()
+            launch_all(launches)
         return Started(self.plan, call, launches, self.outputs(memory))
 
     def outputs(self, memory: Memory) -> list[ArrayView]:
@@ -104,9 +98,7 @@ class Executable:
         """The steps with their arguments, in order. On a GPU, this method compiles all their kernels."""
         launches = [_launch(step, call, memory) for step in self.steps]
         if call.device != "cpu":
-            device = int(call.device.partition(":")[2])
-            wanted = [(x.step.native, x.pointers, x.numbers) for x in launches if x.programs]
-            load_all([partial(k.loaded, device, *about) for k, *about in wanted if k is not None], device)
+            load_all([x.start for x in launches if x.programs], call.device)
         return launches
 
 
@@ -118,6 +110,11 @@ class Started:
     call: Call
     launches: list[Launch]
     outputs: list[ArrayView]
+
+
+def launch_all(launches: Iterable[Launch]) -> None:
+    for launch in launches:
+        launch()
 
 
 def _launch(step: Step, call: Call, memory: Memory) -> Launch:
@@ -141,11 +138,9 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
     """A plan with the functions that run its kernels: machine code, compiled at the first launch, or the interpreter."""
     artifacts.require_triton()
     if target.kind == "interpreter":
-        made = interpreted(text, kernels)
-        return Executable(plan, tuple(Step(k, made[k.name]) for k in kernels))
+        return Executable(plan, interpreted(text, kernels))
     jitted = cache(lambda: artifacts.jit_functions(text))
-    native = [NativeKernel(lambda name=k.name: jitted()[name], k, target) for k in kernels]
-    return Executable(plan, tuple(Step(k.kernel, k.launch, k) for k in native))
+    return Executable(plan, tuple(NativeKernel(lambda name=k.name: jitted()[name], k, target) for k in kernels))
 
 
 # ---- memory --------------------------------------------------------------------------------------

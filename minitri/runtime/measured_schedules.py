@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from minitri.base import disk_cache, logs
@@ -70,18 +69,20 @@ def measured(
     if repeats is not None and repeats < 1:
         raise CompileError("MT0404", f"repeats cannot be {repeats}", help="write a whole number from 1")
     run, call = program.prepare(*arrays, **named)
-    chip = chip_of(target_of(call.device))
-    chosen = propose(run.plan, call.device == "cpu", effort, chip) if candidates is None else candidates
-    seconds = QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
-    given = _arguments(call)
+    given, seconds = _arguments(call), QUICK_SECONDS if effort == "quick" and candidates is None else float("inf")
+    if candidates is None:
+        candidates = propose(run.plan, call.device == "cpu", effort, chip_of(target_of(call.device)))
 
     def build(options: Options) -> Bound:
         return program.configured(options=options, effort="none").bind(**given)
 
-    expected, scale = _reference(program, given), _scale(program, call)
-    every = (program.options, *chosen)
+    def progress(done: int, of: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[Ktuning {program.name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
+
+    expected, scale, every = _reference(program, given), _scale(program, call), (program.options, *candidates)
     repeats = repeats or REPEATS.get(effort, 10)
-    tuning = trials(build, every, expected, call.device, repeats, seconds, partial(_progress, program.name), scale)
+    tuning = trials(build, every, expected, call.device, repeats, seconds, progress, scale)
     logs.log("autotune", f"{program.name}, {_shapes(call)}\n{tuning}\nchosen: {tuning.best.options}")
     if sys.stderr.isatty():
         print(f"\r\033[Ktuned {program.name}: {tuning.summary}", file=sys.stderr)
@@ -92,19 +93,20 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
     """The result of `build` with the best options for a call. The options come from the disk cache, or are measured
     now and cached.
     """
-    key = _key(program, call, context)
-    kept = _options(disk_cache.get("autotune", key))
-    if kept is not None:
+    key, built = _key(program, call, context), None
+    options = _options(disk_cache.get("autotune", key))
+    if options is not None:
         with suppress(CompileError):  # the cached options were chosen for other kernels
-            built = build(kept)
-            logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {disk_cache.folder()}: {kept}")
-            _remember(program, key, kept)
-            return built
-    tuning = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call))
-    if tuning.best.timing is not None:
-        disk_cache.put("autotune", key, asdict(tuning.best.options))
-    built = build(tuning.best.options)
-    _remember(program, key, tuning.best.options)
+            built = build(options)
+            logs.log("autotune", f"{program.name}, {_shapes(call)}\nkept in {disk_cache.folder()}: {options}")
+    if options is None or built is None:
+        best = measured(program.configured(effort="none"), effort=program.effort, **_arguments(call)).best
+        options = best.options
+        if best.timing is not None:
+            disk_cache.put("autotune", key, asdict(options))
+        built = build(options)
+    program.choices.pop(_key_text(key), None)
+    program.choices.made(_key_text(key), lambda: options)
     return built
 
 
@@ -163,26 +165,14 @@ def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _remember(program: BaseProgram, key: dict[str, Any], options: Options) -> None:
-    program.choices.pop(_key_text(key), None)
-    program.choices.made(_key_text(key), lambda: options)
-
-
 def _key_text(key: dict[str, Any]) -> str:
     return json.dumps(key, sort_keys=True)
 
 
 def _options(kept: Any) -> Options | None:
     """Options from the disk cache; None if the cached data is not valid."""
-    try:
+    with suppress(TypeError, CompileError):
         return Options(**kept)
-    except (TypeError, CompileError):
-        return None
-
-
-def _progress(name: str, done: int, of: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[Ktuning {name}: {done} of {of} schedules", end="", file=sys.stderr, flush=True)
 
 
 def _shapes(call: Call) -> str:

@@ -22,8 +22,8 @@ from minitri.base.lru_cache import Recent
 from minitri.base.types import DType
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
-from minitri.runtime.gpu_launcher import Described, Start, current_device, current_stream
-from minitri.runtime.launch import Executable, Launch, Started, on_device
+from minitri.runtime.gpu_launcher import Described, current_device, current_stream
+from minitri.runtime.launch import Executable, Launch, Started, launch_all, on_device
 
 Key = tuple[Any, ...]
 EXACT = 2**53  # f64 represents every integer below it
@@ -40,9 +40,7 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    key: list[Any] = []
-    pointers: list[int] = []
-    kinds = (torch.Tensor, torch.nn.Parameter)
+    key, pointers, kinds = list[Any](), list[int](), (torch.Tensor, torch.nn.Parameter)
     try:
         for place, a in enumerate(args):
             if type(a) in kinds:
@@ -176,12 +174,10 @@ class _Step:
     __slots__ = ("start", "programs", "pick", "numbers", "floats", "descriptors", "more")
 
     def __init__(self, launch: Launch, slots: Mapping[str, int], floats: Mapping[str, tuple[int, float]]) -> None:
-        self.start, self.programs, self.numbers = _start(launch), launch.programs, launch.numbers
+        self.start, self.programs, self.numbers = launch.start(), launch.programs, launch.numbers
         kernel = launch.step.kernel
         taken = [slots[b.name] for b in kernel.pointers]
-        self.pick: Callable[[list[int]], tuple[Any, ...]] = (
-            itemgetter(*taken) if len(taken) > 1 else lambda pointers: (pointers[taken[0]],)
-        )
+        self.pick: Callable[..., Any] = itemgetter(*taken) if len(taken) > 1 else lambda pointers: (pointers[taken[0]],)
         self.floats = tuple(floats[b.name] for b in kernel.scalars)
         self.descriptors = kernel.descriptors
         self.more = bool(self.floats or self.descriptors)
@@ -200,41 +196,37 @@ class Bound:
 
     def __init__(self, executable: Executable, call: Call) -> None:
         memory = executable.memory(call)
+        with on_device(call.model):
+            launches = executable.launches(call, memory)
+            self._start = partial(launch_all, launches) if call.device == "cpu" else _native(launches, call)
         self.keep = (call, memory)  # keeps the arrays alive: launches only hold addresses
-        self.model = None if call.device == "cpu" else call.model
-        with on_device(self.model):
-            self.launches = executable.launches(call, memory)
-            self._start = self._native() if self.model is not None else self._interpreted
         self.results = returned(executable.outputs(memory))
 
     def __call__(self) -> Any:
         self._start()
         return self.results
 
-    def _interpreted(self) -> None:
-        for launch in self.launches:
-            launch()
 
-    def _native(self) -> Callable[[], None]:
-        import torch
+def _native(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
+    import torch
 
-        assert self.model is not None
-        device = self.model.owner.device.index
-        current, stream_of = current_device(), current_stream()
-        steps = [(_start(x), x.programs, x.arguments) for x in self.launches if x.programs]
+    assert call.model is not None
+    device = call.model.owner.device.index
+    current, stream_of = current_device(), current_stream()
+    steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
 
-        def run() -> None:
-            if current() != device:
-                with torch.cuda.device(device):
-                    return run()
-            stream = stream_of(device)
-            for start, programs, arguments in steps:
-                start(programs, stream, arguments)
+    def run() -> None:
+        if current() != device:
+            with torch.cuda.device(device):
+                return run()
+        stream = stream_of(device)
+        for start, programs, arguments in steps:
+            start(programs, stream, arguments)
 
-        return run
+    return run
 
 
-class Captured:
+class Captured(Bound):
     """A call as a CUDA graph: one launch runs all its kernels, on the same arrays, into the same outputs.
 
     Write new values into the arrays, call this object, then read the results. torch.cuda.CUDAGraph has the same rules.
@@ -246,25 +238,14 @@ class Captured:
             raise CompileError("MT0305", "only calls on a GPU can be captured", help=help)
         import torch
 
-        bound = Bound(executable, call)
-        self.bound, self.graph = bound, torch.cuda.CUDAGraph()
+        super().__init__(executable, call)
+        graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(call.device):
-            bound()  # the work of a first launch must not become part of the graph
+            self()  # the work of a first launch must not become part of the graph
             torch.cuda.synchronize()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may load kernels
-                bound()
-        self._replay, self.results = self.graph.replay, bound.results
-
-    def __call__(self) -> Any:
-        self._replay()
-        return self.results
-
-
-def _start(launch: Launch) -> Start:
-    """The function that launches the kernel of `launch` on the current device."""
-    assert launch.step.native is not None
-    device = launch.arrays[0].owner.device.index
-    return launch.step.native.loaded(device, launch.pointers, launch.numbers)
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may load kernels
+                self()
+        self._launched, self._start = self._start, graph.replay
 
 
 def replayable(call: Call) -> bool:
@@ -304,22 +285,15 @@ class ReplayCache:
         next call.
         """
         replay = self.kept.get(key)
-        if replay is None:
-            return None
-        if replay is self._recent and (replay is not self._repeated or self.again is not None):
+        if replay is not None and replay is self._recent and (replay is not self._repeated or self.again is not None):
             self._repeated, self.again = replay, again_like(args, pointers, replay)
-        self._recent = replay
+        self._recent = replay or self._recent
         return replay
 
     def keep(self, key: Key, pointers: Sequence[int], started: Started, call: Call, args: Sequence[Any]) -> None:
         """Keeps a replay of a call that was just made, if the call can be repeated."""
-        if len(pointers) == len(call.arrays) and self._can_replay(started, call, args):
-            self.kept.made(key, lambda: Replay(started, self.floats))
-
-    def _can_replay(self, started: Started, call: Call, args: Sequence[Any]) -> bool:
-        """Whether a call ran on its own arrays, has only GPU tensors as arrays, and has plain numbers for its float
-        parameters.
-        """
+        tensors = len(pointers) == len(call.arrays) and replayable(call)
         numbers = all(isinstance(args[k], (int, float)) for k in self.float_places if k < len(args))
         own = all(started.call.arrays[name] is a for name, a in call.arrays.items())
-        return numbers and own and replayable(call)
+        if tensors and numbers and own:
+            self.kept.made(key, lambda: Replay(started, self.floats))

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,43 +104,33 @@ def trials(
     A compilation that is not finished in time continues in its thread. The process waits for such a compilation before
     it exits.
     """
-    is_right = partial(close, expected=expected, scale=scale)
+
+    def trial(options: Options, future: Future[Run], seconds: float | None) -> Trial:
+        try:
+            run = future.result(seconds)
+            right = close(run(), expected, scale)
+            return Trial(options, measure(run, device, repeats, warmup=1)) if right else Trial(options, None, DIFFERENT)
+        except TimeoutError:
+            return Trial(options, None, "compiles for too long")
+        except Exception as error:  # Triton's compiler and driver raise many types
+            return Trial(options, None, first_line(error))
+
     deadline = time.monotonic() + seconds
     tried: list[Trial] = []
     one_by_one = device == "cpu"  # compilation in other threads would slow down the measurement
     pool = ThreadPoolExecutor(1 if one_by_one else min(len(candidates), os.cpu_count() or 1))
     try:
         submitted = (pool.submit(build, o) for o in candidates)
-        built = submitted if one_by_one else list(submitted)
-        for o, future in zip(candidates, built):
-            if tried and time.monotonic() > deadline and not future.done():
+        for o, future in zip(candidates, submitted if one_by_one else list(submitted)):
+            left = max(deadline - time.monotonic(), 0.0) if tried and deadline < math.inf else None
+            if left == 0 and not future.done():
                 future.cancel()
                 continue
-            left = max(deadline - time.monotonic(), 0.0) if tried and deadline < math.inf else None
-            tried.append(_trial(o, partial(_built, future, left), is_right, device, repeats))
+            tried.append(trial(o, future, left))
             progress(len(tried), len(candidates))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # does not wait for candidates that still compile
     return Tuning(tuple(tried))
-
-
-def _built(future: Future[Run], seconds: float | None) -> Run:
-    try:
-        return future.result(seconds)
-    except TimeoutError:
-        raise RuntimeError("compiles for too long") from None
-
-
-def _trial(
-    options: Options, made: Callable[[], Run], is_right: Callable[[Any], bool], device: str, repeats: int
-) -> Trial:
-    try:
-        run = made()
-        if not is_right(run()):
-            return Trial(options, None, DIFFERENT)
-        return Trial(options, measure(run, device, repeats, warmup=1))
-    except Exception as error:  # Triton's compiler and driver raise many types
-        return Trial(options, None, first_line(error))
 
 
 def first_line(error: Exception) -> str:
@@ -208,24 +197,22 @@ def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H
 
 
 def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    dot = kernel.dots[0]
-    row, column = dot.tile
+    dot, (row, column) = kernel.dots[0], kernel.dots[0].tile
     if interpreter:
         return [Options({row: n, column: n, dot.over: n}, stages=1, group=1) for n in (16, 32, 64, 128)]
     chosen = schedule(kernel, Request(chip))
     rows = chosen.axes[row][1]
     many = rows > products.FEW_ROWS and dot.on_tensor_cores and products.are_described(dot)
     described = many or products.is_transposed(kernel)  # descriptors read no other factors
-    made = [_tiled(dot, t, described) for t in products.candidates(kernel, rows, chip)]
+
+    def tiled(tile: products.Tile) -> Options:
+        blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
+        return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
+
     turns = products.persistent_choice(kernel, chip) if many and not chosen.persistent else None
-    first = [replace(_tiled(dot, turns.tile, True), persistent=turns.persistent)] if turns else []
+    first = [replace(tiled(turns.tile), persistent=turns.persistent)] if turns else []
+    made = map(tiled, products.candidates(kernel, rows, chip))
     return first + [o for o in made if not _is_choice(chosen, o)]
-
-
-def _tiled(dot: Dot, tile: products.Tile, described: bool) -> Options:
-    row, column = dot.tile
-    blocks = {row: tile.rows, column: tile.columns, dot.over: tile.depth}
-    return Options(blocks, tile.warps, tile.stages, 8, descriptors=described or None)
 
 
 def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
@@ -233,10 +220,9 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     row, loop = kernel.dots[0].tile[0], kernel.shared_loop or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
-    chosen, made = schedule(kernel, Request(chip)), list[Options]()
-    for r in attention.CANDIDATES:
-        more = {"descriptors": r.descriptors or None, "registers": r.registers or None}
-        made.append(Options({row: r.rows, loop: r.block}, r.warps, r.stages, **more))
+    chosen, rows = schedule(kernel, Request(chip)), attention.CANDIDATES
+    hints = [{"descriptors": r.descriptors or None, "registers": r.registers or None} for r in rows]
+    made = [Options({row: r.rows, loop: r.block}, r.warps, r.stages, **more) for r, more in zip(rows, hints)]
     return [o for o in made if not _is_choice(chosen, o)]
 
 

@@ -48,9 +48,9 @@ class Variants:
             if not special and program.start is None:
                 context = replace(context, sizes=self.unchanged(call))
             tuned = special and program.effort != "none" and target.kind != "interpreter"
-            build = partial(_launchable, program, context)
 
             def make() -> Executable:
+                build = partial(_launchable, program, context)
                 if not tuned:
                     return build(context.options)
                 from minitri.runtime.measured_schedules import chosen

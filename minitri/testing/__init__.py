@@ -7,15 +7,17 @@ which holds the *text* of a module and sizes for its dimensions, and numpy array
     def test(example, seed):
         assert example.compile().check(*example.arguments(seed)).ok
 
-The one idea: programs are valid by construction. The writer keeps the dtype, the axes and the largest element of
-every value. It writes only statements that are valid for these values.
+The one idea: programs are valid by construction. The reference evaluator computes each statement as soon as it is
+written, so the writer knows the dtype and the shape of every value.
 
-    values.py            axes and values, and which of them fit together
-    generator.py         the values of the program so far, and the text of the whole program
-    statement_kinds.py   the kinds of statements: elementwise.py, functions.py, reductions.py, views.py
-    choices.py           programs as lists of choices, which shrink
-    relations.py         changed programs that must compute the same result
-    data.py              arrays
+    statement_forms.toml   the forms of statements, with placeholders
+    statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
+    placeholders.py        what each placeholder becomes
+    small_parameters.py    parameters, and values for sample arrays
+    small_programs.py      the statements and the text of a whole program
+    choice_lists.py        programs as lists of choices, which shrink
+    changed_programs.py    changed programs that must compute the same result
+    random_arrays.py       arrays
 
 `programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without it. Left out:
 programs with errors.
@@ -28,10 +30,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitri.testing.choices import recorded
-from minitri.testing.data import random_array
-from minitri.testing.generator import Parameter, RandomProgram
-from minitri.testing.statement_kinds import Statements
+from minitri.testing.choice_lists import recorded
+from minitri.testing.random_arrays import random_array
+from minitri.testing.small_parameters import Parameter
+from minitri.testing.small_programs import RandomProgram, SmallWriter
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -48,7 +50,7 @@ def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
     @st.composite
     def strategy(draw: Callable[[Any], Any]) -> RandomProgram:
         ops = draw(st.integers(1, max_ops))
-        return Statements(lambda options: draw(st.sampled_from(options))).program(ops)
+        return SmallWriter(lambda options: draw(st.sampled_from(options))).program(ops)
 
     return strategy()
 

@@ -1,35 +1,99 @@
 """Parses the text of a stage into syntax nodes.
 
-In: the text of a graph, a plan of kernels or tile programs. Out: a `Text` node for every line and expression, or a
-ParseError MT0501. The one idea: one grammar (ir.lark) for all three, because their lines have the same syntax.
-graph/parse.py, kernels/parse.py and tiles/parse.py interpret the lines. name_resolution.py has the functions that all three
-use.
+    %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
+
+In: the text of a graph, a plan of kernels or tile programs. Out: a `Node` for every line and expression, or a
+ParseError MT0501. The one idea: one grammar (ir.lark) for all three, because their lines have the same syntax. Every
+node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at it.
+graph/parse.py, kernels/parse.py and tiles/parse.py turn the nodes into IRs. read_expressions.py has the functions that all
+three use.
 
 Numbers and nesting are limited, because the text may come from anyone.
 """
 
 import json
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.resource_limits import current, exceeded
 from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
 from minitri.language import parser_tables
-from minitri.text_io.nodes import Block, Expr, Head, Line, Mistake, Nest, Next, Param, Place, Require, Text, Type, Whole
 
 MAX_NESTING = 50  # depth of nested brackets, quotients, remainders, minima and maxima
 MAX_NUMBER = 2**64
 
-Attributes = dict[str, Expr]
-Exprs = tuple[Expr, ...]
-Params = tuple[Param, ...]
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the text: the characters from `start` up to `end` (exclusive)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node(Text):
+    """An expression, or the node of a rule of ir.lark.
+
+    The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= == !=.
+    `parts` are its operands, or its value. Any other node has the name of its rule as its `kind`, and the parts of its
+    rule as `parts`: names and nodes. A part that is missing is None. `depth` counts nested expressions.
+    """
+
+    kind: str
+    parts: tuple[Any, ...]
+    depth: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.parts[0] if self.kind == "name" else ""
+
+
+Nodes = tuple[Node, ...]
+Attributes = Mapping[str, Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Param(Text):
+    """An array in a header, `x: f32[M, N]`. For a buffer of a kernel, `role` is input, output, temporary or scalar.
+
+    `dims` is None for a type without brackets, such as `float`. `dtype` and `dims` are the parts of `type`.
+    """
+
+    name: Node
+    type: Node
+    strides: Nodes | None = None
+    role: str = ""
+
+    @property
+    def dims(self) -> Nodes | None:
+        return self.type.parts[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Text):
+    """An operation: `result: type = op operands {attributes}`. A store and a loop have no result and no type."""
+
+    result: Node | None
+    type: Node | None
+    op: Node
+    operands: Nodes
+    attributes: Attributes
+
+
+class Mistake(Exception):
+    """An error in a piece of the text. The code is MT0501 for a syntax error, else MT0502."""
+
+    def __init__(self, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:
+        super().__init__(message)
+        self.place, self.message, self.help, self.code = place, message, help, code
 
 
 def read(source: Source, start: str) -> Any:
@@ -70,7 +134,7 @@ def _check_text(source: Source) -> None:
         raise Mistake(Text(*bad.span()), message, code="MT0501")
 
 
-TOKENS = tomllib.loads(Path(__file__).with_name("tokens.toml").read_text(encoding="utf-8"))
+TOKENS = table_beside(__file__, "tokens.toml")
 
 
 def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
@@ -84,30 +148,25 @@ def _misplaced(place: Text, word: str, expected: Iterable[str]) -> Mistake:
 # ---- nodes ---------------------------------------------------------------------------------
 
 
-def _around(first: Text, last: Text) -> tuple[int, int]:
-    """The range of characters from one part to another."""
-    return first.start, last.end
+def _word(token: Any) -> Node:
+    return Node(token.start_pos, token.end_pos, "name", (str(token),))
 
 
-def _word(token: Any) -> Expr:
-    return Expr(token.start_pos, token.end_pos, "name", (str(token),))
-
-
-def _number(token: Any) -> Expr:
+def _number(token: Any) -> Node:
     whole = token.isdigit()
     if len(token) > 400 or (whole and int(token) >= MAX_NUMBER):
         raise Mistake(_word(token), "this number is too large", code="MT0501")
     return replace(_word(token), kind="number", parts=(int(token) if whole else float(token),))
 
 
-def _string(token: Any) -> Expr:
+def _string(token: Any) -> Node:
     try:
         return replace(_word(token), kind="text", parts=(json.loads(token),))
     except ValueError:
         raise Mistake(_word(token), "this text cannot be read", code="MT0501") from None
 
 
-def _line_of_ledger(token: Any) -> Expr:
+def _line_of_ledger(token: Any) -> Node:
     return replace(_word(token), kind="text", parts=(token.rstrip(),))
 
 
@@ -115,138 +174,95 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """The expression for a token. A node is returned unchanged."""
+    """The node for a token. A node is returned unchanged."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
-def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: int) -> Expr:
+def _around(parts: Iterable[Any]) -> tuple[int, int]:
+    """The range of characters from the first node to the last one."""
+    placed = [p for p in parts if isinstance(p, Text)]
+    return (placed[0].start, placed[-1].end) if placed else (0, 0)
+
+
+def _node(kind: str, *parts: Any) -> Node:
+    """The node of a rule. Brackets are no parts of it, but lie in its range."""
+    return Node(*_around(parts), kind, tuple(p for p in parts if not (isinstance(p, Node) and p.name in ("[", "]"))))
+
+
+def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: int) -> Node:
     if depth > MAX_NESTING:
         raise Mistake(Text(*place), f"more than {MAX_NESTING} expressions are nested here", code="MT0401")
-    return Expr(*place, kind, parts, depth)
+    return Node(*place, kind, parts, depth)
 
 
 class Builder:
-    """Makes syntax nodes. Each rule (or alias) of ir.lark has a method of its name, which takes the rule's parts.
+    """Makes the nodes of rules (or aliases) of ir.lark that are not just their parts: a rule's method has its name."""
 
-    An optional part that is missing is None.
-    """
+    def same(self, part: Any) -> Any:
+        return part
 
-    # Expressions
+    number = name = string = temporary = strides = same
 
-    def same(self, e: Expr) -> Expr:
-        return e
-
-    number = name = string = temporary = same
-
-    def binary(self, left: Expr, op: Expr, right: Expr) -> Expr:
+    def binary(self, left: Node, op: Node, right: Node) -> Node:
         pair = op.name in ("//", "%")
-        return _nested(_around(left, right), op.name, (left, right), max(left.depth + pair, right.depth + 1))
+        return _nested(_around((left, right)), op.name, (left, right), max(left.depth + pair, right.depth + 1))
 
-    def unary(self, minus: Expr, e: Expr) -> Expr:
-        return _nested(_around(minus, e), "neg", (e,), e.depth + 1)
+    def unary(self, minus: Node, e: Node) -> Node:
+        return _nested(_around((minus, e)), "neg", (e,), e.depth + 1)
 
-    def group(self, opening: Expr, e: Expr, closing: Expr) -> Expr:
-        return _nested(_around(opening, closing), e.kind, e.parts, e.depth + 1)
+    def group(self, opening: Node, e: Node, closing: Node) -> Node:
+        return _nested(_around((opening, closing)), e.kind, e.parts, e.depth + 1)
 
-    def call(self, function: Expr, opening: Expr, arguments: Exprs, closing: Expr) -> Expr:
-        place = _around(function, closing)
+    def call(self, function: Node, opening: Node, arguments: Nodes, closing: Node) -> Node:
+        place = _around((function, closing))
         if function.name not in ("max", "min") or len(arguments) != 2:
             raise Mistake(Text(*place), "only `max` and `min` of two numbers are functions here")
         return _nested(place, function.name, arguments, max(a.depth for a in arguments) + 1)
 
-    def list(self, opening: Expr, values: Exprs | None, closing: Expr) -> Expr:
-        return Expr(*_around(opening, closing), "list", values or ())
-
-    def element(self, name: Expr, index: Exprs | None, closing: Expr) -> Expr:
-        return Expr(*_around(name, closing), "element", (name, *(index or ())))
-
-    def parts(self, *parts: Any) -> tuple[Any, ...]:
+    def several(self, *parts: Any) -> tuple[Any, ...]:
         return parts
 
-    values = params = axes = hints = buffers = results = attribute = hint = ledger = parts
+    attribute = axes = buffers = hint = hints = items = ledger = names = params = places = requires = results = several
+    values = several
 
-    # Lines
-
-    def op(self, result: Expr, type: Type, op: Expr, operands: Exprs | None, attributes: Attributes | None) -> Line:
-        return _line(result, type, op, operands or (), attributes or {})
-
-    def store(self, element: Expr, value: Expr, attributes: Attributes | None) -> Line:
-        op = Expr(element.start, element.end, "name", ("store",))
-        return _line(None, None, op, (element, value), attributes or {})
-
-    def attributes(self, *parts: tuple[Expr, Expr]) -> Attributes:
-        found: Attributes = {}
+    def attributes(self, *parts: tuple[Node, Node]) -> Attributes:
+        found: dict[str, Node] = {}
         for name, value in parts:
             if name.name in found:
                 raise Mistake(name, f"`{name.name[:40]}` stands here twice", code="MT0501")
             found[name.name] = value
         return found
 
-    def type(self, name: Expr, dims: Exprs | None) -> Type:
-        return Type(name.start, name.end, name, dims or ())
+    def bare(self, name: Node) -> Node:
+        return _node("type", name, None)
 
-    def bare(self, name: Expr) -> Type:
-        return Type(name.start, name.end, name, None)
-
-    def strides(self, values: Exprs | None) -> Exprs:
-        return values or ()
-
-    def param(self, name: Expr, type: Type, strides: Exprs | None = None) -> Param:
+    def param(self, name: Node, type: Node, strides: Nodes | None = None) -> Param:
         return Param(name.start, type.end, name, type, strides)
 
-    def buffer(self, role: Expr, param: Param) -> Param:
+    def buffer(self, role: Node, param: Param) -> Param:
         return replace(param, role=role.name)
 
-    next = Next
+    def op(self, result: Node, type: Node, op: Node, operands: Nodes, attributes: Attributes) -> Line:
+        return Line(*_around((result, op, *operands, *attributes.values())), result, type, op, operands, attributes)
 
-    def loop(self, axes: Exprs, bounds: Attributes | None, *body: Any) -> Nest:
-        return Nest(axes, body, bounds or {})
+    def store(self, element: Node, value: Node, attributes: Attributes) -> Line:
+        return self._statement("store", (element, value), attributes)
 
-    def axis(self, reduce: Expr | None, name: Expr, extent: Expr) -> Place:
-        return Place("reduced" if reduce else "parallel", name, extent)
+    def loop(self, axes: Nodes, attributes: Attributes | None, *body: Any) -> Node:
+        return _node("loop", self._statement("for", axes, attributes or {}), *body)
 
-    def place(self, role: Expr, name: Expr, extent: Expr, block: Expr, lanes: Expr | None) -> Place:
-        return Place(role.name, name, extent, block, lanes)
-
-    def require(self, left: Expr, relation: Expr, right: Expr, *more: Any) -> Require:
-        code, message, attributes = more
-        return Require(left.start, right.end, left, relation.name, right, code, message, attributes or {})
-
-    # The whole
-
-    def graph(self, name: Expr, params: Params | None, *lines: Any) -> Block:
-        return Block(name, params or (), (), (), _of(Line, lines), _of(Require, lines), lines[-1])
-
-    def head(self, name: Expr, inputs: Params | None, outputs: Params, *lines: Require | Param) -> Head:
-        return Head(name, inputs or (), outputs, _of(Require, lines), _of(Param, lines))
-
-    def kernel(self, name: Expr, params: Params | None, axes: Any, hints: Any, *body: Line) -> Block:
-        return Block(name, params or (), _of(Place, axes), hints, body)
-
-    def program(self, name: Expr, params: Params | None, hints: Any, *lines: Any) -> Block:
-        return Block(name, params or (), _of(Place, lines), hints, _of((Line, Nest), lines))
-
-    def kernels(self, head: Head, *rest: Any) -> Whole:
-        return Whole(head, _of(Block, rest), rest[-1] or ())
-
-    def tiles(self, head: Head, *blocks: Block) -> Whole:
-        return Whole(head, blocks)
-
-
-def _line(result: Expr | None, type: Type | None, op: Expr, operands: Exprs, attributes: Attributes) -> Line:
-    last = [op, *operands, *attributes.values()][-1]
-    return Line((result or op).start, last.end, result, type, op, operands, attributes)
-
-
-def _of(kind: Any, parts: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(p for p in parts if isinstance(p, kind))
+    def _statement(self, word: str, operands: Nodes, attributes: Attributes) -> Line:
+        op = replace(operands[0], kind="name", parts=(word,))
+        return Line(*_around((*operands, *attributes.values())), None, None, op, operands, attributes)
 
 
 class Callbacks:
     """Adapts `Builder` to lark, which calls a function for each rule with a list of tokens and nodes."""
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
-        make = getattr(Builder(), rule)
+        if not rule[0].islower():
+            raise AttributeError(rule)  # tokens, and rules that lark adds
+        make = getattr(Builder(), rule, None) or partial(_node, rule)
         return lambda parts: make(*map(_read_part, parts))
 
 

@@ -8,17 +8,17 @@ A template looks like its line. `<x>` is a placeholder for the field `x` of an o
     <x>                   the name of a value that an earlier line defines
     <over:axis_names>     a field of the kind `axis_names`, which the reader's method `axis_names` reads. The writer
                           may have such a method too
-    <args...>             all remaining operands
+    <args...>             all remaining operands. With a kind, `<axes:axis...>`
     rescale = <rescale?>  an optional attribute. It is not written for None and ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. graph/text.py and
-kernels/text.py have the templates and writers. graph/parse.py and kernels/parse.py have the readers.
+In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. The `lines.toml` of each
+IR has its templates, text.py the writer, and parse.py the reader.
 """
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from minitri.base.diagnostics import suggest
@@ -27,8 +27,16 @@ from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.graph.ir import PRECISIONS
-from minitri.text_io.name_resolution import Names, read_attributes, read_list, read_number, read_word, wanted
-from minitri.text_io.nodes import Expr, Line, Mistake
+from minitri.text_io.read_expressions import (
+    Names,
+    check_attributes,
+    read_list,
+    read_number,
+    read_text,
+    read_word,
+    wanted,
+)
+from minitri.text_io.reader import Line, Mistake, Node
 
 V = TypeVar("V")
 _HOLE = re.compile(r"(?:(\w+) = )?<(\w+)(?::(\w+))?(\.\.\.|\?)?>")
@@ -58,16 +66,32 @@ class Template:
         self.attributes = [h for h in holes if h.word]
         self.between = " " if "> <" in rest else ", "
 
-    def write(self, fields: Mapping[str, Any], writer: Any) -> str:
-        """The text of an operation with these fields. Operands that are None are left out."""
+    def write(self, fields: Mapping[str, Any], writer: Any, more: Sequence[str] = ()) -> str:
+        """The text of an operation with these fields. Operands that are None are left out. `more` has the texts of
+        further attributes.
+        """
         operands: list[str] = []
         for h in self.operands:
             values = fields[h.field] if h.mark == "..." else [fields[h.field]]
             operands += [getattr(writer, h.kind, plain)(v) for v in values if v is not None]
-        shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
-        words = [f"{h.word} = {getattr(writer, h.kind, plain)(fields[h.field])}" for h in shown]
+        words = [*self.words(fields, writer), *more]
         head = self.head.replace("<op>", fields.get("op", ""))
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
+
+    def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
+        """The text of each attribute."""
+        shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
+        return [f"{h.word} = {getattr(writer, h.kind, plain)(fields[h.field])}" for h in shown]
+
+
+def templates(module: Any, table: Mapping[str, Any]) -> dict[type[Any], Template]:
+    """The templates of the classes of a module, from the `lines` of a table."""
+    return {getattr(module, name): Template(line) for name, line in table["lines"].items()}
+
+
+def fields_of(node: Any) -> dict[str, Any]:
+    """The fields of a dataclass, by name."""
+    return {f.name: getattr(node, f.name) for f in fields(node)}
 
 
 def plain(value: object) -> str:
@@ -79,15 +103,15 @@ class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
 
     templates    the template of each class of operations
-    one_operand  error messages for operations that take one operand and got another number
     precisions   the precisions of a product
+    anywhere     attributes that any line can have
     names        the meaning of names in index expressions, for the line that is being read
     dtype        the dtype of the result, for the same line
     """
 
     templates: Mapping[type[Any], Template]
-    one_operand: Mapping[str, str]
     precisions: Sequence[str] = PRECISIONS
+    anywhere: Sequence[Hole] = ()
     names: Names
     dtype: DType
 
@@ -96,29 +120,43 @@ class LineReader(Generic[V]):
         self.values: dict[str, V] = {}
         self.taken: set[str] = set()  # all names of values, also of those that are out of scope
 
-    def ref(self, e: Expr) -> V:
+    def ref(self, e: Node) -> V:
         """The value with this name, which an earlier line must define."""
         if e.kind != "name" or e.name not in self.values:
             shown = self.source.text[e.start : e.end][:40]
             raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
         return self.values[e.name]
 
-    def number(self, e: Expr) -> int | float | bool:
+    def number(self, e: Node) -> int | float | bool:
         return read_number(e, self.dtype)
 
-    def dim(self, e: Expr) -> Dim:
+    def dim(self, e: Node) -> Dim:
         return self.names.dim(e)
 
-    def dims(self, e: Expr) -> tuple[Dim, ...]:
+    def dims(self, e: Node) -> tuple[Dim, ...]:
         return self.names.dims(read_list(e))
 
-    def precision(self, e: Expr) -> str:
+    def integer(self, e: Node) -> int:
+        if e.kind != "number" or not isinstance(e.parts[0], int):
+            raise Mistake(e, "a number is wanted here")
+        return e.parts[0]
+
+    def integers(self, e: Node) -> tuple[int, ...]:
+        return tuple(map(self.integer, read_list(e)))
+
+    def texts(self, e: Node) -> tuple[str, ...]:
+        return tuple(map(read_text, read_list(e)))
+
+    def flag(self, e: Node) -> bool:
+        return bool(read_word(e, ("true",)))
+
+    def precision(self, e: Node) -> str:
         return read_word(e, self.precisions)
 
     def span(self, line: Line) -> tuple[Span, ...]:
         return (Span(self.source, line.start, line.end),)
 
-    def take(self, result: Expr) -> None:
+    def take(self, result: Node) -> None:
         """Reserves the name of a new value. Raises Mistake if it is in use."""
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")
@@ -128,8 +166,8 @@ class LineReader(Generic[V]):
         """The class of a line's operation, and its fields. `absent` has operations and fields that are not allowed."""
         cls, found = self._kind(line, absent)
         template = self.templates[cls]
-        attributes = [h for h in template.attributes if h.field not in absent]
-        read_attributes(line, [h.word for h in attributes])
+        attributes = [h for h in (*template.attributes, *self.anywhere) if h.field not in absent]
+        check_attributes(line.attributes, [h.word for h in attributes])
         found |= self._operands(line, [h for h in template.operands if h.field not in absent])
         for h in attributes:
             if h.word in line.attributes or h.mark != "?":
@@ -152,9 +190,11 @@ class LineReader(Generic[V]):
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
         """The fields that are operands. A placeholder for all remaining operands needs at least one operand."""
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
-        if count != len(fixed) if fixed == holes else count < (len(fixed) or 1):
-            raise Mistake(line.op, self.one_operand.get(line.op.name, f"`{line.op.name}` has {count} operands"))
+        least = len(fixed) if fixed == holes else max(len(fixed), 1)
+        if count < least or fixed == holes and count > least:
+            more = "" if fixed == holes else "at least "
+            raise Mistake(line.op, f"`{line.op.name}` takes {more}{least} operand{'s' * (least != 1)}, not {count}")
         found: dict[str, Any] = {h.field: getattr(self, h.kind)(e) for h, e in zip(fixed, line.operands)}
         for h in holes[len(fixed) :]:
-            found[h.field] = tuple(map(self.ref, line.operands[len(fixed) :]))
+            found[h.field] = tuple(map(getattr(self, h.kind), line.operands[len(fixed) :]))
         return found

@@ -201,21 +201,15 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """`condition >= 0` solved for one axis: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
+    """`condition >= 0` solved for one axis, by a bound without an axis of `lanes` and without a loaded value.
 
-    The bound contains no axis of `lanes` and no loaded value. The result is None if the condition cannot be solved
-    like this. From this form, Triton finds how many neighbouring elements have the same result of a bounds check.
+    From this form, Triton finds how many neighbouring elements have the same result of a bounds check.
     """
 
     def varies(s: Symbol) -> bool:
         return s.kind == "value" or (s.kind != "size" and s.name.removesuffix("_lane") in lanes)
 
-    symbols = [s for s in condition.symbols() if s.kind != "size"]
-    for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
-        sign, rest = condition.coefficient(symbol) or (ZERO, ZERO)
-        if sign in (1, -1) and not any(map(varies, rest.symbols())):
-            return (symbol, 1, -rest) if sign == 1 else (symbol, -1, rest + 1)
-    return None
+    return condition.solved(varies)
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:

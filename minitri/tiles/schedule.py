@@ -13,18 +13,17 @@ kernel that no rule applies to gets the plain schedule.
 """
 
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.resource_limits import MAX_LANES
+from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Axis, Dot, Kernel, Plan, Store
 from minitri.tiles.ir import Program
 
 WARPS = (1, 2, 4, 8, 16, 32)
-OPTIONS = tomllib.loads(Path(__file__).with_name("options.toml").read_text(encoding="utf-8"))
+OPTIONS = table_beside(__file__, "options.toml")
 RANGES = {name: range(row["least"], row["most"] + 1) for name, row in OPTIONS.items() if row}
 LEAST = 16  # the shortest axis that `tl.dot` accepts
 UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent

@@ -19,14 +19,18 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
 minitri/tiles/parse.py parses the text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 
-from minitri.graph.text import quoted
+from minitri.base.toml_tables import table_beside
 from minitri.kernels.ir import Buffer, Decision, Kernel, Op
-from minitri.kernels.text import format_op, head_lines, join
-from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis
+from minitri.kernels.text import AXIS, OpWriter, format_op, head_lines, join
+from minitri.text_io.templates import fields_of, templates
+from minitri.tiles import ir
+from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 from minitri.tiles.schedule import OPTIONS
+
+LINES = templates(ir, table_beside(__file__, "lines.toml"))
 
 TileLine = tuple[str, Op | Buffer | Kernel | Decision | Program | TileAxis | Loop | None]
 
@@ -53,30 +57,20 @@ def program_lines(program: Program) -> Iterator[TileLine]:
     names: dict[Op, str] = {}
     for stmt in program.body:
         if isinstance(stmt, Loop):
-            yield f"  {_with_hints(f'for {join(stmt.axes)}{_bounds(stmt, names)}', program.hint(stmt))} {{", stmt
-            yield from ((f"    {_with_hints(format_op(op, names), program.hint(op))}", op) for op in stmt.body)
+            loop = LINES[Loop].write(fields_of(stmt), OpWriter(names, AXIS), _hints(program, stmt))
+            yield f"  {loop} {{", stmt
+            yield from ((f"    {format_op(op, names, _hints(program, op))}", op) for op in stmt.body)
             yield from ((f"    next {names[c]} = {names[n]}", n) for c, n in stmt.carries)
             yield "  }", None
         else:
-            yield f"  {_with_hints(format_op(stmt, names), program.hint(stmt))}", stmt
+            yield f"  {format_op(stmt, names, _hints(program, stmt))}", stmt
     yield "}", None
 
 
-def _with_hints(text: str, hints: Hints) -> str:
-    """The text of an op, or of the first line of a loop, with its hints as further attributes."""
-    if hints == PLAIN:
-        return text
-    values = {f.name: getattr(hints, f.name) for f in fields(Hints)}
-    words = [f"{name} = {'true' if v is True else list(v)}" for name, v in values.items() if v]
-    start, between = (text[:-1], ", ") if text.endswith("}") else (text, " {")
-    return f"{start}{between}{join(words)}}}"
-
-
-def _bounds(loop: Loop, names: Mapping[Op, str]) -> str:
-    words = [f"{n} = {d}" for n, d in (("first", loop.first), ("last", loop.last)) if d is not None]
-    words += [f"redo = {names[loop.redo]}"] if loop.redo else []
-    words += [f"because = [{join(map(quoted, loop.because))}]"] * bool(loop.because)
-    return f" {{{join(words)}}}" if words else ""
+def _hints(program: Program, about: Op | Loop) -> list[str]:
+    """The hints of an op or a loop, as texts of attributes. A hint that says nothing is left out."""
+    given = fields_of(program.hint(about))
+    return LINES[Hints].words({name: value or None for name, value in given.items()}, OpWriter({}, AXIS))
 
 
 def statements(program: Program) -> dict[Op, str]:

@@ -10,7 +10,7 @@ from math import prod
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
 from minitri.base.resource_limits import MAX_LANES
-from minitri.base.symbolic_minmax import Largest, Smallest
+from minitri.base.symbolic_minmax import Extreme
 from minitri.graph.typing_rules import require
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions
 from minitri.kernels.verify import verify_line, verify_order
@@ -129,7 +129,7 @@ def _check_bounds(loop: Loop, program: Program) -> None:
 
 
 def _is_multiple(d: Dim, block: int) -> bool:
-    if isinstance(d.atom, (Largest, Smallest)):
+    if isinstance(d.atom, Extreme):
         return _is_multiple(d.atom.a, block) and _is_multiple(d.atom.b, block)
     return all(c % block == 0 for _, c in d.terms)
 

@@ -5,7 +5,10 @@ one operation, so that Triton's line tables lead back to this operation. `Emitte
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-The emitter decides nothing: everything that a line depends on is in the program, as an op or as a hint.
+Every decision about speed is in the program already, as an op or as a hint. Two spellings remain to be chosen here. Both
+follow from the program alone. `//` and `%` are Triton's own operators where intervals prove that no operand is
+negative; elsewhere they are calls of `rt` (triton/expressions.py). A factor of a product whose axes have the other
+order is read through `tl.trans` (`_dot`).
 
 No text of the user gets into the source. Values are called v0…, buffers p0…, sizes s0…, scalars a0…, axes i, j, r….
 Dtypes come from a table, and numbers are formatted again. The host computes everything that only depends on sizes, and

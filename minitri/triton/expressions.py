@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from minitri.base.dims import Atom, Dim, Quotient, Remainder, Symbol, value
+from minitri.base.dims import Atom, Dim, Division, Quotient, Symbol, value
 from minitri.base.intervals import is_natural
 from minitri.base.resource_limits import check_time
 from minitri.base.symbolic_minmax import Largest
@@ -163,9 +163,9 @@ class Expressions:
             return _aligned(a.name, self.lanes([a.name.removesuffix("_lane")]), context)
         picks = tuple(bound.items())
         x, y = self.index(a.a, context, picks), self.index(a.b, context, picks)
-        if isinstance(a, (Quotient, Remainder)):
+        if isinstance(a, Division):
             if is_natural(a.a, self.ranges):
-                return f"(({x}) {'//' if isinstance(a, Quotient) else '%'} {operand(y)})"
+                return f"(({x}) {a.symbol} {operand(y)})"
             return f"rt.{'floordiv' if isinstance(a, Quotient) else 'remainder'}({x}, {y})"
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
 

@@ -17,6 +17,8 @@ exports the functions of all three modules.
 # pyright: basic, reportOperatorIssue=false, reportAttributeAccessIssue=false, reportAssignmentType=false
 # pyright: reportOptionalOperand=false
 
+from typing import Any
+
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
@@ -238,19 +240,19 @@ def _and(a, b):
     return a & b
 
 
-@triton.jit
-def reduce_sum(x, axis: tl.constexpr):
-    return tl.reduce(x, axis, _add)
+def _along(primitive, combine):
+    """A reduction or a scan along one axis: `primitive` (of `tl`) with a function that combines two elements."""
+
+    @tl.core.builtin
+    def function(x, axis, _semantic: Any = None, _generator: Any = None):
+        return primitive(x, axis, combine, _semantic=_semantic, _generator=_generator)
+
+    return function
 
 
-@triton.jit
-def reduce_prod(x, axis: tl.constexpr):
-    return tl.reduce(x, axis, _multiply)
-
-
-@triton.jit
-def reduce_max(x, axis: tl.constexpr):
-    return tl.reduce(x, axis, maximum)
+_COMBINED = (_add, _multiply, maximum, minimum)
+reduce_sum, reduce_prod, reduce_max, reduce_min = (_along(tl.reduce, function) for function in _COMBINED)
+scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function) for function in _COMBINED)
 
 
 @triton.jit
@@ -262,11 +264,6 @@ def reduce_max_in_parts(x):
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
-
-
-@triton.jit
-def reduce_min(x, axis: tl.constexpr):
-    return tl.reduce(x, axis, minimum)
 
 
 @triton.jit
@@ -314,26 +311,6 @@ def reduce_argmin(x, index, axis: tl.constexpr):
     return tl.reduce((x, index), axis, _better_minimum)
 
 
-@triton.jit
-def scan_sum(x, axis: tl.constexpr):
-    return tl.associative_scan(x, axis, _add)
-
-
-@triton.jit
-def scan_prod(x, axis: tl.constexpr):
-    return tl.associative_scan(x, axis, _multiply)
-
-
-@triton.jit
-def scan_max(x, axis: tl.constexpr):
-    return tl.associative_scan(x, axis, maximum)
-
-
-@triton.jit
-def scan_min(x, axis: tl.constexpr):
-    return tl.associative_scan(x, axis, minimum)
-
-
 # ---- contraction -------------------------------------------------------------------------
 
 
@@ -365,7 +342,7 @@ def _dot_of_parts(a, b):
 
 @triton.jit
 def _tf32_parts(x):
-    """x * 2**13 as a sum of two TF32 numbers. minitri/base/tf32_parts.py explains how.
+    """x * 2**13 as a sum of two TF32 numbers. minitri/base/tf32_products.py explains how.
 
     The multiplications in `tl.fma` are exact. A tensor core truncates the second part to TF32.
     """

@@ -13,6 +13,7 @@ Left out: the order in which compiled functions add elements.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -87,17 +88,10 @@ class Namespace:
 
 
 def _reduction(row: Reduction) -> Callable[..., Any]:
-    match row.kind:
-        case "position":
-            return _argument(row.ufunc)
-        case "logical":  # the interpreter may represent truth values as integers
-            return lambda x, axis: row.ufunc.reduce(x != 0, axis)
-        case _:
-            return lambda x, axis: row.ufunc.reduce(x, axis=axis, dtype=x.dtype)
-
-
-def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
-    return lambda x, axis: ufunc.accumulate(x, axis=axis, dtype=x.dtype)
+    if row.kind == "position":
+        return _argument(row.ufunc)
+    is_logical = row.kind == "logical"  # the interpreter may represent truth values as integers
+    return lambda x, axis: numpy_semantics.reduce(row.name, x != 0 if is_logical else x, (axis,))
 
 
 def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -136,7 +130,7 @@ rt = Namespace(
         "to_bf16": lambda x: x.astype(np.float32).astype(_BF16),
         "reduce_max_in_parts": lambda x: np.maximum.reduce(x, axis=1),
         **{f"reduce_{name}": _reduction(row) for name, row in REDUCTIONS.items()},
-        **{f"scan_{name}": _scan(REDUCTIONS[name].ufunc) for name in SCANS},
+        **{f"scan_{name}": partial(numpy_semantics.scan, name) for name in SCANS},
         "dot": _dot,
     },
 )

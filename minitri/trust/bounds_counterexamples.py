@@ -55,15 +55,14 @@ def out_of_bounds(
         points = _Points(program, op, sizes, all_lanes)
         inside = points.holds(tests)
         index = [points.value(d) for d in op.index]
-        for i, extent in zip(index, op.buffer.shape):
-            wrong = inside & ((i < 0) | (i >= extent.evaluate(sizes)))
+        shape = [e.evaluate(sizes) for e in op.buffer.shape]
+        for i, n in zip(index, shape):
+            wrong = inside & ((i < 0) | (i >= n))
             if wrong.any():
                 wrong, *index = np.broadcast_arrays(wrong, *index)
                 lane = tuple(np.argwhere(wrong)[0])
-                does = "reads" if isinstance(op, Load) else "writes"
-                shape = ", ".join(str(e.evaluate(sizes)) for e in op.buffer.shape)
-                there = f"{op.buffer.name}[{', '.join(str(int(x[lane])) for x in index)}]"
-                return Example(sizes, points.at(lane, wrong.ndim), f"{does} {there} of [{shape}]")
+                does, place = "reads" if isinstance(op, Load) else "writes", [int(x[lane]) for x in index]
+                return Example(sizes, points.at(lane), f"{does} {op.buffer.name}{place} of {shape}")
     return None
 
 
@@ -102,14 +101,14 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
     names = sorted({s.name for d in exprs for s in d.symbols() if s.kind == "size"})
+    ones = dict.fromkeys(names, 1)
     small = sorted(product(range(5), repeat=min(len(names), 4)), key=lambda t: (0 in t, sum(t), t))
     near_blocks = sorted({n for a in program.axes for n in (a.block - 1, a.block, a.block + 1, 2 * a.block + 1)})
-    larger = [tuple([n] * len(names)) for n in near_blocks] + [
-        tuple(n if k == m else 1 for m in range(len(names))) for n in near_blocks for k in range(len(names))
-    ]
-    rows = [(*row, *[1] * (len(names) - len(row))) for row in small[:MAX_SIZES]]
-    for row in dict.fromkeys((*rows, *larger)) if names else [()]:
-        sizes = dict(zip(names, row))
+    rows = [ones | dict(zip(names, row)) for row in small[:MAX_SIZES]]
+    rows += [dict.fromkeys(names, n) for n in near_blocks]
+    rows += [ones | {name: n} for n in near_blocks for name in names]
+    for row in dict.fromkeys(tuple(sizes.items()) for sizes in rows):
+        sizes = dict(row)
         if _runs(program, conditions, sizes, far):
             yield sizes
 
@@ -151,21 +150,15 @@ class _Points:
         self.env: dict[Symbol, Any] = {Symbol(n): v for n, v in sizes.items()}
         self.complete = True
         lines = [self._line(a, sizes, a.name in used | lanes) for a in self.axes]
-        if self._many(lines) or not every:
+        if not every or prod(len(index) for index, _ in lines) > MAX_LANES:
             corners = [self._corners(a, sizes, line) for a, line in zip(self.axes, lines)]
             self.complete = all(len(c[0]) == len(x[0]) for c, x in zip(corners, lines))
-            lines = corners if not every or self._many(lines) else lines
-        rank = len(self.axes) + len(self.values)
-        for k, (a, (index, lane)) in enumerate(zip(self.axes, lines)):
-            shape = [-1 if m == k else 1 for m in range(rank)]
-            self.env[a.symbol] = index.reshape(shape)
-            self.env[lane_symbol(a)] = lane.reshape(shape)
-        numbers = sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))})
-        for k, s in enumerate(self.values, len(self.axes)):
-            self.env[s] = np.array(numbers).reshape([-1 if m == k else 1 for m in range(rank)])
-
-    def _many(self, lines: Sequence[tuple[Any, Any]]) -> bool:
-        return prod(len(index) for index, _ in lines) > MAX_LANES
+            lines = corners
+        numbers = np.array(sorted({-1, 0, 1, *(e.evaluate(sizes) + k for e in op.buffer.shape for k in (-1, 0, 1))}))
+        given = [(a.symbol, lane_symbol(a)) for a in self.axes] + [(s,) for s in self.values]
+        for k, (symbols, arrays) in enumerate(zip(given, [*lines, *[(numbers,)] * len(self.values)])):
+            shape = [-1 if m == k else 1 for m in range(len(given))]
+            self.env |= {s: array.reshape(shape) for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
         """(indices, positions in the block) of all blocks of an axis. Without `lanes`, only the first element of
@@ -203,7 +196,7 @@ class _Points:
         shape = np.broadcast_shapes(*(np.shape(line) for line in self.env.values()))
         return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
 
-    def at(self, lane: Sequence[int], rank: int) -> dict[str, int]:
+    def at(self, lane: Sequence[int]) -> dict[str, int]:
         """The index of each axis and each loaded value at one element, by name."""
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

@@ -65,8 +65,7 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
 
     A pass that raises an exception counts as wrong. So does a pass whose stage raises one when it runs.
     """
-    rows = tuple(_Check(program, call).rows(variants))
-    report = CheckReport(rows)
+    report = CheckReport(tuple(_Check(program, call).rows(variants)))
     if report.first is None or not shrinking:
         return report
     return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
@@ -83,6 +82,10 @@ class _Check:
     def __init__(self, program: BaseProgram, call: Call) -> None:
         self.program, self.call = program, on_cpu(program.fitted(call))
         self.begin = program.start.stage if program.start is not None else "graph"
+        if self.begin != "graph" and program.against is None:
+            message = f"a program that begins at `{self.begin}` has nothing to be checked against"
+            help = "say what it came from: `mt.load(text, stage, against=program)`, or `--against FILE`"
+            raise CompileError("MT0402", message, help=help)
 
     @cached_property
     def wanted(self) -> tuple[Enclosure, ...]:
@@ -160,9 +163,8 @@ def compilation(program: BaseProgram, call: Call, variant: str) -> Compilation:
 
 def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
     """The program that defines the right result, and the call with its arguments bound to that program."""
-    if program.against is None:
-        return program, call
-    return program.against, bind(program.against.function, (), call.values)
+    origin = program.against
+    return (program, call) if origin is None else (origin, bind(origin.function, (), call.values))
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -221,22 +223,19 @@ def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
     """Shrinks the call for as long as the same pass of the same variant is the first wrong one."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
-        try:
+        with suppress(CompileError):  # a program may refuse some sizes
             smaller = bind(program.function, (), arguments)
             check_conditions(program.conditions(smaller.instance), smaller.sizes)
             found = first_wrong(program, smaller, [row.variant] if row.variant else [])
-        except CompileError:
-            return None  # a program may refuse some sizes
-        return (smaller, found) if found and (found.by, found.stage) == (row.by, row.stage) else None
+            if found is not None and (found.by, found.stage) == (row.by, row.stage):
+                return smaller, found
 
     origin, same = _origin(program, call)
     inputs = [n for n in origin.graph(same.instance).inputs if not n.scalar]
-    values = call.values
-    given = {n.name: values[n.name] for n in inputs} | values  # in the order of the graph
+    given = {n.name: call.values[n.name] for n in inputs} | call.values  # in the order of the graph
     shapes = {n.name: n.shape for n in inputs if isinstance(given[n.name], np.ndarray)}
     given = shrink_arguments.smallest(given, shapes, call.sizes, lambda arguments: first(arguments) is not None)
-    smaller, found = first(given) or (call, row)  # the failure may not occur every time
-    return _failure(program, smaller, found, given)
+    return _failure(program, *(first(given) or (call, row)), given)  # the failure may not occur every time
 
 
 def _failure(program: BaseProgram, call: Call, row: CheckRow, arguments: dict[str, Any]) -> Failure:

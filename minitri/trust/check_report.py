@@ -75,11 +75,10 @@ class Failure:
         return {**asdict(self.row), "sizes": self.sizes, "arguments": arrays, **results, **texts}
 
     def __str__(self) -> str:
-        lines = [f"{self.row}: {self.row.note}", self.program]
-        lines += [f"sizes     {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"] * bool(self.sizes)
+        sizes = [f"sizes     {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"] * bool(self.sizes)
         results = [("expected", value) for value in self.expected] + [("got", value) for value in self.got or ()]
-        lines += [f"{name:9} {_described(value)}" for name, value in (*self.arguments.items(), *results)]
-        return "\n".join(lines)
+        values = [f"{name:9} {_described(value)}" for name, value in (*self.arguments.items(), *results)]
+        return "\n".join([f"{self.row}: {self.row.note}", self.program, *sizes, *values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +127,8 @@ class CheckReport:
 
     def __str__(self) -> str:
         rows = self._table()
-        lines = [table(rows, (0, 1, len(rows[0]) - 1)), *self._not_run()]
-        return "\n".join(lines + ([f"\n{self.smallest}"] if self.smallest else []))
+        smallest = [f"\n{self.smallest}"] if self.smallest else []
+        return "\n".join([table(rows, (0, 1, len(rows[0]) - 1)), *self._not_run(), *smallest])
 
     def _repr_html_(self) -> str:
         facts = "every pass is right" if self.ok else str(self.first)
@@ -180,4 +179,4 @@ def _described(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return repr(value)
     about = _as_json(value)
-    return " ".join([f"{about['dtype']}{about['shape']}", *([str(about["values"])] if "values" in about else [])])
+    return f"{about['dtype']}{about['shape']} {about.get('values', '')}".rstrip()

@@ -32,12 +32,12 @@ import numpy as np
 from minitri.base import numpy_semantics
 from minitri.base.numpy_operators import round_to_tf32
 from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
-from minitri.base.tf32_parts import BLOCK, FACTOR_ERROR, LEAST_DEPTH
+from minitri.base.tf32_products import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, f32
 from minitri.graph import evaluate
 from minitri.graph.ir import Apply, Concat, Const, Contract, Gather, Graph, Index, Input, Node, Reduce, Scan, View
 from minitri.graph.scalar_form import deviations
-from minitri.optimize.factor_out_scales import find
+from minitri.optimize.weight_scales import find
 from minitri.trust import error_propagation
 from minitri.trust.error_propagation import BITS, GRID, Fold, corners, farthest, moved, on_grid, rounded, shifted, unit
 
@@ -132,9 +132,8 @@ class _Analysis:
             case Apply():
                 return self.apply(node)
             case View() | Concat():
-                if isinstance(node, View) and node.x in self.terms:
-                    moved_terms = (evaluate.value(node, {node.x: t}, {}, self.sizes) for t in self.terms[node.x])
-                    self.terms[node] = Terms(*moved_terms)
+                if isinstance(node, View) and (terms := self.terms.get(node.x)):
+                    self.terms[node] = Terms(*(evaluate.value(node, {node.x: t}, {}, self.sizes) for t in terms))
                 return tuple(evaluate.value(node, known, {}, self.sizes) for known in (self.values, self.radii))
             case Gather():
                 return self.gather(node)
@@ -179,7 +178,7 @@ class _Analysis:
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
         """The extra error of exp(x - h) computed as 2**(x * log2 e - h * log2 e)
-        (minitri/optimize/fast_math/exp2.py).
+        (minitri/optimize/fast_math/relax.py).
 
         Both products in the exponent are rounded, unless x is an input. Denormal results may become 0.
         """
@@ -305,9 +304,8 @@ class _Analysis:
         e = e + 2 * FACTOR_ERRORS[kind] * size if kind in FACTOR_ERRORS else e  # 0 * inf would be nan
         exact = (kind != "tf32") & whole & short & (size * GRID <= 2 ** BITS[node.dtype.name])
         self.terms[node] = Terms(rounds, size)
-        return value, np.where(
-            (specials > 0) & (seen == 0), np.inf, rounded(e, size, specials > 0, rounds, exact, node.dtype)
-        )
+        radius = rounded(e, size, specials > 0, rounds, exact, node.dtype)
+        return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
         """1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.

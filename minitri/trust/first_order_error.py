@@ -1,7 +1,7 @@
 """graph → graph: the size of the terms that make up each result, which tells rounding errors from wrong answers.
 
     sum(x - y)        becomes    sum(2 * abs(x - y))
-    exp(x - y)                   exp(x - y) * (1 + 2 * abs(x - y)), about
+    exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
 In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct implementations differ by
 a few units in the last place of these sizes, for any order of addition. If terms cancel, the result is small but
@@ -12,11 +12,10 @@ The method is the first-order running error analysis of Higham ("Accuracy and St
 error_bounds.py computes guaranteed bounds, but more slowly. Inputs are exact. For values that are not exact, with
 e(x) for the size of x:
 
-    a + b, a - b      |result| + e(a) + e(b)
-    a * b             |result| + |a| e(b) + |b| e(a)
-    f(a)              |result|, and the change of f when a changes by units of its size
+    f(a, b)           |result|, and the change of f when a or b changes by units of its size:
+    a * b             |result| + |b| e(a) + |a| e(b)
+    max, where, ...   the change alone: nothing is rounded
     sum, scan         the same of |a| + e(a)
-    max, where, ...   the same of e(a): nothing is rounded
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
 Outputs that are not floats stay the same. Left out: errors of second order. Operators that jump, such as floor and
@@ -37,6 +36,7 @@ from minitri.graph.rewrite import copy
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
 NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
 ROUNDED = 1 / 16  # share of a rounding error: two results seldom round to different neighbours
+EXACT = ("negative", "positive", "abs", "maximum", "minimum", "where")  # round nothing
 STEP = 64  # units by which an argument moves; f then changes by more than its own rounding error
 
 
@@ -80,9 +80,8 @@ class _Magnitudes:
             case Scan():
                 return self.folded(node, lambda op, x: self.i.scan(op, x, node.axis))
             case Contract(a=a, b=b):
-                pairs = [(self.absolute(a), self.absolute(b))]
-                pairs += [(self.size[a], self.absolute(b))] if a in self.size else []
-                pairs += [(self.absolute(a), self.size[b])] if b in self.size else []
+                one, other = self.absolute(a), self.absolute(b)
+                pairs = [(one, other), *((e, other) for e in self.sizes(a)), *((one, e) for e in self.sizes(b))]
                 return self.total(*(self.contract(node, *pair) for pair in pairs))
         return None
 
@@ -90,17 +89,17 @@ class _Magnitudes:
         """The size of a reduction or scan. `fold(name, x)` builds the reduction `name` of x along the same axes."""
         match reduction(node.op).kind:
             case "sum":
-                return fold("sum", self.of_term(node.x))
+                return fold("sum", self.total(self.absolute(node.x), *self.sizes(node.x)))
             case "product":
                 return self.op("multiply", self.absolute(node), fold("sum", self.of_factor(node.x)))
             case "extreme":
-                return fold("max", self.size[node.x]) if node.x in self.size else None
+                return next((fold("max", e) for e in self.sizes(node.x)), None)
         raise AssertionError(f"{node.op} gives no floats")
 
     def cast(self, node: Apply) -> Node | None:
         """The size of a cast. A cast to more bits adds nothing; a cast to fewer bits adds its rounding error."""
         (x,) = node.args
-        made = [self.i.cast(self.size[x], node.dtype.compute)] if x in self.size else []
+        made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]
         if x.dtype.bits > node.dtype.bits or not x.dtype.is_float:
             narrow = NARROW.get(node.dtype.name)
             units = ROUNDED * narrow / UNITS[node.dtype.compute.name] if narrow else 1.0
@@ -108,43 +107,24 @@ class _Magnitudes:
         return self.total(*made) if made else None
 
     def apply(self, node: Apply) -> Node | None:
-        if node.op in ("negative", "positive", "abs", "maximum", "minimum", "where"):
-            floats = [x for x in node.args if x.dtype.is_float]
-            if not any(x in self.size for x in floats):
-                return None
-            sizes = [self.or_zero(x) for x in floats]
-            if node.op == "where":
-                return self.op("where", self.value[node.args[0]], *sizes)
-            return sizes[0] if len(sizes) == 1 else self.op("maximum", *sizes)
-        inexact = [(k, x) for k, x in enumerate(node.args) if x in self.size]
-        match node.op:
-            case "add" | "subtract":
-                more = [self.size[x] for _, x in inexact]
-            case "multiply":
-                more = [self.op("multiply", self.size[x], self.absolute(node.args[1 - k])) for k, x in inexact]
-            case _:
-                more = [] if node.op in JUMPS else [far for k, x in inexact for far in self.moved(node, k, x)]
-        rounded = [] if node.op == "multiply" and any(map(_is_power_of_two, node.args)) else [self.absolute(node)]
-        return self.total(*rounded, *more) if rounded or more else None
+        exact = node.op in EXACT or node.op == "multiply" and any(map(_is_power_of_two, node.args))
+        inexact = [k for k, x in enumerate(node.args) if x in self.size and node.op not in JUMPS]
+        sizes = [self.absolute(node)] * (not exact) + [self.moved(node, k) for k in inexact]
+        return self.total(*sizes) if sizes else None
 
-    def moved(self, node: Apply, k: int, x: Node) -> list[Node]:
-        """The change of a function when its argument k moves up and down by `STEP` units of its size."""
+    def moved(self, node: Apply, k: int) -> Node:
+        """The larger change of a function when its argument k moves up or down by `STEP` units of its size."""
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
         here = self.i.apply(node.op, dtype, node.shape, tuple(args))
-        step = self.scaled(self.i.cast(self.size[x], dtype), STEP * UNITS[dtype.name])
-        found: list[Node] = []
+        step = self.scaled(self.i.cast(self.size[node.args[k]], dtype), STEP * UNITS[dtype.name])
+        changes: list[Node] = []
         for way in ("add", "subtract"):
             there = [*args[:k], self.op(way, args[k], step), *args[k + 1 :]]
             far = self.op("abs", self.op("subtract", self.i.apply(node.op, dtype, node.shape, tuple(there)), here))
             known = self.i.apply("isfinite", bool_, node.shape, (far,))
-            far = self.op("where", known, far, self.number(0.0, node, dtype))
-            found.append(self.scaled(far, 1 / (STEP * UNITS[dtype.name])))
-        return found
-
-    def of_term(self, x: Node) -> Node:
-        """The size of each term of a sum."""
-        return self.total(self.absolute(x), *([self.size[x]] if x in self.size else []))
+            changes.append(self.op("where", known, far, self.number(0.0, node, dtype)))
+        return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
         """The size of each factor of a product, relative to the factor."""
@@ -156,6 +136,10 @@ class _Magnitudes:
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))
         return self.i.contract(node.dtype, node.shape, a, b, precision)
+
+    def sizes(self, node: Node) -> list[Node]:
+        """The size of a node, or nothing if the node is exact."""
+        return [self.size[node]] if node in self.size else []
 
     def or_zero(self, node: Node) -> Node:
         return self.size[node] if node in self.size else self.number(0.0, node, node.dtype.compute)

@@ -27,7 +27,7 @@ from minitri.base.dims import ONE, Dim, Symbol, value
 from minitri.base.inequalities import Fact, Proof
 from minitri.base.inequalities import prove as follows
 from minitri.graph.ir import Condition
-from minitri.kernels.ir import Carry, Dot, Load, Op, Reduce, Scan, Store
+from minitri.kernels.ir import Carry, Load, Op, Scan, Store, reduced_by
 from minitri.kernels.text import comparison, format_op
 from minitri.tiles.index_facts import known, lane_symbol, running
 from minitri.tiles.ir import Access, Program, TileAxis, enclosing, lane_number
@@ -115,8 +115,7 @@ class _Proving:
         proofs, missing = self._bounds(op, _tests(op))
         if not missing:
             return verdict("proven", self._shown(op, proofs), *proofs)
-        example = self._search(op, _tests(op))
-        if example is not None:
+        if example := self._search(op, _tests(op)):
             return verdict("refuted", str(example), example=example)
         goals = ", ".join(comparison(g) for g in self._named(op, missing))
         return verdict("not proven", f"no proof of {goals}, and no example against it")
@@ -134,7 +133,10 @@ class _Proving:
         rest = [c for c in _tests(op) if c != test]
         if self.never:
             return verdict("idle", f"it never runs: {self.never} is empty")
-        example, missing = self._leaves(op, rest)
+        # A short search comes before the proofs, because most examples are found quickly.
+        example, missing = self._search(op, rest, tries=4), list[Dim]()
+        if example is None and (missing := self._bounds(op, rest)[1]):
+            example = self._search(op, rest)
         if example is None and isinstance(op, Store):
             example = not_written_once(self.program, [op], [rest], self.conditions)
         if example is not None:
@@ -146,17 +148,6 @@ class _Proving:
         if not missing:
             return verdict("idle", "the access is in bounds without it")
         return verdict("not proven", "no example of what happens without it")
-
-    def _leaves(self, op: Access, rest: Sequence[Dim]) -> tuple[Example | None, list[Dim]]:
-        """An example of an access out of bounds, and the inequalities without a proof.
-
-        A short search comes before the proofs, because most examples are found quickly.
-        """
-        example = self._search(op, rest, tries=4)
-        if example is not None:
-            return example, []
-        missing = self._bounds(op, rest)[1]
-        return (self._search(op, rest) if missing else None), missing
 
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
         """An example of an access out of bounds, with loaded values under the names that the program's text has."""
@@ -187,25 +178,22 @@ class _Proving:
         proofs, missing, parts = self._once(op) if len(stores) == 1 else ([], ["one store, not several"], [])
         if not missing:
             return verdict("proven", "; ".join(parts), *proofs)
-        example = not_written_once(self.program, stores, [_tests(s) for s in stores], self.conditions)
-        if example is not None:
+        if example := not_written_once(self.program, stores, [_tests(s) for s in stores], self.conditions):
             return verdict("refuted", str(example), example=example)
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
         """(proofs, claims without a proof, the argument in words) that a store writes each element exactly once."""
-        goals: list[Goal] = []
-        facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside(op)]
-        walked: list[str] = []
-        parts: list[str] = []
+        facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
+        goals, walked, parts = list[Goal](), list[str](), list[str]()
         for d, extent in zip(op.index, op.buffer.shape):
-            a = self._axis_of(d)
+            a = self.axes.get(d.atom.name) if isinstance(d.atom, Symbol) and d.atom.kind == "axis" else None
             if a is None:
                 goals += [(f"{d} = 0", -d, inside), (f"the extent {extent} = 1", ONE - extent, inside)]
-                continue
-            walked.append(a.name)
-            goals += self._covers(a, extent, facts, inside)
-            parts.append(self._said(a, extent, _tests(op)))
+            else:
+                walked.append(a.name)
+                goals += self._covers(a, extent, facts, inside)
+                parts.append(self._said(a, extent, _tests(op)))
         goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
         twice = [n for n in set(walked) if walked.count(n) > 1]
         over = {*(a.name for a in self.program.grid), *enclosing(self.program, op), *op.value.axes} - set(walked)
@@ -230,11 +218,7 @@ class _Proving:
         end = f", what is past {extent} is tested" if a.symbol in symbols else ""
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
-    def _axis_of(self, d: Dim) -> TileAxis | None:
-        atom = d.atom
-        return self.axes.get(atom.name) if isinstance(atom, Symbol) and atom.kind == "axis" else None
-
-    def _all_inside(self, op: Store) -> Iterator[Fact]:
+    def _all_inside(self) -> Iterator[Fact]:
         """Facts about an element that must be written: its index is inside every axis and its position inside every
         block.
         """
@@ -250,14 +234,13 @@ class _Proving:
 
     def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
         """The facts that the proofs use, in words: one clause for each index that has an axis or a loaded value."""
+        varying = [p for p in proofs if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols())]
         clauses: dict[str, None] = {}
-        for p in proofs:
-            if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols()):
-                for f in p.facts():
-                    if f.because == "tested":
-                        clauses[f"{comparison(self._named(op, [f.expr])[0])} is tested"] = None
-                    elif "block" in f.because:
-                        clauses[f.because] = None
+        for f in (f for p in varying for f in p.facts()):
+            if f.because == "tested":
+                clauses[f"{comparison(self._named(op, [f.expr])[0])} is tested"] = None
+            elif "block" in f.because:
+                clauses[f.because] = None
         return ", ".join(clauses) or ("it is the only element" if not op.index else "the extents fit")
 
 
@@ -279,13 +262,6 @@ def _tests(op: Access) -> tuple[Dim, ...]:
 
 def _reduced(op: Op, program: Program) -> tuple[str, ...]:
     """The axes along which an op combines elements."""
-    match op:
-        case Reduce():
-            return op.over
-        case Scan():
-            return (op.along,)
-        case Dot():
-            return (op.over,)
-        case Carry():
-            return tuple(n for n in op.axes if program.axis(n).role != "grid")
-    return ()
+    if isinstance(op, Carry):
+        return tuple(n for n in op.axes if program.axis(n).role != "grid")
+    return (op.along,) if isinstance(op, Scan) else reduced_by(op)

@@ -16,7 +16,7 @@ prints it, and the source text of that statement. Left out: whether the values o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,9 @@ class AccessError(Exception):
 
     def __str__(self) -> str:
         at = f", program {_tuple(self.place)}" if self.place is not None else ""
-        lines = [f"{self.program}{at}: {self.problem}" if self.program else self.problem]
-        lines += [f"  {self.statement}"] if self.statement else []
-        return "\n".join(lines + (excerpt(self.span) if self.span else []))
+        first = f"{self.program}{at}: {self.problem}" if self.program else self.problem
+        statement = [f"  {self.statement}"] if self.statement else []
+        return "\n".join([first, *statement, *(excerpt(self.span) if self.span else [])])
 
 
 def _tuple(numbers: Sequence[int]) -> str:
@@ -55,7 +55,7 @@ def _tuple(numbers: Sequence[int]) -> str:
 
 
 def element(buffer: Buffer, index: Sequence[int]) -> str:
-    return f"{buffer.name}[{', '.join(map(str, index))}]"
+    return f"{buffer.name}{list(index)}"
 
 
 class Watch:
@@ -81,11 +81,9 @@ class Watch:
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
         """Starts a program: the following accesses belong to it."""
         if program is not self.program:
-            loaded, stored = (
-                {op.buffer.name for op in program.ops() if isinstance(op, kind)} for kind in (Load, Store)
-            )
-            shared = loaded & stored & set(self.writers)
-            self.readers = {name: np.full_like(self.writers[name], -1) for name in shared}
+            loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
+            stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
+            self.readers = {n: np.full_like(self.writers[n], -1) for n in loaded & stored & set(self.writers)}
             self.first_run = len(self.runs)
         self.program = program
         self.runs.append((program.name, tuple(map(int, place))))
@@ -102,10 +100,11 @@ class Watch:
         for i, extent in zip(index, self._shape(op)):
             outside = (i < 0) | (i >= extent)
             if outside.any() and (outside & inside).any():
-                found = self._first(outside & inside, index)
+                wrong, *index = np.broadcast_arrays(outside & inside, *index)
+                found = tuple(int(i[wrong][0]) for i in index)  # the first wrong element
                 does = "reads" if isinstance(op, Load) else "writes"
-                shape = ", ".join(map(str, self._shape(op)))
-                problem = f"{does} {element(op.buffer, found)}, out of bounds: its shape is [{shape}]"
+                shape = list(self._shape(op))
+                problem = f"{does} {element(op.buffer, found)}, out of bounds: its shape is {shape}"
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
@@ -117,7 +116,7 @@ class Watch:
         places = np.broadcast_to(offset, shape)[np.broadcast_to(inside, shape)]
         unwritten = writer[places] < 0
         if unwritten.any():
-            at = self._index(op, places[unwritten][0])
+            at = self._index(op.buffer, places[unwritten][0])
             raise self._error("not written", f"reads {element(op.buffer, at)}, which nothing has written yet", op, at)
         if op.buffer.name in self.readers:
             by = writer[places]
@@ -166,14 +165,14 @@ class Watch:
         for b in self.plan.outputs:
             missing = self.writers[b.name] < 0
             if missing.any():
-                at = _place(int(np.argmax(missing)), self._sizes(b.shape))
-                problem = f"{element(b, at)} is never written"
-                ops = [(p, op) for p in self.programs for op in p.ops()]
-                stores = [(p, op) for p, op in ops if isinstance(op, Store) and op.buffer.name == b.name]
-                if not stores:
-                    raise AccessError("never written", f"{problem}: nothing stores it", buffer=b.name, index=at)
-                p, op = stores[-1]
-                raise AccessError("never written", problem, p.name, None, statements(p)[op], _span(p, op), b.name, at)
+                at = self._index(b, np.argmax(missing))
+                error = AccessError("never written", f"{element(b, at)} is never written", buffer=b.name, index=at)
+                stores = [(p, op) for p in self.programs for op in p.ops() if isinstance(op, Store)]
+                own = [(p, op) for p, op in stores if op.buffer.name == b.name]
+                if not own:
+                    raise replace(error, problem=f"{error.problem}: nothing stores it")
+                p, op = own[-1]
+                raise replace(error, program=p.name, statement=statements(p)[op], span=_span(p, op))
 
     # ---- parts -----------------------------------------------------------------------
 
@@ -200,7 +199,7 @@ class Watch:
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Reports the first element that a store writes `again`."""
         if again.any():
-            at = self._index(op, offset[again][0])
+            at = self._index(op.buffer, offset[again][0])
             name, place = self.runs[self.writers[op.buffer.name][offset[again][0]]]
             problem = f"writes {element(op.buffer, at)} twice: {name}, program {_tuple(place)}, has written it"
             raise self._error("written twice", problem, op, at)
@@ -210,29 +209,18 @@ class Watch:
         not defined.
         """
         if others.size:
-            at = self._index(op, others[0])
+            at = self._index(op.buffer, others[0])
             problem = f"{does} {element(op.buffer, at)}, which another program of {self.runs[-1][0]} {did}"
             raise self._error("race", problem, op, at)
 
-    def _first(self, wrong: Any, index: Sequence[Any]) -> tuple[int, ...]:
-        """The index of the first wrong element."""
-        wrong, *index = np.broadcast_arrays(wrong, *index)
-        first = tuple(np.argwhere(wrong)[0])
-        return tuple(int(i[first]) for i in index)
-
-    def _index(self, op: Load | Store, offset: Any) -> tuple[int, ...]:
-        return _place(int(offset), self._sizes(self.known[op.buffer.name].shape))
+    def _index(self, buffer: Buffer, offset: Any) -> tuple[int, ...]:
+        shape = self._sizes(self.known[buffer.name].shape)
+        return tuple(map(int, np.unravel_index(offset, shape))) if shape else ()
 
     def _error(self, kind: str, problem: str, op: Op, index: tuple[int, ...]) -> AccessError:
         assert self.program is not None
-        buffer = op.buffer.name if isinstance(op, (Load, Store)) else ""
-        return AccessError(
-            kind, problem, *self.runs[-1], statements(self.program)[op], _span(self.program, op), buffer, index
-        )
-
-
-def _place(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(int, np.unravel_index(offset, shape))) if shape else ()
+        buffer, statement = op.buffer.name if isinstance(op, (Load, Store)) else "", statements(self.program)[op]
+        return AccessError(kind, problem, *self.runs[-1], statement, _span(self.program, op), buffer, index)
 
 
 def _span(program: Program, op: Op) -> Span | None:

@@ -14,6 +14,7 @@ continues from them. Left out: shrinking the program (minitri/testing).
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def smallest(
 
     `fails(arguments)` must be true for the given arguments.
     """
-    search = _Search(dict(arguments), shapes, dict(sizes), fails, tries)
+    search = _Search(dict(arguments), shapes, sizes, fails, tries)
     while search.shrink_sizes():
         pass
     for name, value in search.arguments.items():
@@ -43,11 +44,13 @@ def smallest(
     return search.arguments
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self, arguments: Arguments, shapes: Mapping[str, Shape], sizes: dict[str, int], fails: Fails, tries: int
-    ) -> None:
-        self.arguments, self.shapes, self.sizes, self.fails, self.tries = arguments, shapes, sizes, fails, tries
+    arguments: Arguments
+    shapes: Mapping[str, Shape]
+    sizes: Mapping[str, int]
+    fails: Fails
+    tries: int
 
     def accepts(self, arguments: Arguments) -> bool:
         """Whether other arguments fail too. If they do, they become the arguments to shrink further."""
@@ -61,7 +64,7 @@ class _Search:
 
     def shrink_sizes(self) -> bool:
         """Tries to shrink each dimension once; returns whether any became smaller."""
-        before = dict(self.sizes)
+        before = self.sizes
         for name, n in before.items():
             for smaller in sorted(s for s in {*SIZES, n // 2, n - 1} if 0 <= s < n):
                 sizes = {**self.sizes, name: smaller}
@@ -90,16 +93,12 @@ class _Search:
             self.accepts({**self.arguments, name: np.ascontiguousarray(array).reshape(array.shape)})
         if any(self.accepts({**self.arguments, name: simple}) for simple in _simpler(self.arguments[name])):
             return
-        if array.size <= FEW:
-            for place in np.ndindex(array.shape):
-                self.shrink_element(name, place)
-
-    def shrink_element(self, name: str, place: tuple[int, ...]) -> None:
-        for value in (0, 1):
-            other = np.array(self.arguments[name])
-            other[place] = value
-            if self.arguments[name][place] == value or self.accepts({**self.arguments, name: other}):
-                return
+        for place in np.ndindex(array.shape) if array.size <= FEW else ():
+            for value in (0, 1):
+                other = np.array(self.arguments[name])
+                other[place] = value
+                if self.arguments[name][place] == value or self.accepts({**self.arguments, name: other}):
+                    break
 
 
 def _simpler(array: Any) -> Iterator[Any]:

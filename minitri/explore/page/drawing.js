@@ -30,10 +30,10 @@ class DrawingView {
     this.groups = boxes.map((box, k) => this.box(box, k));
     this.lines = edges.map(([a, b, points]) =>
       svg('path', {d: curve(points), class: 'edge', 'data-a': a, 'data-b': b, 'marker-end': 'url(#arrow)'}));
-    const arrow = svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
+    const taken = [], arrow = svg('marker', {id: 'arrow', viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
       svg('path', {d: 'M0,0.5 L8,4 L0,7.5 z', class: 'tip'}));
     return svg('svg', {width: width + 32, height: height + 32, viewBox: `-16 -16 ${width + 32} ${height + 32}`},
-      svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(words));
+      svg('defs', {}, arrow), ...this.lines, ...this.groups, ...edges.filter(e => e[3]).map(e => words(e, boxes, taken)));
   }
 
   box({label, type, at: [x, y, width, height], kind, output}, k) {
@@ -100,10 +100,14 @@ class DrawingView {
   close() {}
 }
 
-/** What is written on an edge, at its middle. */
-function words([, , points, text]) {
-  const k = Math.floor((points.length - 1) / 2), [x0, y0] = points[k], [x1, y1] = points[k + 1];
-  const width = text.length * 6 + 6, x = (x0 + x1) / 2, y = (y0 + y1) / 2;
+/** What is written on an edge: on its curve, near the box that is no group, or where nothing else is written. */
+function words([a, , points, text], boxes, taken) {
+  const width = text.length * 6 + 6, order = boxes[a].kind !== 'group' ? p => p : p => [...p].reverse();
+  const places = order(points.slice(1).flatMap(([x1, y1], k) => [[0.216, 0.342], [0.5, 0.5], [0.784, 0.658]].map(([across, down]) =>
+    [points[k][0] + across * (x1 - points[k][0]), points[k][1] + down * (y1 - points[k][1])])));
+  const free = ([x, y]) => taken.every(t => Math.abs(x - t.x) > (width + t.width) / 2 || Math.abs(y - t.y) > 13);
+  const [x, y] = places.find(free) ?? places[0];
+  taken.push({x, y, width});
   return svg('g', {class: 'words'}, svg('rect', {x: x - width / 2, y: y - 8, width, height: 15}), svg('text', {x, y: y + 4}, text));
 }
 

@@ -13,7 +13,7 @@ class Page {
     this.activate(this.panes.at(-1));
     if (pin) this.links.pinned(...pin);
     this.status();
-    if (walked) this.walk.show(walked);
+    this.walk.begin(walked);
     document.addEventListener('keydown', e => this.key(e));
     addEventListener('beforeprint', () => this.panes.forEach(p => (p.view.view ?? p.view).all?.()));
     if (document_.live) this.edited(document_);
@@ -39,6 +39,7 @@ class Page {
       if (p.view.root) p.view.root.scrollTop = places[k];
     });
     this.main.classList.remove('stale');
+    this.walk.replaced();
     this.status();
   }
 
@@ -167,10 +168,9 @@ class Page {
     const given = new URLSearchParams(location.hash.slice(1));
     const asked = (given.get('panes') ?? this.document.panes?.join() ?? '').split(',').map(w => w.split('@')).map(([id, at]) => [id, at in this.programs ? Number(at) : 0])
       .filter(([id, at]) => this.kinds[at].some(k => k.id === id)).slice(0, 4);
-    const panes = asked.length ? asked : this.ordinary(), step = Number(given.get('walk') ?? !asked.length);
+    const panes = asked.length ? asked : this.ordinary(), step = Number(given.get('walk') ?? !(asked.length || this.document.live));
     const [at, ...marks] = (given.get('pin') ?? '').split('.').map(Number);
-    const walked = Math.max(0, Math.min(step || 0, this.walk.steps.length));
-    return {panes, walked, pin: at in this.programs && marks.length ? [at, marks.filter(m => m in this.programs[at].marks)] : null};
+    return {panes, walked: Math.max(0, Math.trunc(step) || 0), pin: at in this.programs && marks.length ? [at, marks.filter(m => m in this.programs[at].marks)] : null};
   }
 
   /** What is open where nobody has said anything else. */

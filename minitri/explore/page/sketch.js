@@ -11,7 +11,8 @@ function sketch(data) {
 /** An array as its last two axes, cut into the blocks of the grid and of the loop. */
 function blocks({kind, name, dims, tested}) {
   const across = divided(dims.at(-1), 206), down = dims.length > 1 ? divided(dims.at(-2), 84) : {count: 1, size: 40, length: 40, real: 40, label: ''};
-  const left = 104, top = 22, parts = [];
+  const left = 104, top = 22, parts = [], fewer = [down, across].filter(d => d.all > d.count);
+  const cut = fewer.length ? `: ${fewer.map(d => d.count).join(' × ')} of ${fewer.map(d => d.all).join(' × ')} blocks` : '';
   const last = kind === 'mask', at = d => d.role === 'whole' ? 0 : last && d.axis === tested ? d.count - 1 : Math.min(1, d.count - 1);
   const [row, column] = [at({...down, axis: dims.at(-2)?.axis}), at({...across, axis: dims.at(-1).axis})];
   for (let r = 0; r < down.count; r++) {
@@ -26,7 +27,7 @@ function blocks({kind, name, dims, tested}) {
   if (kind === 'mask') parts.push(...beyond(left, top, across, down, dims, tested));
   parts.push(svg('text', {x: left + across.real / 2, y: top - 6, class: 'middle'}, across.label),
     svg('text', {x: left - 6, y: top + down.length / 2 + 4, class: 'end'}, down.label),
-    svg('text', {x: left, y: HIGH - 4}, `${name}${dims.length > 2 ? `, for each of ${dims.slice(0, -2).map(d => d.extent).join(' × ')}` : ''}`));
+    svg('text', {x: left, y: HIGH - 4}, short(`${name}${cut}${dims.length > 2 ? `, for each of ${dims.slice(0, -2).map(d => d.extent).join(' × ')}` : ''}`, 214)));
   return parts;
 }
 
@@ -37,8 +38,8 @@ function divided({axis, extent, size, block, lanes, role}, most) {
   const width = role === 'whole' ? lanes || block : block, all = size && width ? Math.ceil(size / width) : 5;
   const count = Math.min(all, MOST_BLOCKS), step = most / count;
   const part = size && width && all <= MOST_BLOCKS ? size / (count * width) : size ? 1 - 0.4 / count * (size % width > 0) : 1 - 0.4 / count;
-  const parts = role === 'whole' ? width > size ? ` of ${width}` : '' : ` by ${block}`;
-  return {count, size: step, length: most, real: most * Math.min(1, part), role, label: short(`${axis ? `${axis}: ` : ''}${extent}${parts}`, 100)};
+  const parts = role === 'whole' ? width > size ? ` by ${width}` : '' : ` by ${block}`;
+  return {all, count, size: step, length: most, real: most * Math.min(1, part), role, label: short(`${axis ? `${axis}: ` : ''}${extent}${parts}`, 100)};
 }
 
 /** What lies past the end of the array along the axis that is tested. */

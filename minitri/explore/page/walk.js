@@ -3,7 +3,7 @@
 
 class Walk {
   constructor(page) {
-    Object.assign(this, {page, number: 0, steps: page.programs.length > 1 || page.document.live ? [] : page.programs[0].walk});
+    Object.assign(this, {page, number: 0});
     const button = (text, act) => el('button', {onclick: act}, text);
     this.back = button('back', () => this.show(this.number - 1));
     this.next = button('next', () => this.number < this.steps.length ? this.show(this.number + 1) : this.leave());
@@ -11,15 +11,35 @@ class Walk {
     this.heading = el('h2');
     this.text = el('p');
     this.picture = el('div', {class: 'sketch'});
-    const turn = el('div', {class: 'turn'}, this.back, this.next, button('free view', () => this.leave()));
-    const told = el('div', {class: 'told'}, el('div', {'aria-live': 'polite'}, this.heading, this.text), turn);
+    const turn = el('div', {class: 'turn'}, this.back, this.next, button('free view', () => this.leave()), this.heading);
+    const told = el('div', {class: 'told', 'aria-live': 'polite'}, turn, this.text); // the buttons stay in their place
     this.node = el('aside', {class: 'walk', 'aria-label': 'guided walk', hidden: true}, told, this.picture);
     this.node.addEventListener('keydown', e => this.key(e));
-    const opener = {'data-tip': 'follow one span of this program through all stages', onclick: () => this.show(1)};
-    this.opener = this.steps.length ? el('button', opener, 'walk') : '';
+    this.opener = el('button', {'data-tip': 'follow one span of this program through all stages', onclick: () => this.show(this.number || 1)}, 'walk');
+    this.replaced();
   }
 
-  show(number) {
+  /** The steps of the program that is shown. A comparison has none. */
+  get steps() { return this.page.programs.length > 1 ? [] : this.page.programs[0].walk; }
+
+  /** The page has another program. Its steps come with its machine code: until then the step before stays. */
+  replaced(focus = false) {
+    const {length} = this.steps, [{quick}] = this.page.programs;
+    this.opener.hidden = !length && !quick;
+    this.opener.disabled = this.back.disabled = this.next.disabled = !length;
+    if (!this.number || quick) return;
+    if (length) this.show(Math.min(this.number, length), focus);
+    else this.leave();
+  }
+
+  /** Begins at a step, as soon as there are steps. */
+  begin(number) {
+    if (this.opener.hidden) return;
+    this.number = number;
+    this.replaced(true);
+  }
+
+  show(number, focus = true) {
     const {page, steps} = this, step = steps[number - 1];
     if (!step) return;
     this.number = number;
@@ -29,11 +49,12 @@ class Walk {
     this.text.replaceChildren(...explained(step.text, page.document.words.terms));
     this.picture.replaceChildren(step.sketch ? sketch(step.sketch) : '');
     this.back.disabled = number === 1;
+    this.next.disabled = false;
     this.next.textContent = number < steps.length ? 'next' : 'finish';
     page.links.pin = {program: 0, marks: new Set(step.marks)};
-    page.arrange(step.panes);
+    page.arrange(page.editor ? step.panes.filter(id => id !== 'source') : step.panes); // the editor is the source
     page.links.tell(true);
-    this.next.focus({focusVisible: false});
+    if (focus) this.next.focus({focusVisible: false});
   }
 
   /** The free view: the usual panes, with what was lit still lit. */

@@ -4,24 +4,19 @@
 
 In: a Typer and the bound arguments of a call. Out: an Array. A function has the name and the parameters that
 minitri/language/signatures.toml gives it. Functions that differ in one operator, such as sum and prod, are one Python
-function with the keyword `op`.
+function with the keyword `op`, in `BY_OPERATOR`. A parameter that is annotated as an `Array` gets its argument as an array, and one that is
+annotated as `Strong` as an array that is not weak. All other arguments arrive as they are in the program.
 """
 
-from minitri.graph.functions import (
-    axes,
-    dtype_queries,
-    einsum,
-    gathers,
-    joining,
-    linear_algebra,
-    making,
-    reductions,
-    scans,
-    statistics,
-    views,
-)  # fmt: skip
+from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
 from minitri.language.signatures import SIGNATURES
 
-_MODULES = (axes, dtype_queries, einsum, gathers, joining, linear_algebra, making, reductions, scans, statistics, views)
-FUNCTIONS = {name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES}
-FUNCTIONS |= {**reductions.BY_OPERATOR, **scans.BY_OPERATOR, **statistics.BY_OPERATOR}
+_MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES
+}
+FUNCTIONS |= {name: f for module in _MODULES for name, f in getattr(module, "BY_OPERATOR", {}).items()}

@@ -4,57 +4,52 @@ searchsorted is an unrolled binary search. It counts the elements that come befo
 whether 512 more elements come before it, then 256, 128, …. A step is one gather and one comparison.
 """
 
-from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.types import i64
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_int, plain
+from minitri.graph.argument_binding import as_axis, plain
 from minitri.graph.functions.views import one_axis
 from minitri.graph.indexing import subscript, wrapped
-from minitri.graph.typing_rules import Array, Typer, Value, ensure
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, ensure
 
 MOST_BITS = 40  # steps for an array of unknown size: no memory holds more than 2**40 elements
 
 
-def take(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
+def take(t: Typer, x: Array, indices: Array, axis: Value) -> Array:
     a, k = one_axis(t, x, axis)
-    index = indices if isinstance(indices, Array) else t.array(indices)
-    ensure(index.dtype.is_integer, "MT0206", f"take needs integer indices, not {index.dtype}")
-    return subscript(t, a, [slice(None)] * k + [index])
+    ensure(indices.dtype.is_integer, "MT0206", f"take needs integer indices, not {indices.dtype}")
+    return subscript(t, a, [slice(None)] * k + [indices])
 
 
-def take_along_axis(t: Typer, x: Value, indices: Value, axis: Value) -> Array:
-    a, index = t.strong(x), t.array(indices)
-    (k,) = as_axes(as_int(axis, "axis"), a.rank)
-    ensure(index.dtype.is_integer, "MT0206", f"take_along_axis needs integer indices, not {index.dtype}")
-    message = f"take_along_axis needs an array and indices of one rank, not {a} and {index}"
-    ensure(index.rank == a.rank, "MT0206", message)
-    others = [tuple(e for j, e in enumerate(s) if j != k) for s in (a.shape, index.shape)]
+def take_along_axis(t: Typer, x: Strong, indices: Array, axis: Value) -> Array:
+    k = as_axis(axis, x.rank)
+    ensure(indices.dtype.is_integer, "MT0206", f"take_along_axis needs integer indices, not {indices.dtype}")
+    message = f"take_along_axis needs an array and indices of one rank, not {x} and {indices}"
+    ensure(indices.rank == x.rank, "MT0206", message)
+    others = [tuple(e for j, e in enumerate(s) if j != k) for s in (x.shape, indices.shape)]
     common = t.broadcast_shapes(others, "array and indices of take_along_axis")
-    shape = (*common[:k], index.shape[k], *common[k:])
-    where = [ir.pick(0) if j == k else dims.ZERO if e == 1 else ir.axis(j) for j, e in enumerate(a.shape)]
-    picks = (t.broadcast(wrapped(t, index, a.shape[k]).node, shape),)
-    return Array(t.nodes.gather(a.node, shape, tuple(where), picks), a.dtype)
+    shape = (*common[:k], indices.shape[k], *common[k:])
+    where = [ir.pick(0) if j == k else ir.along(j, e) for j, e in enumerate(x.shape)]
+    picks = (t.broadcast(wrapped(t, indices, x.shape[k]).node, shape),)
+    return Array(t.nodes.gather(x.node, shape, tuple(where), picks), x.dtype)
 
 
-def searchsorted(t: Typer, x1: Value, x2: Value, side: Value, sorter: Value) -> Array:
+def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> Array:
     """For each element of x2, how many elements of the sorted array x1 are less (side "left").
 
     With side "right", it is how many elements are less or equal. NaN is larger than every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
-    a = t.array(x1)
-    ensure(a.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {a}")
+    ensure(x1.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {x1}")
     if sorter is not None:
         order = t.array(sorter)
         ensure(order.rank == 1, "MT0201", f"the sorter of searchsorted is an array of one axis, not {order}")
-        a = take(t, a, order, 0)
-    a, wanted = t.strong(a), t.array(x2)
-    size = a.shape[0]
+        x1 = take(t, x1, order, 0)
+    a, size = t.strong(x1), x1.shape[0]
     bits = MOST_BITS if size.constant is None else int(size).bit_length()
-    found = Array(t.broadcast(t.constant(0, i64), wanted.shape), i64)
+    found = Array(t.broadcast(t.constant(0, i64), x2.shape), i64)
     for bit in reversed(range(bits)):
-        found = _step(t, a, wanted, found, 1 << bit, size, side == "right")
+        found = _step(t, a, x2, found, 1 << bit, size, side == "right")
     return found
 
 

@@ -1,18 +1,19 @@
 """Functions that join arrays: concat, stack, pad, and numpy's hstack, vstack, dstack and column_stack."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.piecewise import tidy
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_dim, as_int, items_of
+from minitri.graph.argument_binding import as_axis, as_dim, items_of
 from minitri.graph.functions.making import full
 from minitri.graph.functions.views import expand_dims, reshape
 from minitri.graph.ir import Node, Shape
 from minitri.graph.literals import names_in
-from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, require, view
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, require, view
 
 
 def concat(t: Typer, arrays: Value, axis: Value) -> Array:
@@ -24,7 +25,7 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
     ranks = {p.rank for p in parts}
     fits = len(ranks) == 1 and ranks != {0}
     ensure(fits, "MT0201", f"concat needs arrays of one rank, 1 or more, not {_listed(parts)}")
-    (k,) = as_axes(as_int(axis, "axis"), len(parts[0].shape))
+    k = as_axis(axis, parts[0].rank)
     nodes, listed = [parts[0].node], _listed(parts)
     for p in parts[1:]:
         for j, (e, first) in enumerate(zip(p.shape, parts[0].shape)):
@@ -72,13 +73,12 @@ def stack(t: Typer, arrays: Value, axis: Value) -> Array:
     return concat(t, tuple(expand_dims(t, p, axis) for p in parts), axis)
 
 
-def pad(t: Typer, x: Value, pad_width: Value, constant_values: Value) -> Array:
-    a = t.strong(x)
-    for k, widths in enumerate(_pad_widths(t, pad_width, a.rank)):
-        shapes = [(*a.shape[:k], width, *a.shape[k + 1 :]) for width in widths]
-        before, after = ([full(t, s, constant_values, a.dtype)] if s[k] != 0 else [] for s in shapes)
-        a = concat(t, (*before, a, *after), k) if before or after else a
-    return a
+def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
+    for k, widths in enumerate(_pad_widths(t, pad_width, x.rank)):
+        shapes = [(*x.shape[:k], width, *x.shape[k + 1 :]) for width in widths]
+        before, after = ([full(t, s, constant_values, x.dtype)] if s[k] != 0 else [] for s in shapes)
+        x = concat(t, (*before, x, *after), k) if before or after else x
+    return x
 
 
 def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
@@ -102,26 +102,16 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 # ---- stacks along a fixed axis -----------------------------------------------------------------
 
 
-def hstack(t: Typer, arrays: Value) -> Array:
-    parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "hstack")]
-    return concat(t, tuple(parts), 0 if len(parts[0].shape) == 1 else 1)
+def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
+    """Joins arrays along an axis, each with the axes of size 1 that `new` has for its rank."""
+    parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
+    return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
 
 
-def vstack(t: Typer, arrays: Value) -> Array:
-    return concat(t, tuple(_of_rank(t, a, 2) for a in _arrays(t, arrays, "vstack")), 0)
-
-
-def dstack(t: Typer, arrays: Value) -> Array:
-    return concat(t, tuple(_of_rank(t, a, 3) for a in _arrays(t, arrays, "dstack")), 2)
-
-
-def column_stack(t: Typer, arrays: Value) -> Array:
-    parts = [_of_rank(t, a, 1) for a in _arrays(t, arrays, "column_stack")]
-    return concat(t, tuple(expand_dims(t, p, 1) if p.rank == 1 else p for p in parts), 1)
-
-
-def _of_rank(t: Typer, x: Array, least: int) -> Array:
-    """numpy's `atleast_1d`, `atleast_2d` or `atleast_3d`: adds axes of size 1. (3,) becomes (1, 3) or (1, 3, 1)."""
-    rank = x.rank
-    new = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}.get(rank, ()) if least == 3 else tuple(range(max(least - rank, 0)))
-    return expand_dims(t, x, new) if new else x
+_STACKS: dict[str, tuple[int, Mapping[int, Sequence[int]]]] = {
+    "hstack": (1, {0: [0]}),
+    "vstack": (0, {0: [0, 1], 1: [0]}),
+    "dstack": (2, {0: [0, 1, 2], 1: [0, 2], 2: [2]}),
+    "column_stack": (1, {0: [0, 1], 1: [1]}),
+}
+BY_OPERATOR = {name: partial(_stacked, name=name, axis=axis, new=new) for name, (axis, new) in _STACKS.items()}

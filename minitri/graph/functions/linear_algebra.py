@@ -12,22 +12,23 @@ from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_bool, as_int, items_of
+from minitri.graph.argument_binding import as_axes, as_axis, as_bool, as_int, items_of
 from minitri.graph.functions.axes import element, moveaxis
 from minitri.graph.functions.joining import stack
 from minitri.graph.functions.making import eye
-from minitri.graph.functions.reductions import accumulate, extreme, matmul
+from minitri.graph.functions.matrix_products import matmul
+from minitri.graph.functions.reductions import accumulate, extreme
 from minitri.graph.functions.views import permute_dims, reshape
-from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure, view
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, view
 
 
-def tensordot(t: Typer, x1: Value, x2: Value, axes: Value) -> Array:
+def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     """numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
     If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. Otherwise `axes` is a tuple
     of two: the summed axes of x1, and those of x2.
     """
-    a, b = t.array(x1), t.array(x2)
+    a, b = x1, x2
     left, right = _summed_axes(axes, a.rank, b.rank)
     for j, k in zip(left, right):
         message = f"tensordot of {a} and {b} contracts {a.shape[j]} with {b.shape[k]}"
@@ -59,44 +60,20 @@ def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], t
     return left, right
 
 
-def dot(t: Typer, x1: Value, x2: Value) -> Array:
-    """numpy's dot: sums over the last axis of x1 and the last but one of x2, without broadcasting.
-
-    If an array is 0-d, this is a multiplication.
-    """
-    return _scaled_or_summed(t, x1, x2, -2)
-
-
-def inner(t: Typer, x1: Value, x2: Value) -> Array:
-    """numpy's inner: sums over the last axes of both arrays. If an array is 0-d, this is a multiplication."""
-    return _scaled_or_summed(t, x1, x2, -1)
-
-
-def _scaled_or_summed(t: Typer, x1: Value, x2: Value, axis: int) -> Array:
-    a, b = t.array(x1), t.array(x2)
-    if not a.shape or not b.shape:
-        return t.elementwise("multiply", [x1, x2])
-    return tensordot(t, a, b, ((-1,), (axis if b.rank > 1 else -1,)))
-
-
-def kron(t: Typer, x1: Value, x2: Value) -> Array:
+def kron(t: Typer, x1: Array, x2: Array) -> Array:
     """Kronecker product: element d is x1[d // n] * x2[d % n] along each axis, where n is the size of x2."""
-    a, b = t.array(x1), t.array(x2)
-    rank = max(a.rank, b.rank)
-    left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (a, b))
+    rank = max(x1.rank, x2.rank)
+    left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (x1, x2))
+    outer = [ir.along(k, m) // largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
+    inside = [ir.along(k, n) % largest(n, 1) for k, n in enumerate(right)]
     shape = [m * n for m, n in zip(left, right)]
-    outer = [dims.ZERO if m == 1 else ir.axis(k) // largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
-    inside = [dims.ZERO if n == 1 else ir.axis(k) % largest(n, 1) for k, n in enumerate(right)]
-    parts = [view(t, x, shape, index[rank - x.rank :]) for x, index in ((a, outer), (b, inside))]
-    return t.elementwise("multiply", parts)
+    return t.elementwise("multiply", [view(t, x, shape, i[rank - x.rank :]) for x, i in ((x1, outer), (x2, inside))])
 
 
-def cross(t: Typer, x1: Value, x2: Value, axis: Value) -> Array:
-    a, b = t.array(x1), t.array(x2)
-    u, v = (_components(t, x, axis) for x in (a, b))
-    pairs = [(1, 2), (2, 0), (0, 1)]
+def cross(t: Typer, x1: Array, x2: Array, axis: Value) -> Array:
+    u, v = (_components(t, x, axis) for x in (x1, x2))
     parts: list[Value] = []
-    for j, k in pairs:
+    for j, k in ((1, 2), (2, 0), (0, 1)):
         terms = [t.elementwise("multiply", factors) for factors in ([u[j], v[k]], [u[k], v[j]])]
         parts.append(t.elementwise("subtract", terms))
     return moveaxis(t, stack(t, tuple(parts), -1), -1, axis)
@@ -104,7 +81,7 @@ def cross(t: Typer, x1: Value, x2: Value, axis: Value) -> Array:
 
 def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
     """The three components of vectors along an axis."""
-    (k,) = as_axes(as_int(axis, "axis"), x.rank)
+    k = as_axis(axis, x.rank)
     message = f"cross takes vectors of 3 elements, and axis {k} of {x} has {x.shape[k]}"
     t.require(x.shape[k], "==", Dim.of(3), "MT0203", message)
     return [element(t, x, k, Dim.of(j)) for j in range(3)]
@@ -113,23 +90,21 @@ def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
 # ---- matrices -------------------------------------------------------------------------------
 
 
-def matrix_power(t: Typer, x: Value, n: Value) -> Array:
+def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
     """x multiplied n times with itself. Repeated squaring needs only about log2(n) products."""
-    a, power = t.strong(x), as_int(n, "n")
-    ensure(a.rank >= 2, "MT0204", f"matrix_power needs rank 2 or more, not {a.rank}")
-    t.require(a.shape[-1], "==", a.shape[-2], "MT0203", f"matrix_power takes square matrices, not {a}")
+    power = as_int(n, "n")
+    ensure(x.rank >= 2, "MT0204", f"matrix_power needs rank 2 or more, not {x.rank}")
+    t.require(x.shape[-1], "==", x.shape[-2], "MT0203", f"matrix_power takes square matrices, not {x}")
     help = "a negative power needs an inverse, which the language does not have" if power < 0 else ""
     ensure(0 <= power < 2**63, "MT0205", f"matrix_power takes a power from 0 to 2**63 - 1, not {power}", help)
     if power == 0:
-        ones = eye(t, a.shape[-1], None, 0, a.dtype)
-        return Array(t.broadcast(ones.node, a.shape), ones.dtype)
-    factors: list[Array] = []
-    while power:
-        if power & 1:
-            factors.append(a)
-        power >>= 1
-        a = matmul(t, a, a, "f32") if power else a
-    return functools.reduce(lambda x, y: matmul(t, x, y, "f32"), factors)
+        ones = eye(t, x.shape[-1], None, 0, x.dtype)
+        return Array(t.broadcast(ones.node, x.shape), ones.dtype)
+    squares = [x]
+    while len(squares) < power.bit_length():
+        squares.append(matmul(t, squares[-1], squares[-1], "f32"))
+    factors = [square for k, square in enumerate(squares) if power >> k & 1]
+    return functools.reduce(lambda a, b: matmul(t, a, b, "f32"), factors)
 
 
 def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:

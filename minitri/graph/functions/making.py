@@ -10,7 +10,6 @@ multiplication and an addition that wrap around, in i64 or u64.
 import math
 from functools import partial
 
-from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
@@ -19,7 +18,7 @@ from minitri.graph import ir
 from minitri.graph.argument_binding import FAR, as_dim, as_dtype, as_int, as_offset, as_shape
 from minitri.graph.functions.views import expand_dims
 from minitri.graph.ir import Shape
-from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure
 
 
 def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
@@ -34,15 +33,13 @@ def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
     """row - column + k for each element, where row and column are its indices along the last two axes."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
-    row = ir.axis(rank - 2) if shape[-2] != 1 else dims.ZERO
-    column = ir.axis(rank - 1) if shape[-1] != 1 else dims.ZERO
+    row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
     return Array(t.nodes.index(i64, shape, row - column + as_offset(k, "k")), i64)
 
 
-def _triangle(t: Typer, x: Value, k: Value, *, relation: str) -> Array:
-    a = t.strong(x)
-    kept = t.elementwise(relation, [_diagonal(t, a.shape, k), 0])
-    return t.elementwise("where", [kept, a, t.cast(0, a.dtype)])
+def _triangle(t: Typer, x: Strong, k: Value, *, relation: str) -> Array:
+    kept = t.elementwise(relation, [_diagonal(t, x.shape, k), 0])
+    return t.elementwise("where", [kept, x, t.cast(0, x.dtype)])
 
 
 tril = partial(_triangle, relation="greater_equal")
@@ -55,12 +52,11 @@ def eye(t: Typer, n_rows: Value, n_cols: Value, k: Value, dtype: Value) -> Array
     return t.cast(on, as_dtype(dtype, f32))
 
 
-def one_hot(t: Typer, x: Value, num_classes: Value, dtype: Value) -> Array:
-    a = t.array(x)
-    ensure(a.dtype.is_integer, "MT0202", f"one_hot takes integers, not {a.dtype}")
+def one_hot(t: Typer, x: Array, num_classes: Value, dtype: Value) -> Array:
+    ensure(x.dtype.is_integer, "MT0202", f"one_hot takes integers, not {x.dtype}")
     (count,) = t.require_sizes((as_dim(num_classes, "num_classes"),))
     classes = arange(t, count, None, 1, None)
-    on = t.elementwise("equal", [expand_dims(t, t.cast(a, i64), -1), classes])
+    on = t.elementwise("equal", [expand_dims(t, t.cast(x, i64), -1), classes])
     return t.cast(on, as_dtype(dtype, f32))
 
 
@@ -88,7 +84,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
     if first.constant is not None and count.constant is not None:
         if max(abs(first.constant), abs(by) * count.constant) >= FAR:
             return t.cast(_far_range(t, first.constant, by, count.constant), target)
-    stride = as_offset(by, "step") * ir.axis(0) if count != 1 else dims.ZERO
+    stride = as_offset(by, "step") * ir.along(0, count)
     return t.cast(Array(t.nodes.index(i64, (count,), first + stride), i64), target)
 
 
@@ -106,7 +102,7 @@ def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
 
 def positions(t: Typer, count: Dim) -> Array:
     """The positions 0, 1, 2, … of an axis as an array of i64."""
-    return Array(t.nodes.index(i64, (count,), ir.axis(0) if count != 1 else dims.ZERO), i64)
+    return Array(t.nodes.index(i64, (count,), ir.along(0, count)), i64)
 
 
 def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:

@@ -1,24 +1,24 @@
-"""Reductions and matrix products as graph nodes.
+"""Reductions as graph nodes: sums, extremes, means, variances, argmax and argmin.
 
     sum(x, axis=1)      reduce.sum x {axes = [1]}
-    x @ w               contract x, w
+    mean(x, axis=1)     the sum, divided by the number of elements
 
-A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Products that tensor cores do not
-support, of integers or with a side of 1, become a multiplication and a sum.
+Functions that differ in one operator, such as sum and prod, are one function here, with the keyword `op`.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.dims import Dim
 from minitri.base.operators import REDUCTIONS, Kind
-from minitri.base.types import DType, bool_, f32, i64, u64
-from minitri.graph import ir
-from minitri.graph.argument_binding import as_axes, as_dtype
-from minitri.graph.functions.views import permute_dims, squeeze
-from minitri.graph.ir import PRECISIONS, Shape
-from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensure, insert_axes, reduce_type, view
+from minitri.base.symbolic_minmax import largest
+from minitri.base.types import DType, bool_, f32, f64, i32, i64, u64
+from minitri.graph.argument_binding import as_axes, as_dtype, plain, static
+from minitri.graph.functions.views import expand_dims, one_axis
+from minitri.graph.ir import Shape
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, ensure, insert_axes, reduce_type
 
 
 def accumulator(dtype: DType) -> DType:
@@ -74,114 +74,77 @@ def _logical(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Ar
     return reduce(t, op, a, as_axes(axis, a.rank), keepdims, bool_)
 
 
-def _bits(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
-    a = t.strong(x)
-    require_accepted(op, a.dtype)
-    return reduce(t, op, a, as_axes(axis, a.rank), keepdims, a.dtype)
+def _bits(t: Typer, x: Strong, axis: Value, keepdims: Value, *, op: str) -> Array:
+    require_accepted(op, x.dtype)
+    return reduce(t, op, x, as_axes(axis, x.rank), keepdims, x.dtype)
 
 
 OF_TRUTH = {"max": "any", "min": "all"}  # the reductions of bools that equal max and min
+
+
+# ---- means and variances ------------------------------------------------------------------------
+
+
+def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correction: Value = 0) -> Array:
+    total = accumulate(t, t.strong(x), axes, keepdims, None, op="sum")
+    count = dims.product([x.shape[k] for k in axes])
+    return t.elementwise("divide", [total, _divisor(t, count, correction)])
+
+
+def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
+    """The divisor of a variance, count - correction. If it is not positive, it is 0 or NaN, so the variance is NaN."""
+    if correction == 0:
+        return plain(count)  # an empty sum is 0, and 0 / 0 is NaN
+    if correction == 1:
+        return plain(largest(count - 1, 0))  # one element equals its mean, and 0 / 0 is NaN
+    if count.constant is not None and isinstance(correction, (int, float)):
+        rest = static(lambda: float(count.constant or 0) - correction)
+        return rest if rest > 0 else math.nan
+    if isinstance(correction, int):
+        whole = correction
+        correction = static(lambda: float(whole))
+    rest = t.elementwise("subtract", [count, correction])
+    return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
+
+
+def mean(t: Typer, x: Array, axis: Value, keepdims: Value) -> Array:
+    axes = as_axes(axis, x.rank)
+    if x.weak or x.dtype not in (i64, u64):
+        return _average(t, x, axes, keepdims)
+    wide = _average(t, t.cast(x, f64), axes, keepdims).node  # a sum of 64-bit integers may wrap
+    return Array(t.nodes.cast(wide, f32), f32, wide=wide)
+
+
+def var(t: Typer, x: Strong, axis: Value, correction: Value, keepdims: Value) -> Array:
+    a = x if x.dtype.is_float else t.cast(x, f32)
+    axes = as_axes(axis, a.rank)
+    centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
+    return _average(t, t.elementwise("square", [centred]), axes, keepdims, _as_number(correction, "correction"))
+
+
+def _as_number(value: Value, what: str) -> Value:
+    """The value, which must be a number, a dimension or a `float` parameter. Raises CompileError MT0102 otherwise."""
+    is_number = isinstance(value, (int, float, Dim)) and not isinstance(value, bool)
+    fits = is_number or isinstance(value, Array) and value.weak
+    ensure(fits, "MT0102", f"{what} must be a number, not {describe(value)}")
+    return value
+
+
+# ---- positions of extremes ----------------------------------------------------------------------
+
+
+def _position(t: Typer, x: Array, axis: Value, keepdims: Value, *, op: str) -> Array:
+    """numpy's argmax or argmin, by `op`. With axis None it is an index of the flattened array."""
+    a = t.cast(x, i32) if x.dtype == bool_ else x
+    a, axes = (one_axis(t, a, None)[0], (0,)) if axis is None else (a, as_axes(axis, a.rank))
+    ensure(len(axes) == 1, "MT0204", f"{op} takes one axis or None")
+    require_nonempty(t, op, a.shape, axes)
+    out = reduce(t, op, a, axes, axis is not None and keepdims, i64)
+    return expand_dims(t, out, tuple(range(x.rank))) if axis is None and keepdims else out
+
+
 _FORMS: dict[Kind, Callable[..., Array]] = {
     "sum": accumulate, "product": accumulate, "extreme": extreme, "logical": _logical, "bits": _bits,
+    "position": _position,
 }  # fmt: skip
-# statistics.py has the positions
-BY_OPERATOR = {name: partial(_FORMS[row.kind], op=name) for name, row in REDUCTIONS.items() if row.kind in _FORMS}
-
-
-# ---- products of matrices ------------------------------------------------------------------------
-
-
-def matmul(t: Typer, a: Value, b: Value, precision: Value) -> Array:
-    """numpy's matmul. A 1-D left operand is a row and a 1-D right operand a column; the result lacks that axis."""
-    x, y = t.array(a), t.array(b)
-    ensure(x.rank > 0 < y.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", "use * for scalars")
-    dtype = t.settled([x, y])
-    row, column = x.rank == 1, y.rank == 1
-    _require_contraction(t, x, y)
-    x, y = factor(t, x, dtype), factor(t, y, dtype)
-    x = insert_axes(t, x, (0,)) if row else x
-    y = insert_axes(t, y, (1,)) if column else y
-    out = product(t, x, y, precision_of(precision))
-    dropped = (-2,) * row + (-1,) * column
-    return squeeze(t, out, dropped) if dropped else out
-
-
-def _require_contraction(t: Typer, x: Array, y: Array) -> None:
-    """Requires that the summed axes of `x @ y` have the same size (MT0203)."""
-    k, other = x.shape[-1], y.shape[-min(2, y.rank)]
-    left, right = t.operands or ("the left", "the right")
-    help = "the last axis of the left must equal the last but one of the right"
-    if y.rank >= 2 and y.shape[-1] == k:
-        plain = right.removesuffix(".mT").removesuffix(".T")
-        help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
-    label = f"{left} is {x}, {right} is {y}"
-    t.require(k, "==", other, "MT0203", f"matmul contracts {k} with {other}", label=label, help=help)
-
-
-def precision_of(value: Value) -> str:
-    """The argument `precision`, which must be one of `PRECISIONS`. Raises CompileError MT0102 otherwise."""
-    if isinstance(value, str) and value in PRECISIONS:
-        return value
-    choices = f"the precision of a product of f32 is {', '.join(map(repr, PRECISIONS))}"
-    help = suggest(str(value), PRECISIONS) or choices
-    raise CompileError("MT0102", f"there is no precision {str(value)[:20]!r}", help=help)
-
-
-def factor(t: Typer, x: Array, dtype: DType) -> Array:
-    """An operand of a product, converted to a dtype and rounded to it."""
-    return Array(t.convert(t.cast(x, dtype), dtype), dtype)
-
-
-# ---- one product -----------------------------------------------------------------------
-
-
-def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
-    """The matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes broadcast."""
-    if _is_batch_of_rows(x.shape, y.shape):  # one matrix product computes all rows
-        return _swapped(t, product(t, _swapped(t, x), y, precision))
-    batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
-    xn = Array(t.broadcast(x.node, (*batch, *x.shape[-2:])), x.dtype)
-    yn = Array(t.broadcast(y.node, (*batch, x.shape[-1], y.shape[-1])), y.dtype)
-    if x.dtype.is_float and x.shape[-2] != 1 and y.shape[-1] != 1:
-        return _contract(t, xn, yn, precision)
-    return _multiply_and_sum(t, xn, yn)
-
-
-def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
-    """Whether x is a batch of single rows, all of which are multiplied by the same matrix."""
-    return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
-
-
-def _swapped(t: Typer, x: Array) -> Array:
-    """x with its last batch axis and its row axis exchanged."""
-    rank = x.rank
-    return permute_dims(t, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
-
-
-def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
-    a, b = t.rounded(x), t.rounded(y)
-    result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
-    precision = precision if a.dtype == f32 else "ieee"  # 16 bits fit a tensor core as they are
-    if precision == "tf32":  # a tensor core truncates to TF32, which has twice the error of rounding
-        a, b = (t.nodes.apply("round_to_tf32", f32, n.shape, (n,)) for n in (a, b))
-    return Array(t.nodes.contract(result, shape, a, b, precision), x.dtype)
-
-
-def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
-    rank = x.rank
-    batch = [ir.axis(k) for k in range(rank - 2)]
-    m, n, k = ir.axis(rank - 2), ir.axis(rank - 1), ir.axis(rank)
-    shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])
-    left = view(t, x, shape, [*batch, m if x.shape[-2] != 1 else dims.ZERO, k])
-    right = view(t, y, shape, [*batch, k, n if y.shape[-1] != 1 else dims.ZERO])
-    return total(t, multiplied(t, left, right), (rank,))
-
-
-def multiplied(t: Typer, x: Array, y: Array) -> Array:
-    """The elementwise product. For bools it is a logical and."""
-    return t.elementwise("logical_and" if x.dtype == bool_ else "multiply", [x, y])
-
-
-def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum over some axes in the dtype of x, so integers wrap around. For bools it is any."""
-    return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)
+BY_OPERATOR = {name: partial(_FORMS[row.kind], op=name) for name, row in REDUCTIONS.items()}

@@ -6,12 +6,12 @@ from functools import partial
 from minitri.base import dims
 from minitri.base.operators import REDUCTIONS, SCANS, Kind, neutral
 from minitri.base.types import bool_, i32, i64
-from minitri.graph.argument_binding import as_axes, as_bool, as_dtype, as_int
+from minitri.graph.argument_binding import as_axis, as_bool, as_dtype, as_int
 from minitri.graph.functions.axes import slice_axis
 from minitri.graph.functions.joining import concat
 from minitri.graph.functions.making import full
 from minitri.graph.functions.reductions import accumulator, require_accepted
-from minitri.graph.typing_rules import Array, Typer, Value, ensure
+from minitri.graph.typing_rules import Array, Strong, Typer, Value, ensure
 
 MOST = 1000  # of repeated differences: each is an operation of the program
 
@@ -20,30 +20,27 @@ def _running_axis(op: str, x: Array, axis: Value) -> int:
     """The axis of a scan as a number >= 0. The argument None is allowed only if the array has one axis."""
     is_clear = axis is not None or x.rank == 1
     ensure(is_clear, "MT0204", f"cumulative_{op} of an array of rank {x.rank} needs an axis")
-    (k,) = as_axes(0 if axis is None else as_int(axis, "axis"), x.rank)
-    return k
+    return as_axis(0 if axis is None else axis, x.rank)
 
 
-def _running_sum(t: Typer, x: Value, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
+def _running_sum(t: Typer, x: Strong, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
     """Cumulative sums or products, by `op`. With `include_initial`, the neutral element comes first."""
-    a = t.strong(x)
-    k = _running_axis(op, a, axis)
-    target = as_dtype(dtype, accumulator(a.dtype))
+    k = _running_axis(op, x, axis)
+    target = as_dtype(dtype, accumulator(x.dtype))
     ensure(target != bool_, "MT0202", f"cumulative_{op} does not give bool")
-    out = Array(t.nodes.scan(op, t.convert(a, target), k), target)
+    out = Array(t.nodes.scan(op, t.convert(x, target), k), target)
     if not as_bool(include_initial, "include_initial"):
         return out
-    first = full(t, (*a.shape[:k], 1, *a.shape[k + 1 :]), neutral(op, i64), target)
+    first = full(t, (*x.shape[:k], 1, *x.shape[k + 1 :]), neutral(op, i64), target)
     return concat(t, (first, out), k)
 
 
-def _running_kept(t: Typer, x: Value, axis: Value, *, op: str) -> Array:
+def _running_kept(t: Typer, x: Strong, axis: Value, *, op: str) -> Array:
     """Cumulative maxima, minima and bitwise operations, whose results have the dtype of x."""
-    a = t.strong(x)
-    k, held = _running_axis(op, a, axis), i32 if a.dtype == bool_ else a.dtype
+    k, held = _running_axis(op, x, axis), i32 if x.dtype == bool_ else x.dtype
     require_accepted(op, held)
-    out = Array(t.nodes.scan(op, t.convert(a, held), k), held)
-    return t.cast(out, bool_) if a.dtype == bool_ else out  # a cast would round f16 and bf16
+    out = Array(t.nodes.scan(op, t.convert(x, held), k), held)
+    return t.cast(out, bool_) if x.dtype == bool_ else out  # a cast would round f16 and bf16
 
 
 _FORMS: dict[Kind, Callable[..., Array]] = {
@@ -57,7 +54,7 @@ BY_OPERATOR = {f"cumulative_{name}": partial(_FORMS[REDUCTIONS[name].kind], op=n
 
 def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Value) -> Array:
     """numpy's diff: x[1:] - x[:-1] along an axis, n times. For bools, whether neighbours differ."""
-    (k,) = as_axes(as_int(axis, "axis"), len(t.array(x).shape))
+    k = as_axis(axis, t.array(x).rank)
     a, times = _extended(t, x, k, prepend, append), as_int(n, "n")
     ensure(times >= 0, "MT0205", f"diff is taken 0 times or more, not {times}")
     if a.shape[k].constant is not None:

@@ -1,31 +1,31 @@
 """Functions that move data, as Views: an index map gives, for each element of the result, its index in the array x."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
-from minitri.graph.argument_binding import FAR, as_axes, as_dim, as_int, as_shape, items_of
+from minitri.graph.argument_binding import FAR, as_axes, as_axis, as_dim, as_shape, items_of
 from minitri.graph.ir import Shape
+from minitri.graph.literals import shown
 from minitri.graph.typing_rules import Array, Typer, Value, ensure, insert_axes, view
 
 
-def reshape(t: Typer, x: Value, shape: Value) -> Array:
-    a = t.array(x)
-    target = _resolve_minus_one(t, a.shape, as_shape(shape))
+def reshape(t: Typer, x: Array, shape: Value) -> Array:
+    target = _resolve_minus_one(t, x.shape, as_shape(shape))
     index: list[Dim] = []
     first = 0
-    for old, new in _groups(a.shape, target):
+    for old, new in _groups(x.shape, target):
         index += _regroup(old, new, first)
         first += len(new)
-    old_size, new_size = dims.product(a.shape), dims.product(target)
-    message = f"cannot reshape {a} to [{', '.join(map(str, target))}]: {old_size} elements are not {new_size}"
+    old_size, new_size = dims.product(x.shape), dims.product(target)
+    message = f"cannot reshape {x} to {shown(target)}: {old_size} elements are not {new_size}"
     t.require(old_size, "==", new_size, "MT0205", message)
     if new_size == 0:  # an empty result reads no element, and the sizes of the groups may differ next to a 0
-        index = [dims.ZERO] * a.rank
+        index = [dims.ZERO] * x.rank
     ranges = ir.ranges(target)
-    return view(t, a, target, [intervals.simplify(i, ranges) for i in index])
+    return view(t, x, target, [intervals.simplify(i, ranges) for i in index])
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
@@ -59,18 +59,15 @@ def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
     return dims.product(left), dims.product(right)
 
 
-def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape]]:
+def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
     """Splits two shapes into groups of axes with equal numbers of elements, as small as possible.
 
     Example: [A, B, C] and [A*B, C] have the groups ([A, B], [A*B]) and ([C], [C]).
     """
-    out: list[tuple[Shape, Shape]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        run = _next_run(old[i:], new[j:])
-        out.append((old[i : i + run[0]], new[j : j + run[1]]))
-        i, j = i + run[0], j + run[1]
-    return out
+    while old or new:
+        p, q = _next_run(old, new)
+        yield old[:p], new[:q]
+        old, new = old[p:], new[q:]
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
@@ -92,7 +89,7 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
         return [ir.axis(first)]
     flat = dims.ZERO
     for k, extent in enumerate(new):
-        flat = flat * extent + (ir.axis(first + k) if extent != 1 else 0)
+        flat = flat * extent + ir.along(first + k, extent)
     out: list[Dim] = []
     for k, extent in enumerate(old):
         place = flat // dims.product(old[k + 1 :])
@@ -100,81 +97,71 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     return out
 
 
-def one_axis(t: Typer, x: Value, axis: Value) -> tuple[Array, int]:
+def one_axis(t: Typer, x: Array, axis: Value) -> tuple[Array, int]:
     """The array and an axis number >= 0. If the axis is None, the flattened array and axis 0."""
-    a = t.array(x)
     if axis is None:
-        return reshape(t, a, (dims.product(a.shape),)), 0
-    (k,) = as_axes(as_int(axis, "axis"), a.rank)
-    return a, k
+        return reshape(t, x, (dims.product(x.shape),)), 0
+    return x, as_axis(axis, x.rank)
 
 
-def expand_dims(t: Typer, x: Value, axis: Value) -> Array:
-    a = t.array(x)
+def expand_dims(t: Typer, x: Array, axis: Value) -> Array:
     places = items_of(axis)
-    return insert_axes(t, a, as_axes(places, a.rank + len(places)))
+    return insert_axes(t, x, as_axes(places, x.rank + len(places)))
 
 
-def squeeze(t: Typer, x: Value, axis: Value) -> Array:
-    a = t.array(x)
+def squeeze(t: Typer, x: Array, axis: Value) -> Array:
+    gone = as_axes(axis, x.rank)
     if axis is None:
-        gone = tuple(k for k, e in enumerate(a.shape) if e == 1)
-        for e in (e for e in a.shape if e.constant is None):
-            message = f"squeeze of {a} without an axis would drop {e} too"
+        gone = tuple(k for k, e in enumerate(x.shape) if e == 1)
+        for e in (e for e in x.shape if e.constant is None):
+            message = f"squeeze of {x} without an axis would drop {e} too"
             t.require(e, "!=", dims.ONE, "MT0205", message, help="name the axis: squeeze(x, axis=0)")
-    else:
-        gone = as_axes(axis, a.rank)
     for k in gone:
-        message = f"cannot squeeze axis {k} of {a}: its size {a.shape[k]} is not 1"
-        t.require(a.shape[k], "==", dims.ONE, "MT0205", message)
-    kept = [k for k in range(a.rank) if k not in gone]
-    index = [dims.ZERO if k in gone else ir.axis(kept.index(k)) for k in range(a.rank)]
-    return view(t, a, [a.shape[k] for k in kept], index)
+        message = f"cannot squeeze axis {k} of {x}: its size {x.shape[k]} is not 1"
+        t.require(x.shape[k], "==", dims.ONE, "MT0205", message)
+    kept = [k for k in range(x.rank) if k not in gone]
+    index = [dims.ZERO if k in gone else ir.axis(kept.index(k)) for k in range(x.rank)]
+    return view(t, x, [x.shape[k] for k in kept], index)
 
 
-def permute_dims(t: Typer, x: Value, axes: Value) -> Array:
-    a = t.array(x)
-    rank = a.rank
+def permute_dims(t: Typer, x: Array, axes: Value) -> Array:
+    rank = x.rank
     order = tuple(reversed(range(rank))) if axes is None else as_axes(axes, rank, "axes")
     ensure(len(order) == rank, "MT0204", f"permute_dims of rank {rank} needs {rank} axes, not {len(order)}")
-    return view(t, a, [a.shape[k] for k in order], [ir.axis(order.index(k)) for k in range(rank)])
+    return view(t, x, [x.shape[k] for k in order], [ir.axis(order.index(k)) for k in range(rank)])
 
 
-def matrix_transpose(t: Typer, x: Value) -> Array:
-    rank = t.array(x).rank
-    ensure(rank >= 2, "MT0204", f"a matrix transpose needs rank 2 or more, not {rank}")
-    return permute_dims(t, x, (*range(rank - 2), rank - 1, rank - 2))
+def matrix_transpose(t: Typer, x: Array) -> Array:
+    ensure(x.rank >= 2, "MT0204", f"a matrix transpose needs rank 2 or more, not {x.rank}")
+    return permute_dims(t, x, (*range(x.rank - 2), -1, -2))
 
 
-def broadcast_to(t: Typer, x: Value, shape: Value) -> Array:
-    a, target = t.array(x), t.require_sizes(as_shape(shape))
-    for have, want in zip(reversed(a.shape), reversed(target)):
-        message = f"cannot broadcast {a} to [{', '.join(map(str, target))}]: {have} is not {want}"
+def broadcast_to(t: Typer, x: Array, shape: Value) -> Array:
+    target = t.require_sizes(as_shape(shape))
+    for have, want in zip(reversed(x.shape), reversed(target)):
+        message = f"cannot broadcast {x} to {shown(target)}: {have} is not {want}"
         if have != 1:
             t.require(have, "==", want, "MT0205", message)
-    ensure(a.rank <= len(target), "MT0205", f"cannot broadcast {a} to fewer axes")
-    node, *wide = (t.broadcast(n, target) for n in (a.node, a.wide) if n is not None)
-    return Array(node, a.dtype, a.weak, *wide)
+    ensure(x.rank <= len(target), "MT0205", f"cannot broadcast {x} to fewer axes")
+    node, *wide = (t.broadcast(n, target) for n in (x.node, x.wide) if n is not None)
+    return Array(node, x.dtype, x.weak, *wide)
 
 
-def flip(t: Typer, x: Value, axis: Value) -> Array:
-    a = t.array(x)
-    axes = as_axes(axis, a.rank)
-    index = [e - 1 - ir.axis(k) if k in axes else ir.axis(k) for k, e in enumerate(a.shape)]
-    return view(t, a, a.shape, index)
+def flip(t: Typer, x: Array, axis: Value) -> Array:
+    axes = as_axes(axis, x.rank)
+    index = [e - 1 - ir.axis(k) if k in axes else ir.axis(k) for k, e in enumerate(x.shape)]
+    return view(t, x, x.shape, index)
 
 
-def roll(t: Typer, x: Value, shift: Value, axis: Value) -> Array:
-    a = t.array(x)
+def roll(t: Typer, x: Array, shift: Value, axis: Value) -> Array:
     if axis is None:
-        flat = reshape(t, a, (dims.product(a.shape),))
-        return reshape(t, roll(t, flat, shift, 0), a.shape)
+        return reshape(t, roll(t, one_axis(t, x, None)[0], shift, 0), x.shape)
     by: dict[int, Dim] = {}
-    for k, by_k in _shifts(shift, axis, a.rank):
+    for k, by_k in _shifts(shift, axis, x.rank):
         by[k] = by.get(k, dims.ZERO) + by_k
-    by = {k: _short(shift, a.shape[k]) for k, shift in by.items()}
-    index = [(ir.axis(k) - by[k]) % largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(a.shape)]
-    return view(t, a, a.shape, index)
+    by = {k: _short(shift, x.shape[k]) for k, shift in by.items()}
+    index = [(ir.axis(k) - by[k]) % largest(e, 1) if k in by else ir.axis(k) for k, e in enumerate(x.shape)]
+    return view(t, x, x.shape, index)
 
 
 def _short(shift: Dim, extent: Dim) -> Dim:

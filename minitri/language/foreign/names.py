@@ -1,11 +1,12 @@
 """Names of numpy, torch and jax, and what to write for them: `np.average(x)`, `x.median()`, `float32`.
 
 Three examples: numpy's `average` is called `mean` here, `abs` has the same name, and `unique` is missing for a reason.
-names.csv has a row for each name. reasons.csv has the reasons that rows share. The columns of names.csv:
+names.csv has a row for each name. reasons.csv has the reasons that rows share, and
+libraries.toml the names of libraries. The columns of names.csv:
 
     name        `average`; `.real` is an attribute, `*` any other name of the library
     arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
-    libraries   keys of `LIBRARIES`
+    libraries   keys of `LIBRARIES` (libraries.toml)
     instead     what to write: an expression of the arguments, or the name itself if the language has it
     reason      for a name that the language does not have: a key of reasons.csv
     note        how `instead` differs, or what it assumes
@@ -18,24 +19,21 @@ row with what to write instead, or why the language has nothing like it. They re
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DTYPES
 
-LIBRARIES = {
-    "np": "numpy", "jnp": "jax.numpy", "api": "the array API", "py": "Python", "torch": "torch",
-    "F": "torch.nn.functional", "array": "numpy arrays", "tensor": "torch tensors", "nn": "jax.nn",
-    "linalg": "numpy.linalg and torch.linalg", "special": "torch.special", "math": "math",
-    "random": "random", "fft": "fft", "modules": "torch.nn", "tf": "tensorflow", "einops": "einops",
-    "other": "other languages",
-}  # fmt: skip
-"""What the libraries are called. A name without a prefix is looked up in this order."""
+_TABLES = table_beside(__file__, "libraries.toml")
+LIBRARIES: dict[str, str] = _TABLES["libraries"]
+PREFIXES: dict[str, str] = _TABLES["prefixes"]
 METHODS = ("array", "tensor")
+_PARAMETER = re.compile(r"(\*?\w+)(?::[^=]*)?(?:=(.*))?")
 LONGEST = 120  # characters of a rewritten call that a sentence shows
 
 
@@ -60,18 +58,44 @@ class Foreign:
         """`average(x, axis)`, `.real`, `newaxis`"""
         return f"{self.name}({self.arguments})" if self.arguments else self.name
 
-    def takes(self, count: int, keywords: Sequence[str]) -> bool:
-        """Whether the row is for a call with `count` positional arguments and these keywords."""
-        if not self.arguments:
-            return True
+    @property
+    def parameters(self) -> list[tuple[str, str | None, bool]]:
+        """The parameters of `arguments`: the name, the default, and whether it may be given by position."""
         positional, _, named = self.arguments.partition("*, ")
-        parameters = [p for p in re.split(r", ", positional.rstrip(", ")) if p]
-        if any(p.startswith("*") for p in parameters):
-            return set(filter(None, named.split(", "))) <= set(keywords)
-        names = [re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p]
-        given = {*names[: min(count, len(parameters))], *keywords}
-        required = {re.split("[:=]", p)[0] for p in (*parameters, *named.split(", ")) if p and "=" not in p}
-        return count <= len(parameters) and given <= set(names) and required <= given
+        texts = [(text, True) for text in positional.rstrip(", ").split(", ")]
+        texts += [(text, False) for text in named.split(", ")]
+        found = ((_PARAMETER.fullmatch(text), by_position) for text, by_position in texts if text)
+        return [(match[1], match[2], by_position) for match, by_position in found if match]
+
+    def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
+        """Whether the row is for a call with these arguments."""
+        names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
+        if any(name.startswith("*") for name in names):
+            return all(by_position or name in given for name, _, by_position in self.parameters)
+        return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
+
+    def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
+        """The text of each parameter; None if one has neither an argument nor a default."""
+        values: dict[str, str] = {}
+        rest = list(args)
+        named = [name for name, _, by_position in self.parameters if not by_position]
+        for name, default, by_position in self.parameters:
+            if name.startswith("*"):
+                others = [f"{k}={v}" for k, v in keywords.items() if k not in values and k not in named]
+                text = ", ".join([*rest, *others])
+                if name not in self.instead:  # the template has them as one value
+                    if others or not rest:
+                        return None
+                    text = f"({text})" if len(rest) > 1 else text
+                values[name[1:]] = text
+                rest = []
+            elif rest and by_position:
+                values[name] = rest.pop(0)
+            elif (text := keywords.get(name, default)) is not None:
+                values[name] = text
+            else:
+                return None
+        return None if rest else values
 
 
 @cache
@@ -106,15 +130,6 @@ def rows(name: str, library: str) -> list[Foreign]:
 
 # ---- answers ---------------------------------------------------------------------------------------
 
-_ROOTS = {
-    "np": "np", "numpy": "np", "cp": "np", "cupy": "np", "jnp": "jnp", "jax": "jnp", "torch": "torch", "F": "F",
-    "nn": "modules", "math": "math", "mt": "np", "minitri": "np", "scipy": "special", "xp": "api", "random": "random",
-    "special": "special", "linalg": "linalg", "lax": "jnp", "tf": "tf", "tensorflow": "tf", "einops": "einops",
-}  # fmt: skip
-_PARTS = {"linalg": "linalg", "special": "special", "random": "random", "fft": "fft", "functional": "F", "numpy": "jnp"}
-PREFIXES = frozenset(_ROOTS)
-"""Names by which programs call libraries."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -140,11 +155,12 @@ class Answer:
 
 def library(path: Sequence[str]) -> str:
     """The library of a path such as `torch.nn.functional` or `np`. The path begins with one of `PREFIXES`."""
-    if len(path) > 1 and path[-1] in _PARTS:
-        return _PARTS[path[-1]]
-    if path[-1] == "nn" and len(path) > 1:
+    *above, last = path
+    if above and last in _TABLES["parts"]:
+        return _TABLES["parts"][last]
+    if above and last == "nn":
         return "nn" if path[0] == "jax" else "modules"
-    return _ROOTS[path[0]]
+    return PREFIXES[path[0]]
 
 
 def prefixed(
@@ -185,7 +201,7 @@ def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequen
     def fits(answer: Answer) -> bool:
         places = answer.row.arguments.split(", ")
         dims = [text for place, text in zip(places, args or ()) if place == "dim"]
-        return answer.row.takes(len(args or ()), keywords) and all(re.search(r"\d", text) for text in dims)
+        return answer.row.takes(args or (), keywords) and all(re.search(r"\d", text) for text in dims)
 
     fitting = [a for a in found if args is None or fits(a)]
     return next(iter(fitting or found), None)

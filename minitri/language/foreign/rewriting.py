@@ -25,7 +25,7 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
         return f"astype({given}, {row.instead})" if given else ""
     if not row.arguments:
         return f"{row.instead}({given})" if row.instead.isidentifier() else ""
-    values = _bound(row, args, keywords)
+    values = row.bound(args, keywords)
     if values is None:
         return ""
     text = values.get("dtype", "")
@@ -41,32 +41,6 @@ def _plain(text: str) -> str:
     """`1 if False else 0` → `0`, `x.shape.shape[0]` → `x.ndim`."""
     text = re.sub(r"(\w+) if (True|False) else (\w+)", lambda m: m[1] if m[2] == "True" else m[3], text)
     return text.replace(".shape.shape[0]", ".ndim")
-
-
-def _bound(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-    """The text of each parameter; None if one has neither an argument nor a default."""
-    positional, _, named = row.arguments.partition("*, ")
-    places = [p for p in positional.rstrip(", ").split(", ") if p]
-    values: dict[str, str] = {}
-    rest = list(args)
-    for parameter in (*places, *filter(None, named.split(", "))):
-        name, default = re.fullmatch(r"(\*?\w+)(?::[^=]*)?(?:=(.*))?", parameter).groups()  # type: ignore[union-attr]
-        if name.startswith("*"):
-            others = [f"{k}={v}" for k, v in keywords.items() if k not in values and k not in named.split(", ")]
-            text = ", ".join([*rest, *others])
-            if name not in row.instead:  # the template has them as one value
-                if others or not rest:
-                    return None
-                text = f"({text})" if len(rest) > 1 else text
-            values[name[1:]] = text
-            rest = []
-        elif rest and parameter in places:
-            values[name] = rest.pop(0)
-        elif (text := keywords.get(name, default)) is not None:
-            values[name] = text
-        else:
-            return None
-    return None if rest else values
 
 
 def substituted(template: str, values: Mapping[str, str]) -> str:

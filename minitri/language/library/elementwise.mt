@@ -34,3 +34,16 @@ def linspace(start, stop, num, dtype=None, endpoint=True):
     x = full((num,), start, work) + arange(num, dtype=work) * ((stop - start) / steps)
     x = where((arange(num) == num - 1) & (num > 1), stop, x) if endpoint else x  # no rounding at the end
     return astype(floor(x) if isdtype(to, kind="integral") else x, to)
+
+
+def next_half(x1, x2):
+    to = result_type(x1, x2)
+    a, b, limits = astype(x1, to), astype(x2, to), finfo(to)
+    # any distance of 0.5 to 1.5 steps rounds to the next number, and 0.625 * eps * abs(a) is one
+    size = maximum(abs(a) * (0.625 * limits.eps), 0.75 * limits.eps * limits.smallest_normal)
+    moved = where(isinf(a), copysign(limits.max, a), a + where(b > a, size, -size))
+    return astype(where((a == b) | isnan(b), b, moved), to)
+
+
+def nextafter(x1, x2):
+    return next_half(x1, x2) if isdtype(result_type(x1, x2), (f16, bf16)) else next_float(x1, x2)

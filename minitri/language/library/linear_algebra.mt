@@ -1,3 +1,12 @@
+def dot(x1, x2):
+    axis = -2 if x2.ndim > 1 else -1
+    return multiply(x1, x2) if x1.ndim * x2.ndim == 0 else tensordot(x1, x2, ((-1,), (axis,)))
+
+
+def inner(x1, x2):
+    return multiply(x1, x2) if x1.ndim * x2.ndim == 0 else tensordot(x1, x2, ((-1,), (-1,)))
+
+
 def vecdot(x1, x2, axis=-1):
     return (moveaxis(x1, axis, -1)[..., None, :] @ moveaxis(x2, axis, -1)[..., None])[..., 0, 0]
 

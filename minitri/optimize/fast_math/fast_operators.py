@@ -13,7 +13,7 @@ its maximum. There denormal numbers do not matter.
 from minitri.base.operators import OPERATORS
 from minitri.base.types import f32
 from minitri.kernels.ir import Compute, Constant, Op
-from minitri.optimize.fast_math.exp2 import is_of_a_row
+from minitri.optimize.fast_math.relax import is_of_a_row
 from minitri.tiles.ir import Program
 
 
@@ -29,10 +29,6 @@ def _is_fast(op: Op) -> bool:
 
 def _is_about_a_row(exponent: Op) -> bool:
     """Whether an exponent is x - h, perhaps times a constant, where h is one value for the whole row."""
-    match exponent:
-        case Compute(op="multiply", args=(Compute(op="subtract") as difference, Constant())):
-            return _is_about_a_row(difference)
-        case Compute(op="subtract", args=(_, h)):
-            return is_of_a_row(h)
-        case _:
-            return False
+    if isinstance(exponent, Compute) and exponent.op == "multiply" and isinstance(exponent.args[1], Constant):
+        exponent = exponent.args[0]
+    return isinstance(exponent, Compute) and exponent.op == "subtract" and is_of_a_row(exponent.args[1])

@@ -12,10 +12,29 @@ relative error of about 2**-18 (`Operator.relaxed`). These rules rewrite slow op
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
-    exp(y * c - max(y * c))                 2**(y * k - max(y) * k): minitri/optimize/fast_math/exp2.py
+    exp(y * c - max(y * c))                 2**(y * k - max(y) * k)
 
 An f32 ulp is 2**-16 of a bf16 ulp and 2**-13 of an f16 ulp. So a result changes only if its rounding was nearly a tie.
 Kernels that write f32 or f64 are not relaxed.
+
+The last rule makes exp(x - value of the row) a power of two:
+
+    %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
+    %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
+    %5: f32[i, r] = subtract %3, %4                    %5: f32[i, r] = multiply %2, 0.18…
+    %6: f32[i, r] = exp %5                             %6: f32[i, r] = subtract %5, %4        (fused: one fma)
+                                                       %7: f32[i, r] = exp2 %6
+
+The hardware computes only 2**x. So exp needs one more multiplication, and three more if it must keep denormal results.
+A softmax needs no denormal results. If x is already multiplied by a constant, as a score of attention is, then log2 e
+is merged into that constant. For c > 0 the maximum of c * x is exactly c times the maximum of x, because rounding is
+monotone.
+
+Accuracy: the product of the row's value h and log2 e is rounded. The rounding error changes the exponent by up to
+|h| * 2**-24, by the same amount for all elements of a row. The scaling of a score has a rounding error of the same
+size. Values loaded from memory have none, so x - h is computed first for them. The rule also computes x - h first if
+the product with log2 e could overflow. A transport exp(h(old) - h(new)) always uses the difference, because its errors
+would accumulate from block to block.
 """
 
 import math
@@ -23,14 +42,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from minitri.base.logs import fired
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import f32, f64
 from minitri.kernels import ir
-from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scalar, Scan, Store
-from minitri.optimize.fast_math import exp2
-from minitri.optimize.fast_math.exp2 import EXACT, Emit
-from minitri.optimize.online_reductions.kernels import bare
+from minitri.kernels.ir import Buffer, Compute, Constant, Kernel, Load, Op, Plan, Reduce, Scan, Store
+from minitri.optimize.online_reductions.kernels import is_one
+
+LOG2_E = math.log2(math.e)
+BOUNDED = ("tanh", "sigmoid", "erf", "sin", "cos")  # the absolute value is at most 1
+EXACT = ("negative", "abs", "minimum", "maximum", "clip", "where", "copysign", "cast")  # do not round
+
+Emit = Callable[..., Op]  # takes an operator, its operands and the ops that the new op replaces
 
 
 def relax(plan: Plan) -> Plan:
@@ -58,7 +83,7 @@ def _narrow(kernel: Kernel, narrow: set[str], jumped: set[Op]) -> bool:
     stores = [op for op in kernel.body if isinstance(op, Store) and op.buffer.dtype.is_float]
     if not stores or not all(op.buffer.name in narrow for op in stores):
         return False
-    if any(op.dtype == f64 and not isinstance(op, (Scalar, Compute, Constant)) for op in kernel.body):
+    if any(op.dtype == f64 and not isinstance(op, (ir.Scalar, Compute, Constant)) for op in kernel.body):
         return False  # the program computes in f64 on purpose
     return not any(_is_arithmetic(op) for op in jumped)
 
@@ -74,29 +99,21 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 def _is_arithmetic(op: Op) -> bool:
     """Whether an op computes a float that may be rounded differently. Loads and choices never round."""
-    match op:
-        case Compute():
-            return op.dtype.is_float and op.op not in EXACT
-        case Reduce() | Scan():
-            return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
-        case _:
-            return isinstance(op, ir.Dot)
+    if isinstance(op, (Reduce, Scan)):
+        return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
+    return isinstance(op, ir.Dot) or isinstance(op, Compute) and op.dtype.is_float and op.op not in EXACT
 
 
 def _jumps(op: Op) -> bool:
-    match op:
-        case Compute():
-            return op.op in JUMPS or not (op.dtype.is_float or _tests_for_infinity(op))
-        case Reduce():
-            return reduction(op.op).kind in ("position", "logical")
-        case _:
-            return False
+    if isinstance(op, Reduce):
+        return reduction(op.op).kind in ("position", "logical")
+    return isinstance(op, Compute) and (op.op in JUMPS or not (op.dtype.is_float or _tests_for_infinity(op)))
 
 
 def _tests_for_infinity(op: Compute) -> bool:
     """Whether an op only tests for inf or nan. Rounding changes such a test only near the largest float."""
-    infinite = [a for a in op.args if isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value)]
-    return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and bool(infinite)
+    infinite = any(isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value) for a in op.args)
+    return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and infinite
 
 
 # ---- rules -------------------------------------------------------------------------------
@@ -154,16 +171,107 @@ def one_plus_tanh(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
     if not isinstance(op, Compute) or op.op != "add":
         return None
     for one, other in (op.args, op.args[::-1]):
-        if _is_one(one) and isinstance(other, Compute) and other.op == "tanh":
+        if is_one(one) and isinstance(other, Compute) and other.op == "tanh":
             two = add(Constant(dtype=f32, axes=(), spans=one.spans, value=2.0))
             sigmoid = emit("sigmoid", (emit("multiply", (other.args[0], two), other),), other)
             return emit("multiply", (sigmoid, two), one)
     return None
 
 
-def _is_one(op: Op) -> bool:
-    op = bare(op)
-    return isinstance(op, Constant) and op.value == 1
+# ---- exp as a power of two ---------------------------------------------------------------------
 
 
-RULES = (divide_by_fewer, one_plus_tanh, *exp2.RULES)
+def scale_after_choice(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
+    """where(p, y * c, -inf) becomes where(p, y, -inf) * c."""
+    if not isinstance(op, Compute) or op.op != "where":
+        return None
+    condition, a, b = op.args
+    for scaled, other, turned in ((a, b, False), (b, a, True)):
+        found = _scaled(scaled)
+        if found is not None and isinstance(other, Constant) and math.isinf(other.value):
+            chosen = emit("where", (condition, *((other, found[0]) if turned else (found[0], other))), scaled)
+            return emit("multiply", (chosen, _constant(found[1], op, add)), scaled)
+    return None
+
+
+def scale_after_maximum(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
+    """max(y * c) becomes max(y) * c."""
+    if not isinstance(op, Reduce) or op.op != "max":
+        return None
+    found = _scaled(op.x)
+    if found is None or set(found[0].axes) != set(op.x.axes):
+        return None
+    best = add(Reduce(dtype=op.dtype, axes=op.axes, spans=op.spans, op=op.op, x=found[0], over=op.over))
+    return emit("multiply", (best, _constant(found[1], op, add)), op.x)
+
+
+def scale_after_old(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
+    """`old(m * c)` becomes `old(m) * c`. `old` is the value of a running reduction before a block."""
+    found = _scaled(op.x) if isinstance(op, ir.Old) else None
+    if found is None or not isinstance(found[0], Reduce):
+        return None
+    before = add(ir.Old(dtype=op.dtype, axes=op.axes, spans=op.spans, x=found[0]))
+    return emit("multiply", (before, _constant(found[1], op, add)))
+
+
+def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
+    """exp(y * c - h) is 2**(y * (c * log2 e) - h * log2 e), and exp(x - h) is 2**((x - h) * log2 e)."""
+    match op:
+        case Compute(op="exp", args=(Compute(op="subtract", args=(x, h)) as difference,)):
+            transport = any(isinstance(o, ir.Old) for o in ir.needed(x))
+            if not transport and (set(h.axes) >= set(x.axes) or not is_of_a_row(h)):
+                return None
+        case _:
+            return None
+    y, c = _scaled(x) or (None, 1.0)
+    of_row, same = _scaled(h) or (h, 0.0)
+    same = same == c
+    k = _constant(c * LOG2_E, op, add)
+    if y is not None and transport and same:
+        exponent = emit("multiply", (emit("subtract", (y, of_row), difference), k), op)
+    elif y is None or transport or not _may_be_spread(y, c):
+        exponent = emit("multiply", (difference, _constant(LOG2_E, op, add)), op)
+    else:
+        row = (of_row, k) if same else (h, _constant(LOG2_E, op, add))
+        exponent = emit("subtract", (emit("multiply", (y, k), x), emit("multiply", row, h)), difference)
+    return emit("exp2", (exponent,), op)
+
+
+def is_of_a_row(h: Op) -> bool:
+    """Whether h depends on a reduction of the row. In a tile program, h then depends on a value that a loop carries.
+
+    If it does, exp(x - h) is one of many terms of a row, and its denormal results do not matter.
+    """
+    return any(isinstance(o, (Reduce, ir.Carry)) for o in ir.needed(h))
+
+
+def _may_be_spread(y: Op, c: float) -> bool:
+    """Whether y * (c * log2 e) is as accurate as y * c and overflows no earlier. Then y itself is already rounded."""
+    inner = y
+    while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
+        inner = inner.args[1] if isinstance(inner, Compute) and inner.op == "where" else ir.op_operands(inner)[0]
+    rounded = isinstance(inner, ir.Dot) or isinstance(inner, Compute) and inner.op not in EXACT
+    bounded = isinstance(inner, Compute) and inner.op in BOUNDED
+    return rounded and (c * LOG2_E <= 1 or bounded and c < 1e30)
+
+
+def _scaled(x: Op) -> tuple[Op, float] | None:
+    """(y, c) if x is y times a positive constant c, or y divided by 1 / c. Otherwise None."""
+    match x:
+        case (
+            Compute(op="multiply", args=(Constant() as c, y))
+            | Compute(op="multiply" | "divide", args=(y, Constant() as c))
+        ):
+            if x.dtype != f32 or isinstance(y, Constant) or not 1e-30 < c.value < 1e30:
+                return None
+            return y, float(np.float32(1 / c.value)) if x.op == "divide" else float(c.value)
+    return None
+
+
+def _constant(value: float, op: Op, add: Callable[[Op], Op]) -> Op:
+    return add(Constant(dtype=f32, axes=(), spans=op.spans, value=float(np.float32(value))))
+
+
+RULES = (
+    divide_by_fewer, one_plus_tanh, scale_after_choice, scale_after_maximum, scale_after_old, power_of_two
+)  # fmt: skip

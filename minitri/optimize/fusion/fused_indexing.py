@@ -25,7 +25,7 @@ class FusedIndexing(Indexing):
     """The demands of a part with several operations. Raises NotOneKernel if the part reads too many arrays.
 
     loop, held, inner   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these three
-    transposed          whether columns of products come before rows; minitri/optimize/fusion/swap_operands.py sets it
+    transposed          whether columns of products come before rows; minitri/optimize/fusion/transposed_products.py sets it
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:

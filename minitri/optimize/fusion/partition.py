@@ -18,7 +18,7 @@ from minitri.kernels.demand import NotOneKernel
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.fusion.one_kernel import one_kernel
-from minitri.optimize.fusion.swap_operands import in_order, trial_kernel
+from minitri.optimize.fusion.transposed_products import in_order, trial_kernel
 from minitri.optimize.online_reductions.kernels import one_loop
 
 MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in registers

@@ -26,7 +26,21 @@ from minitri.base.types import ArrayType
 from minitri.graph.ir import const_value
 from minitri.graph.text import format_number
 from minitri.kernels import ir
-from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Old, Op, Plan, Position, Reduce, Spread, Store
+from minitri.kernels.ir import (
+    Compute,
+    Constant,
+    Count,
+    Dot,
+    Kernel,
+    Load,
+    Old,
+    Op,
+    Plan,
+    Position,
+    Reduce,
+    Spread,
+    Store,
+)
 from minitri.optimize.online_reductions.transport import Mean, Reduced, Refused, Rescale, Shift, transport
 
 Reduction = Reduce | Dot
@@ -78,10 +92,13 @@ def _is_at_most_1(c: Op) -> bool:
         case Compute(op="reciprocal", args=(d,)):
             return _is_at_least_1(d)
         case Compute(op="divide", args=(one, d)):
-            first = bare(one)
-            return isinstance(first, Constant) and first.value == 1 and _is_at_least_1(d)
-        case _:
-            return False
+            return is_one(one) and _is_at_least_1(d)
+    return False
+
+
+def is_one(op: Op) -> bool:
+    op = bare(op)
+    return isinstance(op, Constant) and op.value == 1
 
 
 def _is(op: Op, name: str) -> bool:
@@ -107,8 +124,7 @@ class KernelTerms:
                 return "conversion", operands
             case Compute():
                 return e.op, operands
-            case _:
-                return type(e).__name__.lower(), operands
+        return type(e).__name__.lower(), operands
 
     def varies(self, e: Op) -> bool:
         return bool(set(e.axes) & set(self.over))
@@ -140,32 +156,32 @@ class _Online:
     def run(self) -> Kernel:
         for op in self.kernel.body:
             moved = ir.with_operands(op, self.new.__getitem__)
-            if isinstance(moved, (Reduce, Dot)) and self._is_sum(moved):
-                self.new[op] = self._sum(moved)
-            else:
-                self.new[op] = self._add(moved)
+            add = self._sum if self._is_sum(moved) else self._add
+            self.new[op] = add(moved)
         return replace(self.kernel, body=ir.live(self.body))
 
-    def _over(self, op: Reduction) -> bool:
+    def _over(self, op: Op) -> bool:
         return bool(self.looped & set(ir.reduced_by(op)))
 
-    def _is_sum(self, op: Reduction) -> bool:
-        """Whether a reduction is a float sum over a looped axis."""
-        return (isinstance(op, Dot) or op.op == "sum" and op.dtype.is_float) and self._over(op)
+    def _is_sum(self, op: Op) -> bool:
+        """Whether an op is a float sum over a looped axis."""
+        is_sum = isinstance(op, Dot) or isinstance(op, Reduce) and op.op == "sum" and op.dtype.is_float
+        return is_sum and self._over(op)
 
-    def _sum(self, op: Reduction) -> Op:
+    def _sum(self, op: Op) -> Op:
         """Adds a sum with its transport. Factors that can move out of the sum are applied to its result."""
+        assert isinstance(op, (Reduce, Dot))
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
-            x = self._without_factors(getattr(op, side), ir.reduced_by(op), factors)
-            op = replace(op, **{side: x})
+            x, moved = self._without_factors(getattr(op, side), ir.reduced_by(op))
+            op, factors = replace(op, **{side: x}), [*factors, *moved]
         result = self._add(self._in_one_loop(op))
         for name, factor in factors:
             result = self._compute(name, result, factor)
         return result
 
-    def _without_factors(self, x: Op, over: tuple[str, ...], factors: list[tuple[str, Op]]) -> Op:
-        """x without its divisors, which are appended to `factors` to be applied after the sum.
+    def _without_factors(self, x: Op, over: tuple[str, ...]) -> tuple[Op, list[tuple[str, Op]]]:
+        """x without its divisors, and these divisors, which are applied after the sum.
 
         A divisor can move out of a sum if it is constant along the summed axes and at least 1. x may also be the cast
         of a quotient. Then its divisor can move out only if the numerator is an exponential: that is at most 1, so the
@@ -173,17 +189,14 @@ class _Online:
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
-                found = list(factors)
-                inner = self._without_factors(y, over, found)
-                if inner is y or not _is(bare(inner), "exp"):
-                    return x
-                factors[:] = found
-                return self._add(ir.with_operands(x, lambda _: inner))
+                inner, factors = self._without_factors(y, over)
+                if inner is not y and _is(bare(inner), "exp"):
+                    return self._add(ir.with_operands(x, lambda _: inner)), factors
             case Compute(op="divide" | "multiply" as name, args=(y, c)) if not set(c.axes) & set(over):
                 if _is_at_least_1(c) if name == "divide" else _is_at_most_1(c):
-                    factors.append((name, c))
-                    return self._without_factors(y, over, factors)
-        return x
+                    inner, factors = self._without_factors(y, over)
+                    return inner, [(name, c), *factors]
+        return x, []
 
     def _add(self, op: Op) -> Op:
         self.behind[op] = frozenset(y for o in ir.op_operands(op) for y in self.needs(o))
@@ -192,8 +205,7 @@ class _Online:
 
     def needs(self, op: Op) -> set[Reduction]:
         """The reductions over looped axes that an op depends on, including the op itself."""
-        own = {op} if isinstance(op, (Reduce, Dot)) and self._over(op) else set[Reduction]()
-        return {*self.behind[op], *own}
+        return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
         """The sum with its transport. A sum without a transport stays as it is, and so gets a loop of its own."""
@@ -275,8 +287,7 @@ class _Online:
         return replace(op, x=self._substituted(op.x, running), shift=shift)
 
     def _count(self, op: Reduce) -> Op:
-        count = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
-        return self._once(("count", op.over, op.dtype), count)
+        return self._once(("count", op.over, op.dtype), Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
 
     def _old(self, y: Op) -> Op:
         return self._once(("old", y), Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
@@ -315,8 +326,7 @@ def _expression_text(h: Op, y: Op, depth: int = 4) -> str:
             return "max"
         case Compute() as op if depth:
             return f"{op.op}({', '.join(_expression_text(a, y, depth - 1) for a in op.args)})"
-        case _:
-            return "..."
+    return "..."
 
 
 def bare(op: Op) -> Op:

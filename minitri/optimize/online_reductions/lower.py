@@ -42,7 +42,7 @@ def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
     """The ops whose values change with every block: `running` and the ops that depend on it."""
     found: set[Op] = set(running)
     for op in ops:
-        if any(o in found for o in ir.op_operands(op)):
+        if not found.isdisjoint(ir.op_operands(op)):
             found.add(op)
     return found
 

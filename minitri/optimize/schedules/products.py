@@ -17,9 +17,9 @@ is the axis that a product sums over.
                         computes while the other is stored.
     few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/builder.py). There are few registers, so tiles have few columns. Then the arithmetic of
+    factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. Then the arithmetic of
                         one program runs beside the product of another. A cost model chooses the number of rows
-                        (optimize/mixed_input_products.py).
+                        (optimize/dequantised_product_cost.py).
     few rows            The time is spent on loading the other factor once. Tiles are narrow, and as many bytes are in
                         flight as fit.
 
@@ -30,17 +30,16 @@ specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 from minitri.base.dims import ZERO, Dim
+from minitri.base.toml_tables import table_beside
 from minitri.hardware.chips import Chip
 from minitri.hardware.targets import ALIGNMENT
 from minitri.kernels.ir import Buffer, Dot, Kernel, Load, Op, Store, needed, reads_bytes
-from minitri.optimize import mixed_input_products
+from minitri.optimize import dequantised_product_cost
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.split_k import FEW_ROWS, NARROW
 from minitri.tiles.schedule import Schedule, deep, fitting, size
@@ -104,7 +103,7 @@ def _made(factor: Op, dot: Dot) -> int:
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
 
 
-TABLE = tomllib.loads(Path(__file__).with_name("tiles.toml").read_text(encoding="utf-8"))
+TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
@@ -206,7 +205,7 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Whether the kernel computes a single product and computes it transposed (kernels/builder.py)."""
+    """Whether the kernel computes a single product and computes it transposed (kernels/kernel_from_demands.py)."""
     if len(kernel.dots) != 1:
         return False
     order = [a.name for a in kernel.axes]
@@ -219,8 +218,8 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
     If the tile's depth does not divide the depth of the product, the tile gets a smaller depth and more stages.
     """
-    tile = TRANSPOSED[mixed_input_products.choose(chip, batch, m, n, depth, most=1).rows]
-    while depth % tile.depth and depth % mixed_input_products.UNIT == 0:
+    tile = TRANSPOSED[dequantised_product_cost.choose(chip, batch, m, n, depth, most=1).rows]
+    while depth % tile.depth and depth % dequantised_product_cost.UNIT == 0:
         tile = tile._replace(depth=tile.depth // 2, stages=tile.stages * 3 // 2)
     return tile
 

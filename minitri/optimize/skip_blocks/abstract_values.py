@@ -14,18 +14,16 @@ between the results for the extreme members of the kinds, which numpy computes. 
 of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
 """
 
-import tomllib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minitri.base.numpy_semantics import elementwise
-from minitri.base.operators import neutral
+from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType
 from minitri.kernels.ir import Compute, Op
 
@@ -37,7 +35,7 @@ SINGLE: dict[str, Any] = {
     BOTTOM: float("-inf"), ZERO: 0.0, TOP: float("inf"), NAN: float("nan"), "false": False, "true": True,
 }  # fmt: skip
 ORDER = (BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP)
-KNOWN = tomllib.loads(Path(__file__).with_name("operators.toml").read_text(encoding="utf-8"))
+KNOWN = table_beside(__file__, "operators.toml")
 MONOTONE = {name for name, row in KNOWN.items() if "monotone" in row}
 NO_CHANGE: dict[str, tuple[Any, bool]] = {n: (r["neutral"], r["commutes"]) for n, r in KNOWN.items() if "neutral" in r}
 
@@ -48,20 +46,18 @@ Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds
 class Value:
     """What is known about a value.
 
-    kinds         the kinds of numbers that it can be
-    term          a name; values with equal terms are equal in every element
-    constant      the number, if it is known
-    is_constant   whether the number is known
+    kinds    the kinds of numbers that it can be
+    term     a name; values with equal terms are equal in every element
+    number   the number, or () if it is not known
     """
 
     kinds: frozenset[str]
     term: Hashable
-    constant: Any = None
-    is_constant: bool = False
+    number: tuple[Any, ...] = ()
 
     def is_number(self, x: float) -> bool:
         """Whether the value is certainly this number."""
-        return self.is_constant and bool(self.constant == x)
+        return self.number == (x,)
 
     @property
     def is_nan(self) -> bool:
@@ -71,7 +67,7 @@ class Value:
 def constant(x: Any, dtype: DType) -> Value:
     """The value that is certainly the number x."""
     x = np.asarray(x, dtype.numpy).item()
-    return Value(frozenset((_kind(x, dtype),)), ("constant", str(x)), x, True)
+    return Value(frozenset((_kind(x, dtype),)), ("constant", str(x)), (x,))
 
 
 def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
@@ -90,14 +86,7 @@ def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
 
 
-class Terms:
-    """Assigns names to values. Equal operators of equal operands get the same name, which is a number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Hashable, int] = {}
-
-    def of(self, *parts: Hashable) -> Hashable:
-        return "term", self.numbers.setdefault(parts, len(self.numbers))
+Terms = dict[Hashable, int]  # the number of each term. Equal operators of equal operands have the same term
 
 
 # ---- elementwise operators -----------------------------------------------------------------------
@@ -105,15 +94,15 @@ class Terms:
 
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
     """The result of an elementwise op."""
-    if all(a.is_constant for a in args) and not _depends_on_sign_of_zero(op, args):
-        return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], [a.constant for a in args]), op.dtype)
-    kept = _unchanged_operand(op, args)
-    if kept is not None:
+    if all(a.number for a in args) and not _depends_on_sign_of_zero(op, args):
+        numbers = [x for a in args for x in a.number]
+        return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], numbers), op.dtype)
+    if (kept := _unchanged_operand(op, args)) is not None:
         return kept
-    term = terms.of(op.op, op.dtype.name, *(a.term for a in args))
+    term = "term", terms.setdefault((op.op, op.dtype.name, *(a.term for a in args)), len(terms))
     if op.op == "where":
         condition, a, b = args
-        return (a if condition.constant else b) if condition.is_constant else joined((a, b), op.dtype, term)
+        return joined([x for truth, x in (("true", a), ("false", b)) if truth in condition.kinds], op.dtype, term)
     if op.op == "subtract" and args[0].term == args[1].term and op.dtype.is_float:
         return anything(op.dtype, term, {ZERO if k in FINITE else NAN for k in args[0].kinds})
     return anything(op.dtype, term, _result_kinds(op, args))
@@ -144,26 +133,23 @@ def _winner(op: Compute, a: Value, b: Value) -> Value | None:
     """`a` if it always wins against `b` in a maximum or minimum, else None. A nan wins against every number."""
     if a.term == b.term:
         return a
-    if not b.is_constant or b.is_nan:
+    if not b.number or b.is_nan:
         return None
-    worst = neutral("max" if op.op == "maximum" else "min", op.dtype)
-    if b.is_number(worst):
-        return a
-    extremes = [x for k in a.kinds - {NAN} for x in _members(op.dtype, k)] if not a.is_constant else [a.constant]
-    wins = all(x >= b.constant if op.op == "maximum" else x <= b.constant for x in extremes)
+    extremes = a.number or [x for k in a.kinds - {NAN} for x in _members(op.dtype, k)]
+    wins = all(x >= b.number[0] if op.op == "maximum" else x <= b.number[0] for x in extremes)
     return a if wins else None
 
 
 def _result_kinds(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
     """The kinds that the result of an op can be; None if nothing is known."""
-    if op.op in ("equal", "not_equal"):
-        return _equal(args, op.op == "equal")
+    if op.op in ("equal", "not_equal"):  # numbers of different kinds differ
+        both = frozenset.intersection(*(a.kinds - {NAN} for a in args))
+        return None if both else frozenset(("false" if op.op == "equal" else "true",))
     if op.op not in MONOTONE and not (op.op == "cast" and op.dtype.is_float):
         return None
     if op.dtype.is_integer and op.op not in ("maximum", "minimum"):
         return None  # arithmetic of integers wraps
-    operands = tuple((x.dtype, a.kinds, (a.constant,) if a.is_constant else ()) for x, a in zip(op.args, args))
-    return _kinds_reached(op.op, op.dtype, operands)
+    return _kinds_reached(op.op, op.dtype, tuple((x.dtype, a.kinds, a.number) for x, a in zip(op.args, args)))
 
 
 @lru_cache(maxsize=4096)
@@ -175,13 +161,6 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
         members = [number or _members(t, kind) for (t, _, number), kind in zip(operands, some)]
         found |= _between({_kind(_apply(op, dtype, dtypes, xs), dtype) for xs in product(*members)})
     return frozenset(found)
-
-
-def _equal(args: Sequence[Value], equal: bool) -> frozenset[str] | None:
-    """The possible results of `==` (with `equal`) or `!=`; None if both are possible. Numbers of different kinds
-    differ."""
-    a, b = (v.kinds - {NAN} for v in args)
-    return None if a & b else frozenset(("false" if equal else "true",))
 
 
 def _between(kinds: set[str]) -> set[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import and_
 from typing import TypeVar, Union
 
@@ -44,29 +44,22 @@ class Test:
     expr: Dim
 
 
-@dataclass(frozen=True, slots=True)
-class Both:
+@dataclass(frozen=True)
+class Joined:
+    a: Formula
+    b: Formula
+
+
+class Both(Joined):
     """A formula that holds where `a` and `b` hold."""
 
-    a: Formula
-    b: Formula
 
-
-@dataclass(frozen=True, slots=True)
-class Either:
+class Either(Joined):
     """A formula that holds where `a` or `b` holds."""
 
-    a: Formula
-    b: Formula
 
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A formula that may hold or fail anywhere."""
-
-
-Formula = Union[Test, Both, Either, Unknown]
-UNKNOWN = Unknown()
+Formula = Union[Test, Both, Either, None]
+UNKNOWN = None  # may hold or fail anywhere
 NEVER, ALWAYS = Test(Dim.of(-1)), Test(ZERO)
 
 
@@ -74,22 +67,15 @@ def folded(
     f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
     """Evaluates a formula from its leaves to its root, with one function or value for each kind of formula."""
-    inner = partial(folded, test=test, unknown=unknown, both=both, either=either)
-    match f:
-        case Test():
-            return test(f.expr)
-        case Both():
-            return both(inner(f.a), inner(f.b))
-        case Either():
-            return either(inner(f.a), inner(f.b))
-        case Unknown():
-            return unknown
+    if f is None or isinstance(f, Test):
+        return unknown if f is None else test(f.expr)
+    a, b = (folded(x, test, unknown, both, either) for x in (f.a, f.b))
+    return both(a, b) if isinstance(f, Both) else either(a, b)
 
 
 def all_of(formulas: Iterable[Formula]) -> Formula:
     """A formula that holds where all `formulas` hold."""
-    open_ = [f for f in formulas if f != ALWAYS]
-    return reduce(Both, open_) if open_ else ALWAYS
+    return reduce(Both, [f for f in formulas if f != ALWAYS] or [ALWAYS])
 
 
 def is_known(f: Formula) -> bool:
@@ -107,11 +93,9 @@ def as_text(f: Formula) -> str:
 
 def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
     """The formula for the indices at which a boolean op has the value `holds`."""
-    if depth > DEEPEST:
-        return UNKNOWN
 
     def inner(op: Op, value: bool = holds) -> Formula:
-        return formula(op, value, depth + 1)
+        return formula(op, value, depth + 1) if depth < DEEPEST else UNKNOWN
 
     match condition:
         case Spread():
@@ -126,14 +110,8 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
             return (Either if holds else Both)(inner(a), inner(b))
         case Compute(op="where", args=(c, a, b)):
             return Either(Both(inner(c, True), inner(a)), Both(inner(c, False), inner(b)))
-        case _:
-            return _comparison(condition, holds)
-
-
-def _comparison(condition: Op, holds: bool) -> Formula:
-    """The formula of a comparison or of a bounds check."""
     try:
-        found = _positive(condition)
+        found = _comparison(condition)
     except NotAffine:
         return UNKNOWN
     if not folded(found, _is_near, False, and_, and_):
@@ -141,9 +119,9 @@ def _comparison(condition: Op, holds: bool) -> Formula:
     return found if holds else folded(found, lambda expr: Test(-expr - 1), UNKNOWN, Either, Both)
 
 
-def _positive(condition: Op) -> Formula:
-    """The formula of a comparison: the indices at which it is true. NotAffine if its sides are not affine in
-    positions."""
+def _comparison(condition: Op) -> Formula:
+    """The formula of a comparison or of a bounds check: the indices at which it is true. NotAffine if its sides are not
+    affine in positions."""
     match condition:
         case Inside() if not condition.picks:
             return all_of(map(Test, condition.conditions))
@@ -155,8 +133,7 @@ def _positive(condition: Op) -> Formula:
             return Both(_at_most(b, a), _at_most(a, b))
         case Compute(op="not_equal", args=(a, b)):
             return Either(_at_most(b, a, 1), _at_most(a, b, 1))
-        case _:
-            return UNKNOWN
+    return UNKNOWN
 
 
 def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
@@ -168,8 +145,7 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
         case _, Compute(op="abs", args=(x,)):
             limit, distance = affine(a), affine(x)
             return Either(Test(distance - limit - strict), Test(-distance - limit - strict))
-        case _:
-            return Test(affine(b) - affine(a) - strict)
+    return Test(affine(b) - affine(a) - strict)
 
 
 def _is_near(test: Dim) -> bool:
@@ -302,6 +278,5 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
     """The number of loop indices, out of `steps`, at which a formula can hold for one row."""
-
-    found = can_hold(f, loop, Dim.of(steps), lambda d: v if (v := d.substitute(at)).constant is not None else None)
+    found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else v)
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

@@ -56,9 +56,7 @@ class _Proof:
 
     def __init__(self, loop: Loop, before: Sequence[Op], assumed: Known) -> None:
         self.loop, self.assumed = loop, assumed
-        self.before: dict[Op, Value] = {
-            op: constant(op.value, op.dtype) if isinstance(op, Constant) else free(op) for op in before
-        }
+        self.before = {op: constant(op.value, op.dtype) if isinstance(op, Constant) else free(op) for op in before}
 
     def reason(self, update: Update) -> str | None:
         if self._stays(update, {}):
@@ -69,7 +67,7 @@ class _Proof:
         return None
 
     def _stays(self, update: Update, known: Known) -> bool:
-        after = _Iteration(self.loop, {**self.before, **known}, self.assumed).values
+        after = _Iteration(self.loop, {**self.before, **self.assumed, **known}).values
         was, now = after[update.carry], after[update.following]
         return now.term == was.term or was.is_nan and now.is_nan
 
@@ -98,9 +96,9 @@ class _Proof:
         # Once the maximum is nan, each term of the sum is nan.
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
-    def _after(self, update: Update, known: Known, cases: Sequence[Known] = ({},), some: bool = False) -> Value:
+    def _after(self, update: Update, known: Known, some: bool = False) -> Value:
         """The value of a sum after an iteration that is not skipped."""
-        return _Iteration(self.loop, {**self.before, **known}, {}, cases, some, runs=True).values[update.following]
+        return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
         """Whether a sum can only be 0 or nan while its running maximum is -inf.
@@ -108,9 +106,9 @@ class _Proof:
         This is proven for the start of the loop, and for an iteration whose elements are all -inf.
         """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
-        known = {y.carry: bottom, update.carry: free(update.carry, {ZERO, NAN})}
         assert own is not None
-        return _starts_at(update.carry, 0) and self._after(update, known, _ways(own.x, bottom)).kinds <= {ZERO, NAN}
+        known = {y.carry: bottom, own.x: bottom, update.carry: free(update.carry, {ZERO, NAN})}
+        return _starts_at(update.carry, 0) and self._after(update, known).kinds <= {ZERO, NAN}
 
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
         """Whether a sum is nan once its running maximum is inf.
@@ -121,10 +119,9 @@ class _Proof:
         assert own is not None
         if {*own.over} & {*update.carry.axes}:
             return False  # the sum has further axes, so some of its elements may not include the element inf
-        known = {y.carry: free(y.carry, FINITE | {BOTTOM, TOP}), own: top}
-        first = [self._after(update, known, [way], some=True) for way in _ways(own.x, top)]
-        later = self._after(update, {y.carry: top, y.following: top, update.carry: free(update.carry, {NAN})})
-        return all(v.is_nan for v in first) and later.is_nan
+        known = {y.carry: free(y.carry, FINITE | {BOTTOM, TOP}), own: top, own.x: top}
+        later = {y.carry: top, y.following: top, update.carry: free(update.carry, {NAN})}
+        return self._after(update, known, some=True).is_nan and self._after(update, later).is_nan
 
 
 PRODUCT = "product: a factor is zero"
@@ -143,86 +140,49 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 def _own_maximum(update: Update) -> Reduce | None:
     """The maximum of an iteration's own elements, if the update is the larger of it and the carried value."""
-    match update.following:
-        case Compute(op="maximum", args=(a, b)) if update.carry in (a, b):
-            own = b if a is update.carry else a
-            return own if isinstance(own, Reduce) and own.op == "max" else None
-        case _:
-            return None
-
-
-def _ways(op: Op, value: Value) -> list[Known]:
-    """All ways in which an op can have a value. A way says which operand each `where` chooses, and its value."""
-    if not isinstance(op, Compute) or op.op != "where":
-        return [{op: value}]
-    ways: list[Known] = []
-    for chosen, x in zip((True, False), op.args[1:]):
-        condition = {op: value, op.args[0]: constant(chosen, op.args[0].dtype)}
-        if not isinstance(x, Constant):
-            ways += [{**condition, **way} for way in _ways(x, value)]
-        elif constant(x.value, x.dtype).term == value.term:
-            ways.append(condition)
-    return ways
+    op = update.following
+    if not isinstance(op, Compute) or op.op != "maximum" or update.carry not in op.args:
+        return None
+    return next((a for a in op.args if isinstance(a, Reduce) and a.op == "max"), None)
 
 
 class _Iteration:
     """One iteration, evaluated with assumptions.
 
-    known     values of ops before the loop and of carried values; the value of an op of the loop is then not computed
-    assumed   values of ops of the loop, for every element
-    cases     values of ops of the loop; each element is in one of these cases
-    some      whether the case may hold for only some elements of a block
-    runs      whether the iteration certainly runs, so that a product reads both factors
+    known   values of some ops, which are then not computed
+    some    whether only some elements of a block may have these values
+    runs    whether the iteration certainly runs, so that a product reads both factors
     """
 
-    def __init__(
-        self, loop: Loop, known: Known, assumed: Known, cases: Sequence[Known] = ({},), some: bool = False,
-        runs: bool = False,
-    ) -> None:  # fmt: skip
-        self.terms, self.cases, self.some, self.runs = abstract.Terms(), cases, some, runs
-        self.each: dict[Op, list[Value]] = {op: [v] * len(cases) for op, v in known.items()}
+    def __init__(self, loop: Loop, known: Known, some: bool = False, runs: bool = False) -> None:
+        self.terms, self.some, self.runs = abstract.Terms(), some, runs
+        self.values: dict[Op, Value] = dict(known)
         for op in loop.body:
-            given = known.get(op, assumed.get(op))
-            self.each[op] = [given] * len(cases) if given is not None else self._evaluated(op)
+            if op not in known:
+                self.values[op] = self._evaluated(op)
 
-    @property
-    def values(self) -> dict[Op, Value]:
-        return {op: abstract.joined(vs, op.dtype, ("op", id(op))) for op, vs in self.each.items()}
-
-    def _evaluated(self, op: Op) -> list[Value]:
-        """The value of an op in each case. An op that combines the elements of a block has the same value in all
-        cases."""
-        cases = range(len(self.cases))
+    def _evaluated(self, op: Op) -> Value:
         match op:
             case Compute():
-                found = [abstract.computed(op, [self.each[a][k] for a in op.args], self.terms) for k in cases]
+                return abstract.computed(op, [self.values[a] for a in op.args], self.terms)
             case Spread():
-                found = self.each[op.x]
+                return self.values[op.x]
             case Constant():
-                found = [constant(op.value, op.dtype) for _ in cases]
+                return constant(op.value, op.dtype)
             case Reduce():
-                found = [self._reduced(op, self._joined(op.x)) for _ in cases]
+                return self._reduced(op, self.values[op.x])
             case Dot() if op.acc is not None:
-                found = [self._product(op, self._joined(op.a), self._joined(op.b), self._joined(op.acc)) for _ in cases]
-            case _:
-                found = [free(op) for _ in cases]
-        return [case.get(op, value) for case, value in zip(self.cases, found)]
-
-    # ---- ops over whole blocks ---------------------------------------------------------------
-
-    def _joined(self, op: Op) -> Value:
-        return abstract.joined(self.each[op], op.dtype, ("op", id(op)))
+                return self._product(op, self.values[op.a], self.values[op.b], self.values[op.acc])
+        return free(op)
 
     def _reduced(self, op: Reduce, x: Value) -> Value:
         if op.index is not None or op.rescale is not None or op.shift is not None or op.op in POSITIONS:
             return free(op)
-        if x.is_nan:
-            return free(op, {NAN})
-        if self.some:
-            return free(op)
+        if x.is_nan or self.some:
+            return free(op, {NAN} if x.is_nan else None)
         kind = reduction(op.op).kind
-        if x.is_constant and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
-            return constant(x.constant, op.dtype)
+        if x.number and (kind in ("extreme", "logical") or x.is_number(neutral(op.op, op.dtype))):
+            return constant(x.number[0], op.dtype)
         picks = kind == "extreme" or kind == "sum" and x.kinds <= {ZERO, NAN}
         return free(op, x.kinds if picks else None)
 
@@ -232,6 +192,4 @@ class _Iteration:
             return acc
         if a.is_nan or b.is_nan or acc.is_nan:
             return free(op, {NAN})
-        if zeros and acc.kinds <= {ZERO, NAN}:
-            return free(op, {ZERO, NAN})
-        return free(op)
+        return free(op, {ZERO, NAN} if zeros and acc.kinds <= {ZERO, NAN} else None)

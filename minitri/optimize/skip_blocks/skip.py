@@ -22,6 +22,7 @@ Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
 
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 from minitri.base.dims import Dim, floordiv
 from minitri.base.symbolic_minmax import largest, smallest
@@ -76,9 +77,8 @@ class _Skipping:
             return unchanged(self.loop, before, {condition: constant(not holds, condition.dtype)})
 
         found = (op for op in self.loop.body if isinstance(op, Compute) and op.op == "where")
-        by_block = [op for op in found if self.axis.name in op.args[0].axes]
-        tried = ((op, holds, reasons(op.args[0], holds)) for op in by_block for holds in (True, False))
-        return [_Choice(op, holds, why) for op, holds, why in tried if why is not None]
+        by_block = product((op for op in found if self.axis.name in op.args[0].axes), (True, False))
+        return [_Choice(op, holds, why) for op, holds in by_block if (why := reasons(op.args[0], holds)) is not None]
 
     def loops(self) -> list[Stmt]:
         """The pieces in the order of the axis. The order is reversed for products.
@@ -103,8 +103,7 @@ class _Skipping:
                 return True
             case Reduce():
                 return op.index is not None
-            case _:
-                return isinstance(op, Scan)
+        return isinstance(op, Scan)
 
     # ---- pieces ----------------------------------------------------------------------------------
 
@@ -124,17 +123,13 @@ class _Skipping:
             inner = self._up(every.low)
             made.append(self._loop(start, smallest(inner, extent if some.high is None else some.high)))
             start = inner
-        return [*made, *self._from_full(start, every.high, some.high, whole)]
-
-    def _from_full(self, start: Dim | None, inner_last: Dim | None, last: Dim | None, whole: Dim) -> list[Stmt]:
-        """The loops that begin with the first block where the condition holds for all elements."""
-        extent = self.axis.extent
-        if inner_last is None and whole == extent:
-            return [self._loop(start, None, full=True)]
-        end = whole if inner_last is None else self._down(largest(inner_last, 0))
+        if every.high is None and whole == extent:
+            return [*made, self._loop(start, None, full=True)]
+        end = whole if every.high is None else self._down(largest(every.high, 0))
         end = end if whole == extent else smallest(end, whole)
         full = self._loop(start, smallest(end, extent), full=True)
-        return [full, self._loop(end if start is None else largest(start, end), last, full=inner_last is None)]
+        end = end if start is None else largest(start, end)
+        return [*made, full, self._loop(end, some.high, full=every.high is None)]
 
     def _has_no_block(self, every: Interval) -> bool:
         """Whether an interval with known ends contains no complete block."""
@@ -146,9 +141,8 @@ class _Skipping:
         """Whether the last block gets a loop of its own, because the loop computes products and this block may be
         incomplete."""
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
-        if extent.constant is not None and extent.constant < 2 * self.axis.block:
-            return False  # a large part of the axis is the last block
-        return {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
+        one = extent.constant is not None and extent.constant < 2 * self.axis.block  # its last block is a large part
+        return not one and {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
 
     def _down(self, d: Dim) -> Dim:
         """`d` rounded down to the start of a block."""

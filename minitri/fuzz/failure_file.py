@@ -1,0 +1,108 @@
+"""A failure as one file: the program, and in comments everything that is needed to repeat the failure.
+
+    # minitri fuzz --replay seed-17-mask.mt
+    # the pass `mask` is wrong (tile.masked, cuda): 1 of 3 elements, the worst at [2]
+    # case {"relation": "", "guilty": "mask", "seed": 17, "sizes": {"N": 3}, "arguments": …}
+    def program(x: f32[N]):
+        return sum(x)
+
+In: a `Case`. Out: its text; `read` makes the case again. The file is a module of the language, so every other
+command accepts it too. If the arguments have few elements, the file holds every element and the strides. Otherwise
+the seed makes the arguments again. Left out: running the case (trial.py).
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.types import DTYPES, from_numpy
+from minitri.runtime.arguments import strided
+from minitri.testing import Parameter, RandomProgram
+
+MARK = "# case "
+MOST = 4096  # a file holds at most so many elements of arguments
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, its arguments, and the failure that was found.
+
+    relation   a key of testing.changed_programs.RELATIONS; "" if `check` found the failure
+    variant    the variant of the row that failed in `check`
+    said       the message
+    """
+
+    program: RandomProgram
+    seed: int
+    relation: str = ""
+    guilty: str = ""
+    variant: str = ""
+    said: str = ""
+    arguments: Sequence[Any] | None = field(default=None, compare=False)
+
+    @property
+    def values(self) -> list[Any]:
+        return self.program.arguments(self.seed) if self.arguments is None else list(self.arguments)
+
+
+def written(case: Case, name: str) -> str:
+    header = {
+        "relation": case.relation, "guilty": case.guilty, "variant": case.variant, "seed": case.seed, "sizes": case.program.sizes,
+        "parameters": [[p.name, p.type, p.low, p.high] for p in case.program.parameters],
+        "arguments": _listed(case.arguments),
+    }  # fmt: skip
+    said = [f"# {line}".rstrip() for line in case.said.splitlines()]
+    lines = [f"# minitri fuzz --replay {name}", *said, MARK + json.dumps(header)]
+    return "\n".join([*lines, case.program.text])
+
+
+def read(text: str) -> Case:
+    """The case in a file that `written` made. CompileError MT0003 if the text is no such file."""
+    lines = text.splitlines(keepends=True)
+    try:
+        header = json.loads(next(line for line in lines if line.startswith(MARK)).removeprefix(MARK))
+        parameters = tuple(Parameter(str(n), str(t), float(a), float(b)) for n, t, a, b in header["parameters"])
+        sizes = {str(n): int(s) for n, s in header["sizes"].items()}
+        arguments = header["arguments"] and [_array(a) for a in header["arguments"]]
+        said = "".join(line[2:] for line in lines[1:] if line.startswith("# ") and not line.startswith(MARK))
+        program = RandomProgram("".join(line for line in lines if not line.startswith("#")), parameters, sizes)
+        relation, guilty, variant = (str(header[name]) for name in ("relation", "guilty", "variant"))
+        return Case(program, int(header["seed"]), relation, guilty, variant, said, arguments)
+    except (StopIteration, ValueError, KeyError, TypeError, AttributeError):
+        message = "this is no file that `minitri fuzz` has written"
+        raise CompileError("MT0003", message, help="such a file has a line `# case {...}`") from None
+
+
+def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
+    """The arguments for JSON, or None if they have too many elements."""
+    if arguments is None or sum(np.size(a) for a in arguments) > MOST:
+        return None
+    return [_plain(a) for a in arguments]
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return float(value)
+    dtype = from_numpy(value.dtype.name)
+    assert dtype is not None
+    wide = value.astype(np.float64) if dtype.is_float else value  # f64 holds every float dtype exactly
+    strides, elements = [s // value.dtype.itemsize for s in value.strides], wide.reshape(-1).tolist()
+    return {"dtype": dtype.name, "shape": list(value.shape), "strides": strides, "values": elements}
+
+
+def _array(given: Any) -> Any:
+    """The array that `_plain` wrote, with the same strides."""
+    if not isinstance(given, Mapping):
+        return float(given)
+    dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))
+    plain = np.array(given["values"], np.float64 if dtype.is_float else None).reshape(shape).astype(dtype.numpy)
+    if 0 in shape or sum((n - 1) * abs(s) for n, s in zip(shape, strides)) > 64 * (MOST + math.prod(shape)):
+        return plain
+    array = strided(shape, strides, dtype.numpy)
+    array[...] = plain
+    return array

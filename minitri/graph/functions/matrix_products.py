@@ -1,0 +1,110 @@
+"""Matrix products as graph nodes: `x @ w`, and one product for others that are made of it.
+
+    x @ w               contract x, w
+
+A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Products that tensor cores do not
+support, of integers or with a side of 1, become a multiplication and a sum.
+"""
+
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.types import DType, bool_, f32
+from minitri.graph import ir
+from minitri.graph.functions.reductions import reduce
+from minitri.graph.functions.views import permute_dims, squeeze
+from minitri.graph.ir import PRECISIONS, Shape
+from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensure, insert_axes, view
+
+
+def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
+    """numpy's matmul. A 1-D left operand is a row and a 1-D right operand a column; the result lacks that axis."""
+    x, y = a, b
+    ensure(x.rank > 0 < y.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", "use * for scalars")
+    dtype = t.settled([x, y])
+    row, column = x.rank == 1, y.rank == 1
+    _require_contraction(t, x, y)
+    x, y = factor(t, x, dtype), factor(t, y, dtype)
+    x = insert_axes(t, x, (0,)) if row else x
+    y = insert_axes(t, y, (1,)) if column else y
+    out = product(t, x, y, precision_of(precision))
+    dropped = (-2,) * row + (-1,) * column
+    return squeeze(t, out, dropped) if dropped else out
+
+
+def _require_contraction(t: Typer, x: Array, y: Array) -> None:
+    """Requires that the summed axes of `x @ y` have the same size (MT0203)."""
+    k, other = x.shape[-1], y.shape[-min(2, y.rank)]
+    left, right = t.operands or ("the left", "the right")
+    help = "the last axis of the left must equal the last but one of the right"
+    if y.rank >= 2 and y.shape[-1] == k:
+        plain = right.removesuffix(".mT").removesuffix(".T")
+        help = f"drop the transpose: `{left} @ {plain}`" if plain != right else f"transpose: `{left} @ {right}.mT`"
+    label = f"{left} is {x}, {right} is {y}"
+    t.require(k, "==", other, "MT0203", f"matmul contracts {k} with {other}", label=label, help=help)
+
+
+def precision_of(value: Value) -> str:
+    """The argument `precision`, which must be one of `PRECISIONS`. Raises CompileError MT0102 otherwise."""
+    if isinstance(value, str) and value in PRECISIONS:
+        return value
+    choices = f"the precision of a product of f32 is {', '.join(map(repr, PRECISIONS))}"
+    help = suggest(str(value), PRECISIONS) or choices
+    raise CompileError("MT0102", f"there is no precision {str(value)[:20]!r}", help=help)
+
+
+def factor(t: Typer, x: Array, dtype: DType) -> Array:
+    """An operand of a product, converted to a dtype and rounded to it."""
+    return Array(t.convert(t.cast(x, dtype), dtype), dtype)
+
+
+# ---- one product -----------------------------------------------------------------------
+
+
+def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
+    """The matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes broadcast."""
+    if _is_batch_of_rows(x.shape, y.shape):  # one matrix product computes all rows
+        return _swapped(t, product(t, _swapped(t, x), y, precision))
+    batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
+    xn = Array(t.broadcast(x.node, (*batch, *x.shape[-2:])), x.dtype)
+    yn = Array(t.broadcast(y.node, (*batch, x.shape[-1], y.shape[-1])), y.dtype)
+    if x.dtype.is_float and x.shape[-2] != 1 and y.shape[-1] != 1:
+        return _contract(t, xn, yn, precision)
+    return _multiply_and_sum(t, xn, yn)
+
+
+def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
+    """Whether x is a batch of single rows, all of which are multiplied by the same matrix."""
+    return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
+
+
+def _swapped(t: Typer, x: Array) -> Array:
+    """x with its last batch axis and its row axis exchanged."""
+    rank = x.rank
+    return permute_dims(t, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
+
+
+def _contract(t: Typer, x: Array, y: Array, precision: str) -> Array:
+    a, b = t.rounded(x), t.rounded(y)
+    result, shape = contract_type(a, t.broadcast(b, (*b.shape[:-2], a.shape[-1], b.shape[-1])))
+    precision = precision if a.dtype == f32 else "ieee"  # 16 bits fit a tensor core as they are
+    if precision == "tf32":  # a tensor core truncates to TF32, which has twice the error of rounding
+        a, b = (t.nodes.apply("round_to_tf32", f32, n.shape, (n,)) for n in (a, b))
+    return Array(t.nodes.contract(result, shape, a, b, precision), x.dtype)
+
+
+def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
+    rank = x.rank
+    batch = [ir.axis(k) for k in range(rank - 2)]
+    shape = (*x.shape[:-1], y.shape[-1], x.shape[-1])
+    left = view(t, x, shape, [*batch, ir.along(rank - 2, x.shape[-2]), ir.axis(rank)])
+    right = view(t, y, shape, [*batch, ir.axis(rank), ir.along(rank - 1, y.shape[-1])])
+    return total(t, multiplied(t, left, right), (rank,))
+
+
+def multiplied(t: Typer, x: Array, y: Array) -> Array:
+    """The elementwise product. For bools it is a logical and."""
+    return t.elementwise("logical_and" if x.dtype == bool_ else "multiply", [x, y])
+
+
+def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum over some axes in the dtype of x, so integers wrap around. For bools it is any."""
+    return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)

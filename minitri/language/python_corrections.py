@@ -1,0 +1,346 @@
+"""Corrections of Python that the language does not have, with the program's own names.
+
+    y += a + b                 y = y + (a + b)
+    x[x < 0] = 0               x = where(x < 0, 0, x)
+    0 < x and not done         logical_and(0 < x, logical_not(done))
+    [2 * a for a in x]         2 * x
+
+In: a place in a source that the parser refused. Out: the place to replace and its new text, or None. The one idea: the
+parser stops at the first wrong token, so there is no tree of the language yet. Python's own parser reads the line, or
+the expression around the token. python_corrections.toml has pairs of Python and the language. Where the tree of the
+first fits, the tree of the second is written. Left out: loops of more than a few turns, and most other statements of
+several lines.
+"""
+
+import ast as python
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cache, reduce
+from itertools import pairwise
+from textwrap import dedent
+from typing import Any
+
+from minitri.base.diagnostics import Edit
+from minitri.base.spans import Source, Span
+from minitri.base.toml_tables import table_beside
+
+LONGEST = 400  # characters that are handed to Python's parser
+DEEPEST = 60  # levels of a tree that is rewritten: this recurses
+MOST_TURNS = 8  # of a loop that is written out
+Found = dict[str, python.AST]  # what each name of a template stands for
+_STOP = re.compile(r"\breturn\b|(?<![=<>!])=(?!=)|[,\n#]")
+_LINE_END = re.compile(r"[\n#]")
+_FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Attribute, python.Tuple, python.List)
+_WITHOUT_EFFECT = {"Import", "ImportFrom", "Global", "Nonlocal", "Assert", "Delete", "Raise"}
+
+
+# ---- trees of Python -----------------------------------------------------------------------------
+
+
+@cache
+def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
+    """The rows of a table of python_corrections.toml: the tree to look for, and the text to write."""
+    tables = table_beside(__file__, "python_corrections.toml")
+    return [(_plain(python.parse(there)).body, here) for there, here in tables.get(table, {}).items()]
+
+
+def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
+    """The text of the first row that fits these statements, and what its names stand for; "" if none fits."""
+    for pattern, text in _rows(table):
+        found: Found = {}
+        if _fits(pattern, body, found):
+            return text, found
+    return "", {}
+
+
+def _fits(pattern: Any, value: Any, found: Found) -> bool:
+    if isinstance(pattern, python.Name) and pattern.id.isupper():
+        known = found.setdefault(pattern.id, value)
+        return isinstance(value, python.expr) and python.unparse(known) == python.unparse(value)
+    if isinstance(pattern, list):
+        return len(pattern) == len(value) and all(_fits(p, v, found) for p, v in zip(pattern, value))
+    if not isinstance(pattern, python.AST):
+        return pattern == value
+    names = [name for name in pattern._fields if name not in ("ctx", "type_comment")]
+    return type(pattern) is type(value) and all(_fits(getattr(pattern, n), getattr(value, n), found) for n in names)
+
+
+class _Filling(python.NodeTransformer):
+    """Replaces names by expressions."""
+
+    def __init__(self, found: Mapping[str, python.AST]) -> None:
+        self.found = found
+
+    def visit_Name(self, node: python.Name) -> python.AST:
+        return deepcopy(self.found.get(node.id, node))
+
+
+def _filled(text: str, found: Mapping[str, python.AST]) -> Any:
+    """The tree of an expression, with its names filled in."""
+    return _Filling(found).visit(python.parse(text, mode="eval").body)
+
+
+class _Plain(python.NodeTransformer):
+    """`a and b and c` as two operators, `a < b < c` as `(a < b) & (b < c)`, and `y += a` as `y = y + a`."""
+
+    def visit_BoolOp(self, node: python.BoolOp) -> Any:
+        self.generic_visit(node)
+        return reduce(lambda a, b: python.BoolOp(node.op, [a, b]), node.values)
+
+    def visit_Compare(self, node: python.Compare) -> Any:
+        self.generic_visit(node)
+        pairs = zip(node.ops, pairwise([node.left, *node.comparators]))
+        compared: list[python.expr] = [python.Compare(a, [op], [b]) for op, (a, b) in pairs]
+        return reduce(lambda a, b: python.BinOp(a, python.BitAnd(), b), compared)
+
+    def visit_AugAssign(self, node: python.AugAssign) -> Any:
+        self.generic_visit(node)
+        old = node.target.value if isinstance(node.target, python.Subscript) else node.target
+        return python.Assign([node.target], python.BinOp(deepcopy(old), node.op, node.value), lineno=0)
+
+
+class _Translation(python.NodeTransformer):
+    """Applies the rows of the table `expressions` to each part of a tree, the innermost first."""
+
+    def generic_visit(self, node: python.AST) -> Any:
+        super().generic_visit(node)
+        text, found = _match("expressions", [python.Expr(node)]) if isinstance(node, python.expr) else ("", {})
+        return _filled(text, found) if text else node
+
+
+def _plain(tree: Any) -> Any:
+    return _Plain().visit(tree)
+
+
+def _written(tree: python.AST) -> str:
+    return python.unparse(_Translation().visit(tree))
+
+
+def _parsed(text: str) -> list[python.stmt]:
+    """Python's tree of a short text; [] if it is no Python. Nothing is executed."""
+    if len(text) > LONGEST:
+        return []
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = python.parse(text)
+        return tree.body if _depth(tree) < DEEPEST else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _depth(node: python.AST) -> int:
+    return 1 + max(map(_depth, python.iter_child_nodes(node)), default=0)
+
+
+# ---- statements ----------------------------------------------------------------------------------
+
+
+def statement(place: Span) -> Edit | None:
+    """The line of the place, rewritten; of an `if`, all its lines. A line without effect becomes an empty one."""
+    text = place.source.text
+    start, indent, block = _block(place)
+    module = text if re.search(r"^[ \t]*def\b", text, re.MULTILINE) else ""
+    after = re.compile(rf"\n{indent}return[ \t]+[^\n#]+").match(text, start + len(block))
+    for lines in (block + after[0] if after else "", block):  # an `if` that returns may go on after its end
+        body = _parsed(dedent(lines).strip())
+        if (made := _statements(body, module) if body else None) is not None:
+            return Edit(_stripped(place.source, start, start + len(lines)), made.replace("\n", f"\n{indent}"))
+    return None
+
+
+def _block(place: Span) -> tuple[int, str, str]:
+    """Where the line of a place begins, its indentation, and its text with the further lines of its block.
+
+    These are indented more, or they are the `else` of an `if` or the `except` of a `try`.
+    """
+    text = place.source.text
+    start = text.rfind("\n", 0, place.start) + 1
+    indent = re.sub(r"\S.*", "", text[start : place.end], flags=re.DOTALL)
+    further = rf"(?:\n{indent}(?:[ \t]|(?:else|except|finally)\b).*)*"
+    lines = re.compile(rf"{indent}(?:if|for|def|with|try)\b.*{further}|.*").match(text, start, place.end + LONGEST)
+    return start, indent, lines[0] if lines else ""
+
+
+def moved_up(place: Span) -> tuple[Edit, ...]:
+    """A `def` or a named lambda inside a function, moved above that function: what to remove, and what to insert."""
+    source = place.source
+    start, _, block = _block(place)
+    text = dedent(block).strip()
+    match _parsed(text):
+        case [python.FunctionDef()]:
+            moved = text
+        case [python.Assign([python.Name(name)], python.Lambda(args, body))]:
+            moved = f"def {name}({python.unparse(args)}):\n    return {python.unparse(body)}"
+        case _:
+            return ()
+    above = [m.start() for m in re.compile(r"^(?=(@.*\n)*def\b)", re.MULTILINE).finditer(source.text, 0, start)]
+    if not above:
+        return ()
+    gone = Span(source, start, min(start + len(block) + 1, len(source.text)))
+    return Edit(Span(source, above[-1], above[-1]), f"{moved}\n\n\n"), Edit(gone, "")
+
+
+def _statements(body: list[python.stmt], module: str) -> str | None:
+    """The text for statements of Python. `module` is the text around them if that is a module, else ""."""
+    plain = [_plain(deepcopy(node)) for node in body]
+    text, found = _match("statements", plain)
+    if text:
+        return _written(_Filling(found).visit(python.parse(text)))
+    value, found = _match("elements", plain)
+    if value:
+        made = _where(found, _filled(value, found), module)
+        return made and f"{python.unparse(found['X'])} = {made}"
+    match body:
+        case [python.AugAssign(python.Name())]:
+            return _written(plain[0] if module else plain[0].value)
+        case [python.For(python.Name(name), python.Call(python.Name("range"), [python.Constant(int(turns))]), inside)]:
+            names = [{name: python.Constant(turn)} for turn in range(turns if turns <= MOST_TURNS else 0)]
+            lines = [_written(_Filling(n).visit(_plain(deepcopy(part)))) for n in names for part in inside]
+            return "\n".join(lines) if all(re.match(r"[A-Za-z_]\w* = ", line) for line in lines) and lines else None
+        case [python.Assign([*first, last], value)] if first:
+            pairs = [(last, value), *((target, last) for target in first)]
+            return "\n".join(f"{python.unparse(target)} = {python.unparse(of)}" for target, of in pairs)
+        case [python.With(body=inside) | python.Try(body=inside)]:
+            return "\n".join(map(python.unparse, inside))
+        case [python.Expr(python.Call(python.Name("print")))]:
+            return ""
+    return "" if type(body[0]).__name__ in _WITHOUT_EFFECT and len(body) == 1 else None
+
+
+# ---- changed elements ----------------------------------------------------------------------------
+
+
+def update(place: Span, rank: int = 0) -> Edit | None:
+    """jax's `x.at[x < 0].set(0)` → `where(x < 0, 0, x)`. `place` is `x.at`, `rank` that of x."""
+    text = place.source.text[place.start : place.start + LONGEST]
+    ends = (match.end() for match in re.compile(r"\)").finditer(text, len(place.text)))
+    body, end = next(((b, e) for e in ends if (b := _parsed(text[:e]))), ([], 0))
+    value, found = _match("elements", body)
+    made = _where(found, _filled(value, found), rank=rank) if value else None
+    return Edit(Span(place.source, place.start, place.start + end), made) if made else None
+
+
+def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) -> str | None:
+    """What X is after `X[I] = …`, where the changed elements get `value`. `rank` is that of X, or 0 if unknown.
+
+    `module` may declare it: `x: f32[M, N]`.
+    """
+    x, index = python.unparse(found["X"]), found["I"]
+    if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", python.unparse(index)):
+        return _written(_filled("where(I, A, X)", {**found, "A": value}))
+    declared = re.search(rf"\b{re.escape(x)}\s*:\s*[\"']?\w+\[([^\]*]*)\]", module)
+    rank = declared[1].count(",") + 1 if declared else rank
+    items = index.elts if isinstance(index, python.Tuple) else [index]
+    if not rank and len(items) == 1:
+        return None  # `x[0]` may be an element or a row
+    conditions: list[Any] = []
+    from_end = 0
+    for k, item in enumerate(items):
+        if isinstance(item, python.Constant) and item.value is ...:
+            from_end = len(items)
+            continue
+        inside = _inside(item, f"{x}.shape[{k - from_end}]")
+        below = from_end - k - 1 if from_end else (rank or len(items)) - k - 1
+        if inside is None:
+            return None
+        if python.unparse(inside) != "True":
+            conditions.append(_filled(f"A[:{', None' * below}]" if below else "A", {"A": inside}))
+    fits_anywhere = _is_number(value) or isinstance(value, python.BinOp) and python.unparse(value.left) == x
+    if not fits_anywhere and (len(items) > 1 or not conditions or isinstance(conditions[0], python.BinOp)):
+        return None
+    if not conditions:
+        return f"full_like({x}, {python.unparse(value)})" if _is_number(value) else python.unparse(value)
+    mask = reduce(lambda a, b: python.BinOp(a, python.BitAnd(), b), conditions)
+    return _written(_filled("where(I, A, X)", {**found, "I": mask, "A": value}))
+
+
+def _inside(item: python.AST, size: str) -> Any:
+    """The condition for a place to be inside an index or a slice; None for an index that is not a number."""
+    text, found = _match("places", [python.Expr(python.Subscript(python.Name("X"), item))])  # type: ignore[arg-type]
+    bounds = {name: python.unparse(bound) for name, bound in found.items() if name != "X"}
+    if not all(re.fullmatch(r"-?\d+", bound) for bound in bounds.values()):
+        return None
+    bounds = {name: f"{size} - {bound[1:]}" if bound[0] == "-" else bound for name, bound in bounds.items()}
+    names = {"P": f"arange({size})", **bounds}
+    return _filled(text, {name: python.parse(of, mode="eval").body for name, of in names.items()})
+
+
+def _is_number(node: python.AST) -> bool:
+    return isinstance(node.operand if isinstance(node, python.UnaryOp) else node, python.Constant)
+
+
+# ---- expressions ---------------------------------------------------------------------------------
+
+
+def expression(place: Span) -> Edit | None:
+    """The expression around the place, without `and`, `or`, `not`, `is` and `in`; `&&` and `||` count as `and` and `or`."""
+    source = place.source
+    here = _stripped(source, _around(source.text, place.start, -1), _around(source.text, place.end, +1))
+    text = here.text.replace("&&", " and ").replace("||", " or ")
+    match _parsed(text.strip()):
+        case [python.Expr(value=value)]:
+            made, same = _written(_plain(deepcopy(value))), python.unparse(value)
+            return Edit(here, made) if made != same else None
+    return None
+
+
+def refused(code: str, text: str) -> str | None:
+    """What to write for an expression that has an error of this code, if a row of its table fits."""
+    made, found = _match(code, _parsed(text))
+    return python.unparse(_filled(made, found)) if made else None
+
+
+def comprehension(place: Span) -> Edit | None:
+    """`[2 * a for a in x]` → `2 * x`. `place` is the word `for`."""
+    text = place.source.text
+    ends = _around(text, place.start, -1, _LINE_END), _around(text, place.end, +1, _LINE_END)
+    here = _stripped(place.source, *ends)
+    match _parsed(f"({here.text})"):
+        case [python.Expr(python.GeneratorExp(element, [python.comprehension(target, over, tests)]))]:
+            arrays = _arrays(target, over) if len(tests) < 2 else {}
+        case _:
+            return None
+    if not arrays:
+        return None
+    kept = _filled("where(C, A, 0)", {"C": tests[0], "A": element}) if tests else element
+    made = python.unparse(_Filling(arrays).visit(kept))
+    start, end = here.start - 1, here.end + 1
+    if text[start:end] != f"[{here.text}]":
+        return Edit(here, made)
+    before = re.search(r"(^|[(,=]|\breturn)\s*$", text[:start])
+    alone = before is not None and text[end:].lstrip(" ")[:1] in ("", "\n", ")", ",")
+    return Edit(Span(place.source, start, end), made if alone or isinstance(kept, _FIRM) else f"({made})")
+
+
+def _arrays(target: python.expr, over: python.expr) -> Found:
+    """What each name of a comprehension goes over: `a in x`, `k in range(n)`, `a, b in zip(x, y)`."""
+    text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
+    match target, over:
+        case python.Name(name), _:
+            return {name: _filled(text, found) if text else over}
+        case python.Tuple(names), python.Call(python.Name("zip"), args) if len(names) == len(args):
+            return {python.unparse(name): array for name, array in zip(names, args)}
+        case python.Tuple([k, a]), python.Call(python.Name("enumerate"), [x]):
+            return {python.unparse(k): _filled("arange(X.shape[0])", {"X": x}), python.unparse(a): x}
+    return {}
+
+
+def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int:
+    """Where the expression around a place begins (step -1) or ends (+1): at a bracket, a comma, a `=` or a line end."""
+    opening, closing = ("([{", ")]}") if step > 0 else (")]}", "([{")
+    depth = 0
+    stops = {k for m in stop.finditer(text, max(at - LONGEST, 0), at + LONGEST) for k in range(m.start(), m.end())}
+    k = at if step > 0 else at - 1
+    while 0 <= k < len(text) and abs(k - at) < LONGEST:
+        if depth == 0 and (text[k] in closing or k in stops):
+            break
+        depth += (text[k] in opening) - (text[k] in closing)
+        k += step
+    return k if step > 0 else k + 1
+
+
+def _stripped(source: Source, start: int, end: int) -> Span:
+    text = source.text[start:end]
+    return Span(source, start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip()))

@@ -1,0 +1,105 @@
+"""A cost model of products whose second factor is converted from 8 bits while it is loaded (dequantised).
+
+    x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
+
+A program waits for each block twice: until it arrives, and until it is converted (triton/workarounds/loops.py). So a
+multiprocessor should have two programs: while one waits, the other multiplies. In the example there are 64 tiles of
+128 rows and 64 columns. Each tile is computed in four parts of the depth, the axis that is summed over. A second
+kernel adds the parts (split_k.py).
+
+With more programs, the first factor is read more often. With more parts, there are more additions. The cost model
+estimates the time of a choice as
+
+    start-up time for each wave of programs + blocks of depth * time of a block + second kernel
+
+In: a chip, and a product or its sizes. Out: the number of parts of the depth (split_k.py) and of the rows of a tile
+(schedules/products.py) that take the least time. The times were measured on an H200.
+tests/sweep_dequantised_product_cost.py compares each choice with all others on the chip that it runs on. The same times
+are used for
+second factors that are computed from more than 8 bits, although these were not measured. Left out: products with many
+rows, whose second factor is converted and stored once (pack_operands.py).
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, is_copy, topological
+from minitri.hardware.chips import Chip
+
+LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # operators that run while a tensor core multiplies
+COLUMNS = 64  # columns of a tile: the product is transposed, so they are the rows of a tensor core instruction
+STEP = 128  # the depth for which PACES gives times
+UNIT = 64  # the depth of a part is a multiple of this
+PART = 512  # the least depth of a part
+MOST = 16  # the largest number of parts; each part's sums are written and read again
+START = 1.0  # microseconds until a program has its first block
+SECOND = 2.2  # microseconds of a second kernel that adds little
+ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecond
+
+
+class Pace(NamedTuple):
+    """The time that a tile of `rows` rows takes for STEP of depth, in microseconds.
+
+    alone    with one program on a multiprocessor
+    beside   with another program on the same multiprocessor
+    most     how many programs fit on a multiprocessor
+    """
+
+    rows: int
+    alone: float
+    beside: float
+    most: int
+
+    def time(self, chip: Chip, programs: int, depth: float) -> float:
+        """The estimated time of all programs in microseconds. Each of the `programs` sums over `depth` elements."""
+        load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
+        pairs = load / 2 if self.most > 2 else -(-load // 2)  # if there is room, a third program runs as well
+        step = self.alone if load <= 1 else self.beside * pairs
+        return START * -(-load // self.most) + step * depth / STEP
+
+
+PACES = (
+    Pace(16, 0.40, 0.65, 4), Pace(32, 0.48, 0.67, 4), Pace(64, 0.50, 0.76, 2), Pace(128, 0.66, 1.03, 2), Pace(256, 1.06, 1.75, 2)
+)  # fmt: skip
+
+
+class Choice(NamedTuple):
+    """The number of parts of the depth, and the rows of a tile."""
+
+    parts: int
+    rows: int
+
+
+def is_converted(node: Contract) -> bool:
+    """Whether the second factor is cheap to compute from 8-bit elements, and the first factor is read from memory."""
+    made = topological([node.b])
+    simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)
+    narrow = any(isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1 for n in made)
+    read = isinstance(viewed(node.a), Input)
+    return simple and narrow and not any(map(is_copy, made)) and node.b.dtype.bits == 16 and read
+
+
+def viewed(node: Node) -> Node:
+    """The node that a chain of views begins with."""
+    while isinstance(node, View):
+        node = node.x
+    return node
+
+
+def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
+    """The number of parts, `most` at most, and the tile rows with the least estimated time.
+
+    Among equal times, the fewest parts win.
+    """
+    powers = [1 << k for k in range(most.bit_length())]
+    parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]
+
+    def time(choice: tuple[int, Pace]) -> float:
+        n, pace = choice
+        programs = n * batch * -(-rows // pace.rows) * -(-columns // COLUMNS)
+        sums = (4 + 4) * n * batch * rows * columns  # bytes, written and read
+        second = 0.0 if n == 1 else SECOND + sums / ADDED
+        return pace.time(chip, programs, depth / n) + second
+
+    n, pace = min(product(parts, PACES), key=time)
+    return Choice(n, pace.rows)

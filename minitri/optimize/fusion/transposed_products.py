@@ -1,0 +1,43 @@
+"""Transposes a product so that its computed factor comes first.
+
+    x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
+
+In: the index notation of a part. Out: the same, with the column of its products before the row. The order changes if
+only the second factor is computed, for example from weights of 8 bits. Tensor cores of Hopper take computed values
+from registers, but only as their first operand.
+"""
+
+from minitri.graph.ir import Contract, Input, Node, contiguous
+from minitri.kernels.ir import Buffer, Kernel, Load, reads_bytes
+from minitri.kernels.kernel_from_demands import build
+from minitri.optimize.fusion.fused_indexing import FusedIndexing
+from minitri.optimize.split_k import FEW_ROWS
+
+
+def in_order(part: FusedIndexing) -> FusedIndexing:
+    """The part, with its products transposed if that is faster. Products in a shared loop are never transposed."""
+    contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
+    part.transposed = contracts and part.loop is None and _is_second_computed(trial_kernel(part))
+    return part
+
+
+def trial_kernel(part: FusedIndexing) -> Kernel:
+    """The kernel of a part with made-up buffers. Its ops show which factors are computed."""
+    return build("k0", part, lambda node: [_any_buffer(node)], {})
+
+
+def _any_buffer(node: Node) -> Buffer:
+    role = "scalar" if isinstance(node, Input) and node.scalar else "input"
+    return Buffer("x", node.dtype, node.shape, contiguous(node.shape), role)
+
+
+def _is_second_computed(kernel: Kernel) -> bool:
+    """Whether the second factor of each product is computed and has 16 bits, and no first factor is computed.
+
+    The product must also have more than a few rows, or a factor that is computed from 8 bits.
+    """
+    first, second = ([not isinstance(f, Load) for f in factors] for factors in zip(*((d.a, d.b) for d in kernel.dots)))
+    halves = all(d.b.dtype.is_float and d.b.dtype.bits == 16 for d in kernel.dots)
+    rows = next(a.extent.constant for a in kernel.axes if a.name == kernel.dots[0].tile[0])
+    worth = rows is None or rows > FEW_ROWS or all(reads_bytes(d) for d in kernel.dots)
+    return halves and any(second) and not any(first) and worth

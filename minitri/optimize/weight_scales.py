@@ -1,0 +1,109 @@
+"""Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight by it.
+
+    contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
+becomes
+    multiply (contract x, cast (multiply w, inside)), outside
+
+Usually `inside` is 1 and `outside` is s. If s is inf, nan, or so large that weights could overflow, then `inside` is s
+and `outside` is 1. Without a scale inside, the weights are whole numbers, which f16 represents without rounding. Tensor
+cores also need less power for small whole numbers. So a chip that runs at its power limit becomes faster.
+
+In: a product. Out: the new second factor, and the scale for its sums. The rule is for f16 only: in bf16 the sums
+without their scale could overflow although the sums of the original program do not. Left out: scales of rows, and
+scales of blocks of the summed axis.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minitri.base.dims import Dim
+from minitri.base.types import bool_, f16, f32
+from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_symbol, operands
+from minitri.graph.rewrite import compute, copy, number
+from minitri.graph.scalar_form import GraphTerms, element
+
+LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest number; up to EXACT all whole numbers exist
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scale of a second factor.
+
+    product   the multiplication of whole numbers and the scale
+    rounded   the cast of `product` to f16
+    by        the scale
+    places    the index of the scale for an element of the second factor
+    most      the largest absolute value of a whole number
+    """
+
+    product: Apply
+    rounded: Apply
+    by: Node
+    places: tuple[Dim, ...]
+    most: int
+
+
+def find(node: Contract) -> Scale | None:
+    """The scale of a product's second factor, or None."""
+    x, places = element(node.b, tuple(map(axis, range(node.rank))))
+    rounded = None
+    while isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
+        rounded = x if x.dtype == f16 else rounded
+        x, places = element(x.args[0], places)
+    if rounded is None or node.b.dtype != f16 or not isinstance(x, Apply) or (x.op, x.dtype) != ("multiply", f32):
+        return None
+    for weights, by in (x.args, x.args[::-1]):
+        most = _largest(weights)
+        if most is not None and not GraphTerms(node.b, (node.rank - 2,)).varies(element(by, places)):
+            return Scale(x, rounded, by, places, most)
+    return None
+
+
+def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
+    """The second factor with the inner scale, and the outer scale for the sums (None if there is no outer scale)."""
+    found = find(node)
+    if found is None:
+        return node.b, None
+    old = found.product
+    inside, _ = _inner_and_outer(i, found.by, found.most)
+    new = i.apply(old.op, old.dtype, old.shape, tuple(inside if a is found.by else a for a in old.args))
+    first = {axis_symbol(node.rank - 2): Dim.of(0)}  # the scale is constant along the depth
+    by = i.view(found.by, node.shape, tuple(d.substitute(first) for d in found.places))
+    _, outside = _inner_and_outer(i, by, found.most)
+    return _replaced(i, node.b, old, new), outside
+
+
+def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
+    """The sums times the scale, plus 0. The addition turns -0.0 into 0.0, as in a sum of zeros."""
+    return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
+
+
+def _largest(x: Node) -> int | None:
+    """The largest absolute value of x if it is a whole number that f16 can represent. None if that is not certain."""
+    stack, most = [x], 0
+    while stack and most <= EXACT:
+        match stack.pop():
+            case View(x=inner):
+                stack.append(inner)
+            case Apply(op="cast", args=(inner,)) if inner.dtype.is_integer and inner.dtype.bits == 8:
+                most += max(map(abs, inner.dtype.limits))  # once for each operand of a sum
+            case Apply(op="cast", args=(inner,)) as cast if {cast.dtype, inner.dtype} <= {f16, f32}:
+                stack.append(inner)
+            case Apply(op="add" | "subtract", args=args):
+                stack += args
+            case _:
+                return None
+    return most if most <= EXACT else None
+
+
+def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
+    """The inner and the outer scale. Their product is `by`."""
+    one = number(i, by, 1.0)
+    safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
+    return compute(i, "where", safe, one, by), compute(i, "where", safe, by, one)
+
+
+def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
+    """The expression x with `new` in place of `old`. The views and casts between them are rebuilt."""
+    return new if x is old else copy(i, x, (_replaced(i, operands(x)[0], old, new),))

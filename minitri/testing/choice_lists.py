@@ -1,0 +1,74 @@
+"""Random programs as lists of choices, and smaller programs from shorter lists.
+
+In: a seed, or a list of numbers. Out: a `Tape`, which makes the writer's choices and records them as numbers.
+`smaller` removes numbers or makes them smaller while the resulting program still fails. The one idea is the same as
+in hypothesis: shrink the choices, because every list of choices gives a valid program.
+
+Left out: shrinking arrays (minitri/trust/shrink_arguments.py).
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from minitri.testing.small_programs import RandomProgram, SmallWriter
+
+T = TypeVar("T")
+
+
+class Tape:
+    """Makes choices from `numbers`. After the last number, it chooses with `rng`, or takes the first option if
+    there is no `rng`.
+    """
+
+    def __init__(self, numbers: Sequence[int] = (), rng: random.Random | None = None) -> None:
+        self.given, self.rng = numbers, rng
+        self.numbers: list[int] = []
+
+    def __call__(self, options: Sequence[T], /) -> T:
+        k = len(self.numbers)
+        if k < len(self.given):
+            number = min(self.given[k], len(options) - 1)
+        else:
+            number = self.rng.randrange(len(options)) if self.rng else 0
+        self.numbers.append(number)
+        return options[number]
+
+
+def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
+    """The program of a seed, with up to `max_ops` statements, and the choices that made it, as numbers."""
+    tape = Tape(rng=random.Random(seed))
+    return written(tape, max_ops), tape.numbers
+
+
+def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
+    return SmallWriter(tape).program(tape(range(1, max_ops + 1)))
+
+
+def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
+    """A program from simpler choices for which `fails` is still true, or the program of `numbers`.
+
+    `fails` must be true for the program of `numbers`. The first simpler program that fails becomes the new start of
+    the search, which tries at most `tries` programs.
+    """
+    example, untried = written(Tape(numbers)), _candidates(numbers)
+    seen = {repr(example)}
+    while tries > 0 and (candidate := next(untried, None)) is not None:
+        tape = Tape(candidate)
+        other = written(tape)
+        if repr(other) not in seen:
+            seen.add(repr(other))
+            tries -= 1
+            if fails(other):
+                example, untried = other, _candidates(tape.numbers[: len(candidate)])
+    return example
+
+
+def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Lists without some of the numbers, the shortest lists first; then lists in which one number is smaller."""
+    for length in (32, 16, 8, 4, 2, 1):
+        for start in range(0, len(numbers), length):
+            yield [*numbers[:start], *numbers[start + length :]]
+    for k, n in enumerate(numbers):
+        for number in sorted({m for m in (0, 1, n - 1) if 0 <= m < n}):
+            yield [*numbers[:k], number, *numbers[k + 1 :]]

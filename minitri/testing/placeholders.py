@@ -1,0 +1,167 @@
+"""What the placeholders of statement_forms.toml become in small programs.
+
+{y} → w, a value that broadcasts with x        {MK} → a, a new matrix        {axis} → 1
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from minitri.base.types import DTYPES, promote
+from minitri.testing.small_parameters import DTYPE_CHOICES, MAX_ELEMENTS, Axis, Parameter, ParameterWriter, Value
+from minitri.testing.statement_writer import DoesNotFit, Filled
+
+INDEX_DTYPES = ("i64", "i32", "u8")
+SIGNED = INDEX_DTYPES[:2]
+SIDES = (16, 32, 48, 64, 5, 17, 33, 40)  # of matrices in parts of models; tensor cores need multiples of 16
+
+
+class FormFiller(ParameterWriter):
+    """Fills the placeholders of a form. `sides`: sizes of matrices in parts of models."""
+
+    drawn_again = frozenset({"place", "next_place", "size", "dimension", "alike", "same"})
+
+    def __init__(
+        self, table: Mapping[str, Any], choose: Callable[[Sequence[Any]], Any], sides: Sequence[int] = SIDES
+    ) -> None:
+        super().__init__(table, choose)
+        self.sides = sides
+
+    def placeholder(self, name: str, filled: Filled) -> Any:
+        x = self.values[filled["x"]]
+        *prefix, letters = name.rpartition("_")
+        if letters.isupper():
+            return self._of_sides(prefix[0], letters, filled)
+        return PLACEHOLDERS[name](self, filled, x)
+
+    def required(self, options: Sequence[Any]) -> Any:
+        """One of the options; DoesNotFit if there is none."""
+        if not options:
+            raise DoesNotFit
+        return self.choose(options)
+
+    # ---- other operands ----------------------------------------------------------------------
+
+    def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
+        """Another value that broadcasts with x, or a new parameter. A kind of statements limits their common dtype."""
+        of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
+
+        def takes(dtype: Any) -> bool:
+            return dtype.kind in kinds and promote(x.dtype, dtype).kind in of
+
+        def suits(v: Value) -> bool:
+            return v is not x and takes(v.dtype) and _broadcast(x.shape, v.shape) <= MAX_ELEMENTS
+
+        name = self.found(suits)
+        if name is not None and not self.chance(3):
+            return name
+        axes = [self.axis_of(n) for n in x.shape[self.choose(range(len(x.shape) + 1)) :]]
+        dtypes = [d for d in (x.dtype.name, *DTYPE_CHOICES) if takes(DTYPES[d])]
+        return self.array(
+            self.choose([*dtypes[:1] * 2, *dtypes]), [Axis("1", 1) if self.chance(4) else a for a in axes]
+        )
+
+    def axis_of(self, size: int) -> Axis:
+        """An axis of the given size: a dimension that has it, or a number."""
+        return self.choose([*(Axis(n, s) for n, s in self.sizes.items() if s == size), Axis(str(size), size)])
+
+    def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
+        """A value of the shape of x, which may differ along the axis `but`."""
+        axes = [k for k in range(len(x.shape)) if k != but]
+
+        def suits(v: Value) -> bool:
+            return len(v.shape) == len(x.shape) and all(v.shape[k] == x.shape[k] for k in axes)
+
+        return self.found(suits) or filled["x"]
+
+    def factor(self, filled: Filled, x: Value) -> str:
+        """A right factor of x, or a new parameter."""
+        name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
+        if name is not None and self.choose((True, False)):
+            return name
+        rows, columns = self.axis_of(x.shape[-1]), self.new_axis(130)
+        axes = [rows, columns] if self.choose((True, True, False)) else [rows]
+        if len(x.shape) > 2 and len(axes) == 2 and self.chance(3):
+            axes = [*map(self.axis_of, x.shape[:-2]), *axes]
+        if _product(x.shape, [a.size for a in axes]) > MAX_ELEMENTS:
+            raise DoesNotFit
+        return self.array(self.choose([x.dtype.name] * 4 + [self.choose((*DTYPE_CHOICES[:4], "i32"))]), axes)
+
+    def indices(self, axes: Sequence[Axis], extent: int, dtypes: Sequence[str]) -> str:
+        """A new parameter of indices; some are negative, and now and then some are out of range."""
+        dtype = self.choose(dtypes)
+        wild = 2 if self.chance(5) else 0
+        return self.array(dtype, axes, 0 if dtype == "u8" else -extent - wild, max(extent - 1, 0) + wild)
+
+    def index(self, filled: Filled, x: Value, dtypes: Sequence[str] = INDEX_DTYPES) -> str:
+        extent = x.shape[filled["axis"]]
+        room = MAX_ELEMENTS * max(1, extent) // max(1, math.prod(x.shape))
+        return self.indices(self.new_axes(self.choose((1, 2, 0)), room), extent, dtypes)
+
+    def along(self, filled: Filled, x: Value) -> str:
+        k = filled["axis"]
+        axes = [self.new_axis(33) if j == k else self.axis_of(n) for j, n in enumerate(x.shape)]
+        return self.indices(axes, x.shape[k], INDEX_DTYPES)
+
+    def scalar(self, filled: Filled, x: Value) -> str:
+        return self.parameter(Parameter("s", "float", -2, 2), Value(1.75, DTYPES["f32"], False))
+
+    def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
+        """A new array with the sides `letters`, or the size of one. Sides and the dtype are the same in a statement."""
+        axes = []
+        for letter in letters:
+            side = filled[f"side {letter}"] = filled.get(f"side {letter}") or self.choose(self.sides)
+            axes.append(Axis(str(side), side))
+        if prefix == "size":
+            return axes[0].text
+        dtype = prefix
+        if not prefix:
+            dtype = filled["real"] = filled.get("real") or self.choose(("f32", "f16", "bf16"))
+        return self.array(dtype, axes, *((-1, 1) if DTYPES[dtype].is_float else (-20, 20)))
+
+    # ---- axes and sizes ----------------------------------------------------------------------
+
+    def some_size(self, filled: Filled, x: Value) -> str:
+        """A size that the body can write: a dimension or an integer."""
+        named = [n for n, s in self.dimensions().items() if s <= 33]
+        return self.choose(["2", *named, "3", "1", "17", *named])
+
+    def place(self, filled: Filled, x: Value, step: int = 0) -> str:
+        """The index along an axis of x, shaped to broadcast with x: the last place's axis plus `step`, or any axis."""
+        rank = len(x.shape)
+        k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])
+        filled["last place"] = k
+        later = rank - 1 - k
+        return f"arange({self.size(filled['x'], k)})" + (f"[:{', None' * later}]" if later else "")
+
+
+PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
+    "y": FormFiller.partner, "int": lambda w, f, x: w.partner(f, x, "iu"), "bool": lambda w, f, x: w.partner(f, x, "b"),
+    "same": FormFiller.alike, "alike": lambda w, f, x: w.alike(f, x, f["axis"]), "factor": FormFiller.factor,
+    "index": FormFiller.index, "signed_index": lambda w, f, x: w.index(f, x, SIGNED), "along": FormFiller.along,
+    "labels": lambda w, f, x: w.array(w.choose(SIGNED), [w.axis_of(x.shape[0])], 0, x.shape[1] - 1), "scalar": FormFiller.scalar,
+    "axis": lambda w, f, x: w.choose(range(len(x.shape))[::-1]), "end_axis": lambda w, f, x: f["axis"] - len(x.shape),
+    "order": lambda w, f, x: w.choose(list(permutations(range(len(x.shape))))[::-1]), "colons": lambda w, f, x: ":, " * f["axis"],
+    "slices": lambda w, f, x: ", ".join(f["slice"] for _ in x.shape), "pads": lambda w, f, x: ", ".join(f["pad"] for _ in x.shape),
+    "place": FormFiller.place, "next_place": lambda w, f, x: w.place(f, x, 1),
+    "half": lambda w, f, x: str(x.shape[-1] // 2), "last": lambda w, f, x: str(x.shape[-1] - 1), "size": FormFiller.some_size,
+    "dimension": lambda w, f, x: w.required([n for n, s in w.dimensions().items() if s <= x.dtype.limits[1]]),
+}  # fmt: skip
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
+    """The number of elements of two shapes broadcast together; inf if they do not fit."""
+    try:
+        return math.prod(np.broadcast_shapes(tuple(a), tuple(b)))
+    except ValueError:
+        return math.inf
+
+
+def _product(a: Sequence[int], b: Sequence[int]) -> float:
+    """The number of elements of the product of two arrays of these shapes; inf if they do not fit."""
+    if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
+        return math.inf
+    return _broadcast(a[:-2], b[:-2]) * math.prod(a[-2:-1]) * (b[-1] if len(b) > 1 else 1)

@@ -1,0 +1,186 @@
+"""Random programs for tests: small arrays of all dtypes, ranks and awkward sizes, and statements of all kinds.
+
+In: a function that chooses. Out: a `RandomProgram`, which is valid by construction.
+
+    def program(x: f16[N, M], y: i8[1, M]):
+        v1 = cumulative_sum(x, axis=0)
+        v2 = where(v1 > y, v1, 0)
+        return v2, v1
+
+statement_forms.toml has the forms of statements, and placeholders.py fills them. The reference evaluator computes each
+statement for sample arrays, as soon as it is written. So its result is known: the dtype, the shape, and how large the
+elements are. A statement that the reference accepts stays, even if the compiler refuses it: that is a bug of the
+compiler.
+
+One thing the reference does not know: an axis of size 1 broadcasts only if 1 is written in the program. If a
+statement reads such an axis, and the compiler says that shapes do not fit, then the statement does not fit.
+"""
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from minitri.base.diagnostics import CompileError
+from minitri.base.toml_tables import table_beside
+from minitri.base.types import DTYPES, from_numpy
+from minitri.language import ast
+from minitri.language.parser import parse_module
+from minitri.language.reference_evaluator import evaluate
+from minitri.program import Program
+from minitri.testing.placeholders import SIDES, FormFiller
+from minitri.testing.random_arrays import random_array
+from minitri.testing.small_parameters import DTYPE_CHOICES, MAX_ELEMENTS, Parameter, Value
+from minitri.testing.statement_writer import DoesNotFit, words
+
+TABLE = table_beside(__file__, "statement_forms.toml")
+TRIES = 3  # forms that are tried of one kind
+SHAPE_ERRORS = ("MT0201", "MT0203", "MT0204", "MT0205", "MT0206", "MT0304")
+HELPERS = {
+    "scaled": "def scaled(a, by=2):\n    return a * by\n",
+    "centred": "def centred(a):\n    return a - mean(a, axis=-1, keepdims=True)\n",
+    "rowwise": "def rowwise(a: f32[*B, L]):\n    return sum(a, axis=-1) / (L + 1)\n",
+}
+HELPER_FUNCTIONS = parse_module("\n\n".join(HELPERS.values()), "<helpers>").functions
+
+
+@dataclass(frozen=True, slots=True)
+class RandomProgram:
+    """The text of a module and one choice of sizes. The program is the module's last function, `program`."""
+
+    text: str
+    parameters: tuple[Parameter, ...]
+    sizes: dict[str, int]
+
+    def __repr__(self) -> str:
+        return f"{self.text}# {', '.join(f'{n} = {s}' for n, s in self.sizes.items())}"
+
+    def compile(self, **options: Any) -> Program:
+        return Program(parse_module(self.text, "<random>"), **options)
+
+    def arguments(self, seed: int = 0) -> list[Any]:
+        """Random arrays and numbers for the parameters, in any memory layout; some contain special values."""
+        rng = np.random.default_rng(seed)
+        return [random_array(p.type, self.sizes, rng, p.low, p.high) for p in self.parameters]
+
+
+class SmallWriter(FormFiller):
+    """Writes a random program, statement by statement. `kinds`: the only kinds of statements, as tests name them."""
+
+    refusals = (DoesNotFit, LookupError, ValueError)
+
+    def __init__(self, choose: Callable[[Sequence[Any]], Any], kinds: Sequence[str] = (), sides: Sequence[int] = SIDES):
+        super().__init__(TABLE, choose, sides)
+        self.focused = bool(kinds)
+        self.tried = list(kinds) or [name for name, row in self.kinds.items() for _ in range(row.get("weight", 1))]
+
+    def program(self, ops: int) -> RandomProgram:
+        for _ in range(self.choose((1, 2))):
+            self.array(self.choose((*DTYPE_CHOICES, "f32", "f32", "i32")), self.new_axes())
+        for _ in range(ops):
+            start = self.choose(range(len(self.tried)))
+            any(map(self.adds, self.tried[start:] + self.tried[:start]))  # up to the first that fits
+        if not self.focused and self.chance(3):
+            self.adds("masked_reduction")
+        return self._finished()
+
+    def adds(self, kind: str) -> bool:
+        """Adds a statement of this kind, if one of a few forms fits. Whether it has added one."""
+        return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
+
+    # ---- values ------------------------------------------------------------------------------
+
+    def operand(self, kind: Mapping[str, Any]) -> str:
+        """A value for {x} that the kind of statements takes, or a new array."""
+        of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
+        most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
+        dtypes = [d for d in DTYPE_CHOICES if DTYPES[d].kind in of]
+
+        def suits(v: Value) -> bool:
+            small = v.dtype.kind != "f" or v.largest <= most
+            return v.dtype.kind in of and len(v.shape) >= rank and small and math.prod(v.shape) <= size
+
+        found = self.found(suits)
+        return found or self.array(self.choose([*dtypes[:1] * 8, *dtypes]), [self.new_axis(130) for _ in range(rank)])
+
+    def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Value:
+        operands = [self.values[n] for n in reads]
+        exact = all(v.exact for v in operands)
+        if "jumps" in group and not exact:
+            raise DoesNotFit
+        try:
+            data = self._computed(text, {n: self.values[n].data for n in reads})
+        except CompileError:
+            raise DoesNotFit from None
+        dtype = from_numpy(data.dtype.name)
+        assert dtype is not None
+        made = Value(data, dtype, not dtype.is_float or exact and "rounded" not in group)
+        overflows = made.overflows and "inf" not in text and not any(v.overflows for v in operands)
+        limit = 2e4 if dtype.name == "f16" else 1e12 if dtype.is_float else math.inf
+        if overflows or made.largest > limit or data.size > MAX_ELEMENTS or data.ndim > 5:
+            raise DoesNotFit
+        if any(1 in v.shape for v in operands) and not self._shapes_fit(text):
+            raise DoesNotFit
+        return made
+
+    def _computed(self, text: str, arguments: Mapping[str, Any]) -> Any:
+        module = _parsed(f"def f({', '.join(arguments)}):\n    return {text}\n")
+        return evaluate(module, "f", arguments, self.sizes)[0]
+
+    def _shapes_fit(self, text: str) -> bool:
+        """Whether the compiler has no objection to the shapes of a statement."""
+        lines = {s.name: s.text for s in self.statements} | {"end": text}
+        program = self._written(lines, ["end"])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that two dimensions must be equal
+                program.compile().run("graph", *(self.values[p.name].data for p in program.parameters))
+        except CompileError as error:
+            return error.code not in SHAPE_ERRORS
+        return True
+
+    # ---- the whole text ----------------------------------------------------------------------
+
+    def _finished(self) -> RandomProgram:
+        made = [s.name for s in self.statements] or list(self.arrays)[:1]
+        ends = [s.name for s in self.ends()]
+        more = [self.choose([*ends[::-1], *made]) for _ in range(self.choose((0, 0, 1, 2)))]
+        results = list(dict.fromkeys([made[-1], *more]))
+        return self._written(self._inlined({s.name: s.text for s in self.needed(results)}, results), results)
+
+    def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
+        """The program of some statements. It takes the parameters that they read."""
+        body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
+        used = set(words("\n".join(body)))
+        taken = [p for n, p in self.arrays.items() if n in used]
+        for p in self.arrays.values():  # those whose types name dimensions that the body uses
+            missing = (used & self.sizes.keys()).difference(*(words(q.type) for q in taken))
+            if p not in taken and missing.intersection(words(p.type)):
+                taken.append(p)
+        taken.sort(key=lambda p: p.type == "float")
+        sizes = {n: s for n, s in self.sizes.items() if any(n in words(p.type) for p in taken)}
+        text = "".join(f"{helper}\n\n" for name, helper in HELPERS.items() if name in used)
+        text += f"def program({', '.join(f'{p.name}: {p.type}' for p in taken)}):\n"
+        return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
+
+    def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
+        """The statements of the body. Some statements that are used once move into the statement that uses them."""
+        for name in list(lines):
+            readers = [n for n, text in lines.items() if name in words(text)]
+            once = len(readers) == 1 and words(lines[readers[0]]).count(name) == 1
+            if once and name not in results and self.chance(3):
+                text = f"({lines.pop(name)})"
+                lines[readers[0]] = re.sub(rf"\b{name}\b", lambda _, text=text: text, lines[readers[0]])
+        return lines
+
+
+@lru_cache(1000)  # programs that shrink have most statements in common
+def _parsed(text: str) -> ast.Module:
+    """A function that computes a statement, with the helpers that it may call."""
+    module = parse_module(text, "<random>")
+    return replace(module, functions=(*HELPER_FUNCTIONS, *module.functions))

@@ -1,0 +1,115 @@
+"""Writes random statements: it draws forms from a table and fills their placeholders.
+
+In: a table of forms, and a function that chooses. Out: statements, one at a time.
+
+    "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
+
+Two writers of whole programs share this one. small_programs.py writes programs for tests, and
+minitri/bench/random_programs.py writes programs of everyday sizes. Each of them says what a placeholder becomes, and
+computes the value of a statement. A statement that cannot be computed does not fit and is forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class DoesNotFit(Exception):
+    """A form cannot be filled, or the value of the statement is too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`name = text`, its kind in the table, the values that it reads, and the shape of its result."""
+
+    name: str
+    text: str
+    kind: str
+    reads: frozenset[str]
+    shape: tuple[int, ...]
+
+
+class Filled(dict[str, Any]):
+    """What the placeholders of a statement became. A placeholder becomes the same thing everywhere in the statement,
+    but a word of the table is drawn again each time.
+    """
+
+    def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
+        super().__init__(x=x)
+        self.writer, self.kind = writer, kind
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.writer.words:
+            return self.writer.choose(self.writer.words[name]).format_map(self)
+        made = self.writer.placeholder(name, self)
+        if name not in self.writer.drawn_again:
+            self[name] = made
+        return made
+
+
+class StatementWriter(ABC):
+    """A program while it is written: its parameters, values and statements, by name.
+
+    kinds         the kinds of statements; a list in a kind has forms
+    words         lists of texts, by the placeholder that stands for one of them
+    drawn_again   other placeholders that are drawn again each time
+    refusals      exceptions of a statement that does not fit
+    """
+
+    drawn_again: frozenset[str] = frozenset()
+    refusals: tuple[type[Exception], ...] = (DoesNotFit,)
+
+    def __init__(self, table: Mapping[str, Any], choose: Callable[[Sequence[Any]], Any]) -> None:
+        self.kinds, self.words, self.choose = table["kinds"], table.get("words", {}), choose
+        self.arrays: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+        self.statements: list[Statement] = []
+
+    @abstractmethod
+    def placeholder(self, name: str, filled: Filled) -> Any:
+        """What a placeholder becomes; DoesNotFit if there is nothing."""
+
+    @abstractmethod
+    def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Any:
+        """The value of a statement whose form is in the list `group` of its kind; DoesNotFit if there is none."""
+
+    def attempt(self, kind: str, operand: str, form: str = "") -> bool:
+        """Adds a statement if it fits, else forgets the arrays that were made for it. Whether it fits."""
+        before = set(self.arrays)
+        lists = [(group, forms) for group, forms in self.kinds[kind].items() if isinstance(forms, list)]
+        group, chosen = ("forms", form) if form else self.choose([(g, f) for g, forms in lists for f in forms])
+        name = f"v{len(self.statements) + 1}"
+        try:
+            text = chosen.format_map(Filled(self, kind, operand))
+            reads = sorted(self.values.keys() & words(text))
+            self.values[name] = self.value(text, reads, kind, group)
+        except self.refusals:
+            for made in self.arrays.keys() - before:
+                del self.arrays[made], self.values[made]
+            return False
+        self.statements.append(Statement(name, text, kind, frozenset(reads), tuple(self.values[name].shape)))
+        return True
+
+    def ends(self) -> list[Statement]:
+        """The statements that no other statement reads."""
+        read = names_read(self.statements)
+        return [s for s in self.statements if s.name not in read]
+
+    def needed(self, results: Sequence[str]) -> list[Statement]:
+        """The statements that the results depend on."""
+        names = set(results)
+        for s in reversed(self.statements):
+            names |= s.reads if s.name in names else set()
+        return [s for s in self.statements if s.name in names]
+
+
+def names_read(statements: Sequence[Statement]) -> set[str]:
+    return set[str]().union(*(s.reads for s in statements))
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", text)

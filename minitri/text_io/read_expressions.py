@@ -1,0 +1,195 @@
+"""Interprets names, numbers and attributes in the text of a stage.
+
+In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a place in the text. `Names` has
+the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial is limited,
+because the text may come from anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minitri.base import dims
+from minitri.base.diagnostics import CompileError, suggest
+from minitri.base.dims import Dim
+from minitri.base.symbolic_minmax import largest, smallest
+from minitri.base.types import DType, dtype
+from minitri.language.constant_arithmetic import BINARY
+from minitri.language.parser import is_name
+from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER, Attributes, Line, Mistake, Node, Text
+
+MAX_TERMS = 500  # of a polynomial, and factors of a term
+
+
+@dataclass
+class Names:
+    """The meanings of names in expressions.
+
+    sizes    the dimensions in the types of the inputs, by name
+    axes     the axes of the present line, by name
+    value    a function that returns the symbol of a value such as `%3` or `@0`, or None if it is unknown
+    """
+
+    sizes: dict[str, Dim] = field(default_factory=dict)
+    axes: Mapping[str, Dim] = field(default_factory=dict)
+    value: Callable[[Node], Dim | None] = lambda _: None
+
+    def dim(self, e: Node) -> Dim:
+        """The polynomial of an expression. It visits the left operands in a loop, because a sum may be long."""
+        rights: list[tuple[Node, Node]] = []
+        while e.kind in BINARY:
+            rights.append((e, e.parts[1]))
+            e = e.parts[0]
+        result = self._atom(e)
+        for whole, right in reversed(rights):
+            result = _small(BINARY[whole.kind](result, self._divisor(whole, right)), whole)
+        return result
+
+    def _divisor(self, whole: Node, right: Node) -> Dim:
+        d = self.dim(right)
+        if whole.kind in ("//", "%") and d == 0:
+            raise Mistake(right, "this divides by zero")
+        return d
+
+    def _atom(self, e: Node) -> Dim:
+        match e.kind:
+            case "number" if isinstance(e.parts[0], int):
+                return Dim.of(e.parts[0])
+            case "name":
+                return self._named(e)
+            case "neg":
+                return -self.dim(e.parts[0])
+            case "max" | "min":
+                make = largest if e.kind == "max" else smallest
+                return make(self.dim(e.parts[0]), self.dim(e.parts[1]))
+        raise Mistake(e, "a whole number is wanted here, or an expression that is one")
+
+    def _named(self, e: Node) -> Dim:
+        name = e.name
+        found = self.value(e) if name[0] in "%@" else self.axes.get(name) or self.sizes.get(name.removeprefix("$"))
+        if found is not None:
+            return found
+        known = [*self.axes, *self.sizes]
+        what = "value" if name[0] in "%@" else "axis or dimension" if self.axes else "dimension"
+        raise Mistake(e, f"there is no {what} `{name[:40]}` here", suggest(name, known))
+
+    def declare(self, e: Node) -> None:
+        """Declares the names in the type of an input as dimensions."""
+        for name in _names_in(e):
+            if not is_name(name.name):
+                raise Mistake(name, f"`{name.name[:40]}` cannot name a dimension")
+            self.sizes.setdefault(name.name, dims.size(name.name))
+
+    def dims(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
+        return tuple(map(self.dim, exprs))
+
+    def shape(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
+        """The sizes of an array. Only dimensions may occur in them, not axes."""
+        exprs = list(exprs)
+        found = self.of_sizes.dims(exprs)
+        for e, d in zip(exprs, found):
+            if d.constant is not None and not 0 <= d.constant < 2**40:
+                raise Mistake(e, "a size is a number from 0 to 2**40 - 1")
+        return found
+
+    @property
+    def of_sizes(self) -> Names:
+        """The same names without axes and values, so that only dimensions are known."""
+        return Names(self.sizes)
+
+    def condition(self, e: Node) -> Dim:
+        """The condition `a < b` or `a >= b` as an expression that must be >= 0: b - a - 1, or a - b."""
+        if e.kind not in ("<", ">="):
+            raise Mistake(e, "a condition is written `a < b` or `a >= b`")
+        a, b = self.dims(e.parts)
+        return b - a - 1 if e.kind == "<" else a - b
+
+
+def _small(d: Dim, place: Text) -> Dim:
+    """Returns the polynomial. Raises Mistake with code MT0401 if it is too large."""
+    if len(d.terms) > MAX_TERMS or any(len(m) > MAX_NESTING or abs(c) >= MAX_NUMBER for m, c in d.terms):
+        raise Mistake(place, "this expression has too many terms, or too large numbers", code="MT0401")
+    return d
+
+
+def _names_in(e: Node) -> Iterator[Node]:
+    stack = [e]
+    while stack:
+        e = stack.pop()
+        if e.kind == "name":
+            yield e
+        else:
+            stack += [p for p in reversed(e.parts) if isinstance(p, Node)]
+
+
+# ---- dtypes, numbers, lists and attributes -----------------------------------------------------
+
+
+def read_dtype(type: Node) -> DType:
+    try:
+        return dtype(type.parts[0].name)
+    except CompileError as error:
+        raise Mistake(type, error.message, error.help, error.code) from None
+
+
+def read_number(e: Node, dtype: DType) -> int | float | bool:
+    """The value of a constant of this dtype. Floats are rounded to the dtype. Raises Mistake if it does not fit."""
+    sign, inner = (-1, e.parts[0]) if e.kind == "neg" else (1, e)
+    if inner.kind == "name" and sign == 1 and dtype.kind == "b" and inner.name in ("true", "false"):
+        return inner.name == "true"
+    if inner.kind == "name" and dtype.is_float and inner.name in ("inf", "nan"):
+        return sign * float(inner.name)
+    value = sign * inner.parts[0] if inner.kind == "number" else None
+    if isinstance(value, int) and dtype.kind == "b" and value in (0, 1):
+        return value
+    if isinstance(value, int) and dtype.is_integer and dtype.limits[0] <= value <= dtype.limits[1]:
+        return value
+    if value is None or not dtype.is_float:
+        raise Mistake(e, f"a number of the dtype {dtype} is wanted here")
+    with np.errstate(all="ignore"):
+        return value if isinstance(value, int) and abs(value) <= 2048 else float(np.asarray(float(value), dtype.numpy))
+
+
+def check_attributes(attributes: Attributes, known: Sequence[str]) -> None:
+    """Raises Mistake for an attribute of a line whose name is not in `known`."""
+    for name, value in attributes.items():
+        if name not in known:
+            there = f"there is {', '.join(known)}" if known else "none is known"
+            raise Mistake(value, f"`{name[:40]}` is no attribute of this line", suggest(name, known) or there)
+
+
+def read_list(e: Node) -> tuple[Node, ...]:
+    if e.kind != "list":
+        raise Mistake(e, "a list is wanted here, `[…]`")
+    return e.parts[0]
+
+
+def read_text(e: Node) -> str:
+    if e.kind != "text":
+        raise Mistake(e, "a text in double quotes is wanted here")
+    return e.parts[0]
+
+
+def read_word(e: Node, known: Sequence[str]) -> str:
+    if e.name not in known:
+        raise Mistake(e, f"one of {', '.join(known)} is wanted here", suggest(e.name, known))
+    return e.name
+
+
+def wanted(line: Line, name: str) -> Node:
+    """An attribute of a line. Raises Mistake if the line lacks it."""
+    if name not in line.attributes:
+        raise Mistake(line.op, f"`{line.op.name[:40]}` needs the attribute `{name}`")
+    return line.attributes[name]
+
+
+def read_identifier(e: Node, taken: Iterable[str] = ()) -> str:
+    """The name of a parameter or buffer. Raises Mistake if it is not a valid name, or one of `taken`."""
+    if not is_name(e.name):
+        raise Mistake(e, f"`{e.name[:40]}` cannot be a name", "names are ASCII letters, digits and `_`")
+    if e.name in taken:
+        raise Mistake(e, f"`{e.name}` is there already")
+    return e.name

@@ -1,0 +1,168 @@
+"""The pass collapse-axes: for each kind of op, the smallest program whose axes become one, and one whose axes do not.
+
+Kernels are written by hand, so that each shows one thing. tests/test_passes.py tests that results stay
+equal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minitri as mt
+from minitri.base.dims import axis
+from minitri.base.logs import recorded
+from minitri.kernels.ir import Load, Plan
+from minitri.kernels.parse import parse_plan
+from minitri.optimize.collapse_axes import flatten
+
+COPY = "%0: f32[i, j] = load x[i, j]\nstore out[i, j] %0"
+
+
+def flattened(axes: str, body: str, x: str = "f32[4, 6]", out: str = "f32[4, 6]") -> Plan:
+    lines = "\n".join(f"  {line}" for line in body.splitlines())
+    return flatten(parse_plan(
+        f"plan f(x: {x}) -> out: {out}\n\nkernel k0(input x: {x}, output out: {out}) over {axes} {{\n{lines}\n}}\n", "<plan>"
+    ))  # fmt: skip
+
+
+def axes_of(plan: Plan) -> str:
+    (kernel,) = plan.kernels
+    return ", ".join(f"{'reduce ' if a.role == 'reduced' else ''}{a.name}: {a.extent}" for a in kernel.axes)
+
+
+I = axis("i")
+IJ, IJK = "i: 4, j: 6", "i: 4, j: 6, k: 2"
+R = "f32[4, 6, 2]"
+CASES = {
+    "a copy": (IJ, COPY, {}, "i: 24"),
+    "a copy of three": (IJK, "%0: f32[i, j, k] = load x[i, j, k]\nstore out[i, j, k] %0", {"x": R, "out": R}, "i: 48"),
+    "rows with gaps": (IJ, COPY, {"x": "f32[4, 6] {strides = [8, 1]}"}, IJ),
+    "elements with gaps, rows without": (IJ, COPY, {"x": "f32[4, 6] {strides = [12, 2]}"}, "i: 24"),
+    "columns": (IJ, COPY, {"x": "f32[4, 6] {strides = [1, 4]}"}, IJ),
+    "a slice of columns": (IJ, COPY, {"x": "f32[4, 8]"}, IJ),
+    "a slice of rows": (IJ, COPY, {"x": "f32[5, 6]"}, "i: 24"),
+    "an offset": (IJ, COPY.replace("x[i, j]", "x[i, j + 1]"), {"x": "f32[4, 7]"}, IJ),
+    "a transpose": (IJ, COPY.replace("x[i, j]", "x[j, i]"), {"x": "f32[6, 4]"}, IJ),
+    "a load with one of the axes": (IJ, "%0: f32[j] = load x[j]\nstore out[i, j] %0", {"x": "f32[6]"}, IJ),
+    "a load with the first two axes": (IJK, "%0: f32[i, j] = load x[i, j]\nstore out[i, j, k] %0", {"out": R}, "i: 24, k: 2"),
+    "a load with the last two axes": (IJK, "%0: f32[j, k] = load x[j, k]\nstore out[i, j, k] %0", {"x": "f32[6, 2]", "out": R}, "i: 4, j: 12"),
+    "an axis used twice": (IJ, COPY.replace("x[i, j]", "x[i, j, i]"), {"x": "f32[4, 6, 4]"}, IJ),
+    "an index with another axis": ("h: 3, " + IJ, "%0: f32[h, i, j] = load x[h, i, j + h]\nstore out[h, i, j] %0",
+                           {"x": "f32[3, 4, 9]", "out": "f32[3, 4, 6]"}, "h: 3, i: 4, j: 6"),
+    "a guard": (IJ, COPY.replace("x[i, j]", "x[i, j] {where = [i + j < 5]}"), {}, IJ),
+    "a guard of another axis": ("h: 3, " + IJ, "%0: f32[h, i, j] = load x[h + 1, i, j] {where = [h < 2]}\nstore out[h, i, j] %0",
+                                {"x": "f32[3, 4, 6]", "out": "f32[3, 4, 6]"}, "h: 3, i: 24"),
+    "a position": (IJ, "%1: i64[i, j] = position {expr = i + j}\n%0: f32[i, j] = cast %1\nstore out[i, j] %0", {}, IJ),
+    "a predicate": (IJ, "%1: bool[i, j] = inside {where = [i < j]}\n%0: f32[i, j] = cast %1\nstore out[i, j] %0", {}, IJ),
+    "one axis reduced": ("i: 4, reduce r: 6", "%0: f32[i, r] = load x[i, r]\n%1: f32[i] = reduce.sum %0 {over = [r]}\nstore out[i] %1",
+                        {"out": "f32[4]"}, "i: 4, reduce r: 6"),
+    "both reduced": ("reduce r: 4, reduce s: 6", "%0: f32[r, s] = load x[r, s]\n%1: f32[] = reduce.sum %0 {over = [r, s]}\nstore out[] %1",
+                     {"out": "f32[]"}, "reduce r: 24"),
+    "both reduced, one after the other": (
+        "reduce r: 4, reduce s: 6",
+        "%0: f32[r, s] = load x[r, s]\n%1: f32[r] = reduce.max %0 {over = [s]}\n%2: f32[] = reduce.sum %1 {over = [r]}\nstore out[] %2",
+        {"out": "f32[]"}, "reduce r: 4, reduce s: 6"),
+    "neither reduced": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: f32[i, j] = reduce.sum %0 {over = [r]}\nstore out[i, j] %1",
+                        {"x": R}, "i: 24, reduce r: 2"),
+    "an argmax over another axis": ("i: 4, j: 6, reduce r: 2", "%0: f32[i, j, r] = load x[i, j, r]\n%1: i64[i, j] = reduce.argmax %0 {over = [r]}\nstore out[i, j] %1",
+                           {"x": R, "out": "i64[4, 6]"}, "i: 24, reduce r: 2"),
+    "a running sum along another axis": (IJK, "%0: f32[i, j, k] = load x[i, j, k]\n%1: f32[i, j, k] = scan.sum %0 {along = k}\nstore out[i, j, k] %1",
+                             {"x": R, "out": R}, "i: 24, k: 2"),
+    "axes that are not neighbours": ("i: 4, k: 2, j: 6", "%0: f32[i, j] = load x[i, j]\nstore out[k, i, j] %0", {"out": "f32[2, 4, 6]"}, "i: 24, k: 2"),
+    "an index that is split and combined": (
+        "i: 24", "%0: f32[i] = load x[i//6, i%6]\nstore out[i] %0", {"out": "f32[24]"}, "i: 24"),
+    "a running sum along one of the axes": (IJ, "%0: f32[i, j] = load x[i, j]\n%1: f32[i, j] = scan.sum %0 {along = j}\nstore out[i, j] %1", {}, IJ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_contiguous_axes_become_one(name: str) -> None:
+    axes, body, types, expected = CASES[name]
+    assert axes_of(flattened(axes, body, **types)) == expected
+
+
+def test_a_call_passes_the_strides_that_its_kernels_have() -> None:
+    x = np.arange(48, dtype=np.float32).reshape(4, 12)
+    for seen in (x[:, ::2], x[::2], x.T, x[::-1]):
+        np.testing.assert_array_equal(mt.compile("x + 1", x="f32[M, N]")(seen), seen + 1)
+
+
+def test_an_array_may_have_two_shapes() -> None:
+    """One kernel reads the array as a row of 24; the access to a single element keeps the original shape."""
+    body = "%0: f32[i, j] = load x[i, j]\n%1: f32[] = load x[0, 0]\n%2: f32[i, j] = add %0, %1\nstore out[i, j] %2"
+    assert axes_of(flattened(IJ, body)) == "i: 24"
+    (kernel,) = flattened(IJ, body).kernels
+    assert {op.buffer.shape for op in kernel.body if isinstance(op, Load)} == {kernel.buffers[0].shape, (4, 6)}
+
+
+def loads(plan: Plan) -> list[str]:
+    return [f"{op.buffer.name}[{', '.join(map(str, op.index))}]" for op in plan.kernels[0].body if isinstance(op, Load)]
+
+
+JOINED = {
+    "x[i//6, i%6]": "x[i]", "x[i//6 + 1, i%6]": "x[i + 6]", "x[(i + 1)//6 + 2*i, (i + 1)%6]": "x[13*i + 1]",
+    "x[i//6, i%4]": None, "x[i//4, i%6]": None, "x[i%6, i//6]": None, "x[i, i%6]": None,
+    "x[2*(i//6), i%6]": "x[i + 6*(i//6)]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("access", list(JOINED))
+@pytest.mark.parametrize("gap", [0, 2])
+def test_a_quotient_and_its_remainder(access: str, gap: int) -> None:
+    """The two are one index if the array has no gaps between its rows."""
+    x = f"f32[80, 6] {{strides = [{6 + gap}, 1]}}"
+    found = loads(flattened("i: 24", f"%0: f32[i] = load {access}\nstore out[i] %0", x, "f32[24]"))
+    assert found == [JOINED[access] or access if gap == 0 else access]
+
+
+def test_a_combined_index_is_reported() -> None:
+    with recorded() as firings:
+        plan = flattened(
+            "i: 24",
+            "%0: f32[i] = load x[i//6, i%6]\n%1: f32[i] = load x[i%4, 0]\n%2: f32[i] = add %0, %1\nstore out[i] %2",
+            out="f32[24]",
+        )
+    (one,) = firings
+    assert (one.rule, one.before.index, one.after) == (flatten, (I // 6, I % 6), plan.kernels[0].body[0])
+
+
+def test_an_array_has_no_two_shapes_of_equal_rank() -> None:
+    """The shapes would be [24, 2] and [4, 12]. In a text, `x[i, 0]` could then mean either."""
+    body = """%0: f32[i] = load x[i//6, i%6, 0]
+%1: f32[j] = load x[0, j//2, j%2]
+%2: f32[i, j] = add %0, %1
+store out[i, j] %2"""
+    assert loads(flattened("i: 24, j: 12", body, R, "f32[24, 12]")) == ["x[i//6, i%6, 0]", "x[0, j//2, j%2]"]
+
+
+def test_three_parts_of_an_index() -> None:
+    text = "%0: f32[i] = load x[i//20, (i//5)%4, i%5]\nstore out[i] %0"
+    assert loads(flattened("i: 60", text, "f32[3, 4, 5]", "f32[60]")) == ["x[i]"]
+
+
+PRODUCT = """%0: f32[i, j, r] = load x[i, j, r]
+%1: f32[{b}r, k] = load x[{c}r, k]
+%2: f32[i, j, k] = dot %0, %1 {{over = r, precision = ieee, tile = [j, k]}}
+store out[i, j, k] %2"""
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [("", "i: 24, reduce r: 2, k: 2"), ("i, ", "i: 4, j: 6, reduce r: 2, k: 2")]
+)
+def test_a_batch_of_matrices_times_one_matrix_is_one_product(own: str, expected: str) -> None:
+    """The axes stay apart if each matrix of the batch has its own factor."""
+    body = PRODUCT.format(b=own, c=own or "0, ")
+    assert axes_of(flattened("i: 4, j: 6, reduce r: 2, k: 2", body, R, R)) == expected
+
+
+def test_two_batch_axes_become_one() -> None:
+    """Both factors have both batch axes. The axes of rows and columns stay."""
+    body = """%0: f32[g, h, i, r] = load x[g, h, i, r]
+%1: f32[g, h, r, j] = load y[g, h, r, j]
+%2: f32[g, h, i, j] = dot %0, %1 {over = r, precision = ieee, tile = [i, j]}
+store out[g, h, i, j] %2"""
+    arrays = "input x: f32[2, 3, 4, 6], input y: f32[2, 3, 6, 5], output out: f32[2, 3, 4, 5]"
+    head = "plan f(x: f32[2, 3, 4, 6], y: f32[2, 3, 6, 5]) -> out: f32[2, 3, 4, 5]"
+    kernel = f"kernel k0({arrays}) over g: 2, h: 3, i: 4, reduce r: 6, j: 5 {{\n{body}\n}}\n"
+    assert axes_of(flatten(parse_plan(f"{head}\n\n{kernel}"))) == "g: 6, i: 4, reduce r: 6, j: 5"

@@ -1,0 +1,90 @@
+"""The limits of the fusion partition: for each limit, one program on either side of it.
+
+tests/test_passes.py tests the fusion of usual programs. Both decisions at a limit are right; one of them is faster.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import minitri as mt
+from minitri.kernels.ir import Plan
+
+MN = {"x": "f32[M, N]", "y": "f32[M, N]", "z": "f32[M, N]"}
+PRODUCT = {"x": "f32[M, K]", "y": "f32[M, K]", "z": "f32[M, K]", "w": "f32[K, N]"}
+
+
+def operations(count: int) -> str:
+    """A chain of `count` cheap operations that no rule simplifies."""
+    text = "x"
+    for k in range(count):
+        text = f"maximum({text}, {k + 2})" if k % 2 else f"minimum({text}, {-k - 2})"
+    return text
+
+
+def both_sums(text: str) -> str:
+    return f"sum({text}, axis=0), sum({text}, axis=1)"
+
+
+def shifted(count: int) -> str:
+    return " + ".join(f"exp(abs(x))[{k}:{k + 9}]" for k in range(count))
+
+
+LOSS = "log(sum(exp(x), axis=1)) + max(x, axis=1)"
+
+# text, types, how many kernels, how many temporaries
+LIMITS: dict[str, tuple[str, dict[str, str], int, int]] = {
+    "the most operations that are recomputed": (both_sums(operations(16)), {"x": "f32[M, N]"}, 2, 0),
+    "one operation more is stored": (both_sums(operations(17)), {"x": "f32[M, N]"}, 2, 1),
+    "two arrays are read twice": (both_sums("(x + y)"), MN, 2, 0),
+    "three arrays are not read twice": (both_sums("(x + y + z)"), MN, 2, 1),
+    "two 64-bit arrays are not read twice": (both_sums("astype(a + b, f32)"), {"a": "f64[M, N]", "b": "f64[M, N]"}, 2, 1),
+    "the most operations on a factor": (f"{operations(8)} @ w", PRODUCT, 1, 0),
+    "one operation more on a factor": (f"{operations(9)} @ w", PRODUCT, 2, 1),
+    "a factor from two arrays": ("(x + y) @ w", PRODUCT, 1, 0),
+    "a factor from three arrays": ("(x + y + z) @ w", PRODUCT, 2, 1),
+    "an expensive operation on a factor": ("exp(x) @ w", PRODUCT, 2, 1),
+    "a cheap operation after an expensive one": ("(exp(x) + 1) @ w", PRODUCT, 2, 1),
+    "a 64-bit factor": ("(x + 1) @ w", {"x": "f64[M, K]", "w": "f64[K, N]"}, 1, 0),
+    "a 64-bit factor from 32 bits": ("(astype(x, f64) + 1) @ w", {"x": "f32[M, K]", "w": "f64[K, N]"}, 1, 0),
+    "a 64-bit factor from 16 bits": ("(astype(x, f64) + 1) @ w", {"x": "f16[M, K]", "w": "f64[K, N]"}, 2, 1),
+    "a 64-bit epilogue": ("exp(x @ w + 1)", {"x": "f64[M, K]", "w": "f64[K, N]"}, 1, 0),
+    "three reductions of two arrays": ("sum(x + y, axis=1), max(x, axis=1), sum(x * y, axis=1)", MN, 1, 0),
+    "a value needed at eight indices": (shifted(8), {"x": "f32[60]"}, 1, 0),
+    "a value needed at nine indices": (shifted(9), {"x": "f32[60]"}, 2, 1),
+    "two that depend on each other through a third": (
+        "(exp(a) * b) @ c @ c, a - b", dict.fromkeys("abc", "f32[N, N]"), 3, 2,
+    ),
+    "reductions of two unrelated arrays": (
+        "sum(x * z, axis=1), max(x, axis=1), min(x * z, axis=1), sum(a, axis=1), a * 2", MN | {"a": "f32[K, L]"}, 2, 0,
+    ),
+    "operations before a mean": (f"mean({LOSS} - x[:, 0])", MN, 2, 1),
+    "operations before a mean, next to products": (f"w @ w @ w, mean({LOSS} - x[:, 0])", MN | {"w": "f32[K, K]"}, 4, 2),
+    "operations before a mean that need a product": (f"mean({LOSS} - (x @ w)[:, 0])", MN | {"w": "f32[N, K]"}, 3, 2),
+    "operations before a mean that are no kernel": ("mean(log(sum(exp(x), axis=1))[::-1] + max(x, axis=1))", MN, 2, 2),
+    "many operations and few reductions": (
+        f"sum({operations(14)} * y, axis=1) + max({operations(15)} + z, axis=1)", MN, 1, 0,
+    ),
+}  # fmt: skip
+
+
+def plan(text: str, types: dict[str, str]) -> Plan:
+    return mt.compile(text, **types).lower().compilation.value("kernels.fused")
+
+
+@pytest.mark.parametrize("name", list(LIMITS))
+def test_programs_on_either_side_of_a_limit(name: str) -> None:
+    text, types, kernels, temporaries = LIMITS[name]
+    found = plan(text, types)
+    assert (len(found.kernels), len(found.temporaries)) == (kernels, temporaries)
+
+
+@pytest.mark.parametrize("count, kernels", [(12, 1), (13, 2)])
+def test_a_kernel_has_at_most_12_reductions(count: int, kernels: int) -> None:
+    text = " + ".join(f"sum(x * {k + 2}.5 + abs(x - {k}), axis=1) * {k + 2}" for k in range(count))
+    assert len(plan(text, {"x": "f32[M, N]"}).kernels) == kernels
+
+
+def test_without_fusion_each_operation_is_a_kernel() -> None:
+    low = mt.compile("exp(x) + 1", x="f32[M, N]").configured(without=("fusion",)).lower()
+    assert len(low.compilation.value("kernels.fused").kernels) == 2

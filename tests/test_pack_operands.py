@@ -1,0 +1,197 @@
+"""The pass pack-operands: which factors of large products are copied for tensor cores, how, and that results stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitri as mt
+from minitri.base.dims import Dim
+from minitri.graph.ir import Apply, Concat, Contract, Node, View
+from minitri.optimize import pack_operands
+from minitri.pipeline import Compilation
+
+LARGE = {"M": 2048, "K": 4096, "N": 3072}
+RAGGED = {"M": 2048, "K": 4090, "N": 1777}
+BF16 = {"x": "bf16[M, K]", "w": "bf16[K, N]"}
+F32 = {"x": "f32[M, K]", "w": "f32[K, N]"}
+TF32 = 'matmul(x, w, precision="tf32")'
+CASES: dict[str, tuple[str, dict[str, str], dict[str, int], str]] = {  # the last text: which of x and w are copied
+    "fits": ("x @ w", BF16, LARGE, ""),
+    "both transposed": ("x.T @ w.T", {"x": "bf16[K, M]", "w": "bf16[N, K]"}, LARGE, ""),
+    "odd depth": ("x @ w", BF16, LARGE | {"K": 4090}, "x"),
+    "an even depth": ("x @ w", BF16, LARGE | {"M": 4096, "K": 4090, "N": 1024}, ""),
+    "odd depth, used less often": ("x @ w", BF16, LARGE | {"M": 4096, "K": 4091, "N": 1024}, "x"),
+    "a computed factor, used less often": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE | {"N": 1024}, "x"),
+    "even columns, used less often": ("x @ w", BF16, {"M": 1024, "K": 8192, "N": 2046}, "w"),
+    "odd columns": ("x @ w", BF16, LARGE | {"N": 1777}, "w"),
+    "both odd": ("x @ w", BF16, RAGGED, "xw"),
+    "odd rows of a transposed factor": ("x.T @ w", {"x": "bf16[K, M]", "w": "bf16[K, N]"}, LARGE | {"M": 2047}, "x"),
+    "tf32": (TF32, F32, LARGE, "xw"),
+    "tf32, transposed": (TF32.replace("w,", "w.T,"), {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, "xw"),
+    "f32": ("x @ w", F32, RAGGED, "xw"),
+    "f32, contiguous along the depth": ("x @ w.T", {"x": "f32[M, K]", "w": "f32[N, K]"}, LARGE, ""),
+    "f32, small": ("x @ w", F32, {"M": 512, "K": 1024, "N": 512}, ""),
+    "IEEE": ('matmul(x, w, precision="ieee")', F32, RAGGED, ""),
+    "IEEE, transposed": ('matmul(x.T, w.T, precision="ieee")', {"x": "f32[K, M]", "w": "f32[N, K]"}, LARGE, "w"),
+    "dequantised": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE, "w"),
+    "dequantised for many rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 1280}, "w"),
+    "dequantised for fewer rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 1279}, ""),
+    "dequantised with more operations": ("x @ (tanh(w.astype(bf16)) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 129}, "w"),
+    "a cast of f32 weights, two tiles of rows": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 129}, "w"),
+    "a cast of f32 weights, one tile of rows": ("x @ (w * 0.5).astype(bf16)", {"x": "bf16[M, K]", "w": "f32[K, N]"}, LARGE | {"M": 128}, ""),
+    "a scale of 8 bits": ("x @ (w.astype(bf16) * s)", {"x": "bf16[M, K]", "w": "bf16[K, N]", "s": "i8[N]"}, LARGE | {"M": 129}, "w"),
+    "both computed, the first one rarely used": ("x.astype(bf16) @ w.astype(bf16)", {"x": "f32[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 256}, "w"),
+    "dequantised, small": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, {"M": 256, "K": 1024, "N": 1024}, ""),
+    "a cast": ("x.astype(bf16) @ w", {"x": "f32[M, K]", "w": "bf16[K, N]"}, LARGE, "x"),
+    "few rows": ("x @ (w.astype(bf16) * 0.5)", {"x": "bf16[M, K]", "w": "i8[K, N]"}, LARGE | {"M": 16}, ""),
+    "little depth": ("x @ w", BF16, {"M": 20480, "K": 250, "N": 777}, ""),
+    "small": ("x @ w", BF16, {"M": 1000, "K": 2050, "N": 3000}, ""),
+    "a batch": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[4, K, N]"}, RAGGED, "xw"),
+    "a batch times one matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, LARGE, ""),
+    "a batch times one odd matrix": ("x @ w", {"x": "bf16[4, M, K]", "w": "bf16[K, N]"}, RAGGED, "xw"),
+    "a batch times one transposed odd matrix": ("x @ w.T", {"x": "bf16[4, M, K]", "w": "bf16[N, K]"}, LARGE | {"K": 4089}, "xw"),
+    "one matrix times a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, LARGE | {"N": 300}, "w"),
+    "one odd matrix times a batch": ("x @ w", {"x": "bf16[M, K]", "w": "bf16[4, K, N]"}, RAGGED | {"N": 1776}, "x"),
+    "a factor that is a product": ("x @ (v @ w)", BF16 | {"x": "bf16[M, L]", "v": "bf16[L, K]"}, RAGGED | {"L": 4090}, "xw"),
+}  # fmt: skip
+
+
+def packed(name: str, **more: Any) -> mt.Lowered:
+    text, types, sizes, _ = CASES[name]
+    return mt.compile(text, **types).lower(target="cuda:90", **sizes, **more)
+
+
+def copied(node: Node) -> bool:
+    """Whether a factor is a view of a copy."""
+    while isinstance(node, View):
+        node = node.x
+    return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n != "a factor that is a product"])
+def test_factors_that_are_copied(name: str) -> None:
+    (node,) = [n for n in packed(name).compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
+    assert "".join(letter for letter, factor in (("x", node.a), ("w", node.b)) if copied(factor)) == CASES[name][3]
+
+
+def test_a_factor_computed_by_a_product_is_not_copied() -> None:
+    """The first product's own kernel stores the factor. The factors of the other product are packed."""
+    products = [n for n in packed("a factor that is a product").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]  # fmt: skip
+    assert [(copied(n.a), copied(n.b)) for n in products] == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize("name", ["a batch times one odd matrix", "one odd matrix times a batch"])
+def test_a_factor_shared_by_a_batch_is_copied_once(name: str) -> None:
+    shapes = [len(t.shape) for t in packed(name).compilation.plan.temporaries]
+    assert shapes == {"a batch times one odd matrix": [3, 2], "one odd matrix times a batch": [2]}[name]
+
+
+@pytest.mark.parametrize("name", ["odd depth", "both odd", "odd rows of a transposed factor", "a batch"])
+def test_rows_of_copies_begin_at_multiples_of_16_bytes(name: str) -> None:
+    plan = packed(name).compilation.plan
+    assert plan.temporaries and all(int(t.shape[-1]) * t.dtype.bytes % 16 == 0 for t in plan.temporaries)
+
+
+def test_a_copy_is_a_kernel_and_the_ledger_says_why() -> None:
+    plan = packed("both odd").compilation.plan
+    assert len(plan.kernels) == 3
+    assert sum(d.rule == "a copy that a tensor core can read" for d in plan.ledger) == 2
+
+
+def test_the_other_factor_is_padded_while_it_is_loaded() -> None:
+    """Its depth must be equal, but that needs no copy."""
+    (node,) = [n for n in packed("odd depth").compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
+    assert isinstance(node.b, Concat) and int(node.a.shape[-1]) == int(node.b.shape[-2]) == 4096
+
+
+@pytest.mark.parametrize("start, kernels", [(1, 2), (2, 2), (8, 1)])
+def test_the_start_of_a_slice_decides_whether_it_is_copied(start: int, kernels: int) -> None:
+    f = mt.compile(
+        f"x[:, {start}:] @ w", x=f"bf16[2048, {4096 + start + -start % 8}]", w=f"bf16[{4096 + -start % 8}, 3072]"
+    )
+    assert len(f.lower(target="cuda:90").kernels) == kernels
+
+
+def test_rows_of_an_array_with_one_axis_are_rows() -> None:
+    f = mt.compile("reshape(x, (8192, 8192)) @ w", x="bf16[67108864]", w="bf16[8192, 256]")
+    assert len(f.lower(target="cuda:90").kernels) == 1
+
+
+@pytest.mark.parametrize("name", ["fits", "both odd"])
+def test_without_it_and_for_the_interpreter_nothing_is_copied(name: str) -> None:
+    text, types, sizes, _ = CASES[name]
+    f = mt.compile(text, **types)
+    assert len(f.configured(without=["pack-operands"]).lower(target="cuda:90", **sizes).kernels) == 1
+    assert len(f.lower(target="interpreter", **sizes).kernels) == 1
+
+
+def test_factors_of_symbolic_sizes_are_not_copied() -> None:
+    assert len(mt.compile("x @ w", **BF16).lower(target="cuda:90").kernels) == 1
+
+
+def test_the_strides_of_a_call_decide_whether_it_is_copied() -> None:
+    """The rows start at odd addresses, although their length is even."""
+
+    context = mt.compile("x @ w", **BF16).lower(target="cuda:90", **LARGE).compilation.context
+    wide = replace(context, layouts={"x": (Dim.of(4099), Dim.of(1))})
+    assert len(Compilation(context).plan.kernels) == 1 and len(Compilation(wide).plan.kernels) == 2
+
+
+def test_shared_values_are_visited_once() -> None:
+    """A regression: each path from a product to its weights was followed."""
+    squares = "\n".join(["    y = y * y"] * 60)
+    text = f"def f(x: f16[256, 4096], w: i8[4096, 4096]):\n    y = w.astype(f16)\n{squares}\n    return x @ y\n"
+    assert mt.compile(text).lower(target="cuda:90")["graph.simplified"]
+
+
+SMALL = {"M": 21, "K": 35, "N": 19}
+
+
+@pytest.fixture
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    for constant in ("DEPTH", "REUSE", "REUSE_OF_COMPUTED", "REUSE_OF_CONVERTED", "WORTH", "WORTH_COMPUTED"):
+        monkeypatch.setattr(pack_operands, constant, 1)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_stage(name: str, of_any_size: None) -> None:
+    """Results are numpy's, also with a GPU's schedules. Infinities and nan stay in their rows."""
+    text, types, _, _ = CASES[name]
+    rng, sizes = np.random.default_rng(0), SMALL | {"L": 33}
+    given = []
+    for letter, t in types.items():
+        shape = [int(d) if d.isdigit() else sizes[d] for d in t[:-1].split("[")[1].split(", ")]
+        dtype = mt.base.types.DTYPES[t.split("[")[0]]
+        value = (rng.integers(-9, 9, shape) if dtype.is_integer else rng.normal(size=shape)).astype(dtype.numpy)
+        if letter == "x" and not dtype.is_integer:
+            value[..., 0, 0], value[..., -1, -1] = np.inf, np.nan
+        given.append(value)
+    report = mt.compile(text, **types).check(*given)
+    assert report.ok, report
+    assert any(r.by == "pack-operands" for r in report.rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("name", list(CASES))
+def test_on_a_gpu(name: str) -> None:
+    """Compared with the same products without copies, at sizes at which factors are copied."""
+    text, types, sizes, _ = CASES[name]
+    given = []
+    for t in types.values():
+        shape = [int(d) if d.isdigit() else sizes[d] for d in t[:-1].split("[")[1].split(", ")]
+        dtype = getattr(torch, mt.base.types.DTYPES[t.split("[")[0]].triton)
+        random = (
+            torch.randn(shape, device="cuda") if dtype.is_floating_point else torch.randint(-9, 9, shape, device="cuda")
+        )
+        given.append(random.to(dtype))
+    f = mt.compile(text, **types)
+    wanted = f.configured(without=["pack-operands"])(*given).double()
+    for _ in range(2):
+        error = torch.linalg.vector_norm(f(*given).double() - wanted) / torch.linalg.vector_norm(wanted)
+        assert error < 3e-3
