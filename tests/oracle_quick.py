@@ -241,6 +241,7 @@ CASES: dict[str, Case] = {
     "rows and columns": Case(
         "sum(x, axis=0) + sum(x, axis=1)", {"x": "f32[N, N]"}, lambda x: x.sum(0) + x.sum(1), ({"N": 19}, {"N": 2})
     ),
+    "batch of products with one matrix": Case("x @ w", {"x": "f32[B, M, K]", "w": "f32[K, N]"}, lambda x, w: (x.astype(f8) @ w.astype(f8)).astype(f4), ({"B": 3, "M": 5, "K": 17, "N": 6},), schedules=("cuda",)),
     "sum of a matrix in parts": Case("sum(x)", {"x": "f32[M, N]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"M": 130, "N": 77},), schedules=("cuda",)),
     "long sum": Case("sum(x)", {"x": "f32[L]"}, lambda x: x.sum(dtype=f8).astype(f4), ({"L": 10007},), schedules=("cuda",)),
     "long sum of integers": Case("sum(x)", {"x": "i32[L]"}, lambda x: x.sum(dtype=i8), ({"L": 10007},), schedules=("cuda",)),

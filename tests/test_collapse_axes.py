@@ -103,7 +103,7 @@ def loads(plan: Plan) -> list[str]:
 JOINED = {
     "x[i//6, i%6]": "x[i]", "x[i//6 + 1, i%6]": "x[i + 6]", "x[(i + 1)//6 + 2*i, (i + 1)%6]": "x[13*i + 1]",
     "x[i//6, i%4]": None, "x[i//4, i%6]": None, "x[i%6, i//6]": None, "x[i, i%6]": None,
-    "x[2*(i//6), i%6]": None,  # a quotient remains
+    "x[2*(i//6), i%6]": "x[i + 6*(i//6)]",
 }  # fmt: skip
 
 

@@ -6,10 +6,14 @@ A reduction over a single axis is easier to split (split_reduction.py), because 
 row. Parts end at a multiple of the block size, so no tile reaches past the end of a row. Later,
 minitri/optimize/collapse_axes.py turns the quotient and the remainder back into one axis of x.
 
-Left out: arrays with gaps, and arrays that lack one of the axes. Their addresses would need the quotient. A sum over
-such an array keeps its axes. So does every sum that reads the same array, because the two sums share a kernel.
+Arrays with gaps, and arrays that lack one of the axes, keep an axis for their rows: their addresses need the quotient.
+Only the other axes become one, if that gives more parts. So does every sum that reads the same array, because the two
+sums share a kernel.
+
+    sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
 
+import math
 from collections.abc import Container
 
 from minitri.base import dims
@@ -18,21 +22,45 @@ from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, 
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import made_of
-from minitri.optimize.split_reduction import choose
+from minitri.optimize.split_reduction import Layouts, choose, contiguous_axes
 
 
-def collapse(graph: Graph, chip: Chip, gaps: Container[str] = ()) -> Graph:
+def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """The graph in which reductions that will be split have one axis in place of neighbouring axes.
 
-    `gaps` has the names of inputs that are not contiguous in memory. A reduction that stays in one kernel keeps its axes.
+    `gaps` has the strides of inputs that are not contiguous in memory, by name. A reduction that stays in one kernel keeps its axes.
     """
     several = joinable(graph, gaps)
 
     def one_axis(i: Interner, node: Node, made: Node) -> Node | None:
-        whole = joined(i, made) if node in several and isinstance(made, Reduce) else None
-        return whole if whole is not None and choose(whole, chip) is not None else None
+        if not isinstance(node, Reduce) or not isinstance(made, Reduce) or node.op in POSITIONS:
+            return None
+        if node in several:
+            whole = joined(i, made, min(made.axes), max(made.axes))
+            return whole if choose(whole, chip, gaps) is not None else None
+        rows = _longest_run(made, gaps)
+        fewer = joined(i, made, rows[0], rows[-1]) if len(rows) > 1 else made
+        return fewer if 2 * _parts(fewer, chip, gaps) > 3 * _parts(made, chip, gaps) else None
 
-    return rewritten(graph, collapse, one_axis) if several else graph
+    return rewritten(graph, collapse, one_axis) if any(isinstance(n, Reduce) for n in graph.nodes()) else graph
+
+
+def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
+    """Neighbouring reduced axes along which memory is not contiguous: those with the most elements together."""
+    _, inner = contiguous_axes(node, gaps)
+    runs: list[list[int]] = [[]]
+    for k in range(node.x.rank):
+        if k in node.axes and k not in inner and node.x.shape[k].constant is not None:
+            runs[-1].append(k)
+        else:
+            runs.append([])
+    return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run))
+
+
+def _parts(node: Reduce, chip: Chip, gaps: Layouts) -> int:
+    """The number of parts into which a reduction will be split."""
+    choice = choose(node, chip, gaps)
+    return choice[1] if choice is not None else 1
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
@@ -47,13 +75,13 @@ def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
     return found
 
 
-def joined(i: Interner, node: Reduce) -> Reduce:
-    """The same reduction, over one axis in place of several."""
-    first, last = min(node.axes), max(node.axes)
-    sizes = node.x.shape[first : last + 1]
+def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:
+    """The same reduction, with one axis in place of the axes from `first` to `last`."""
+    sizes, gone = node.x.shape[first : last + 1], last - first
     shape = (*node.x.shape[:first], dims.product(list(sizes)), *node.x.shape[last + 1 :])
     index = [*map(axis, range(first)), *places(axis(first), sizes), *map(axis, range(first + 1, len(shape)))]
-    made = i.reduce(node.op, node.dtype, node.shape, i.view(node.x, shape, tuple(index)), (first,))
+    axes = tuple(dict.fromkeys(k if k < first else max(first, k - gone) for k in sorted(node.axes)))
+    made = i.reduce(node.op, node.dtype, node.shape, i.view(node.x, shape, tuple(index)), axes)
     assert isinstance(made, Reduce)
     return made
 

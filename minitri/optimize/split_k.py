@@ -8,9 +8,10 @@ becomes
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
-Left out: weights of 8 bits, whose parts dequantised_product_cost.py chooses; depths that no power of two divides into long
-parts; and factors that come from other reductions or products. Such factors may share a loop with this product
-(minitri/optimize/online_reductions/kernels.py).
+If no power of two divides the depth into enough parts, zeros make it longer. A factor that comes from other reductions
+or products may share a loop with this product (minitri/optimize/online_reductions/kernels.py). Such a product is split
+only if most of the GPU would be idle. Left out: weights of 8 bits, whose parts dequantised_product_cost.py chooses; loops of
+attention, which split_kv.py splits.
 """
 
 import math
@@ -18,10 +19,15 @@ import math
 from minitri.base.dims import Dim
 from minitri.graph.ir import Concat, Contract, Graph, Input, Interner, Node, Reduce, Scan, axis
 from minitri.hardware.chips import Chip
+from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
-from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, split
+from minitri.optimize.split_kv import loops
+from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, padded, split
 
+MANY = 128  # the most parts of a product with very few tiles
+IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
+STEP = 64  # the length of uneven parts is a multiple of this, so that parts consist of complete blocks
 ROWS, COLUMNS = 64, 128  # the approximate size of a tile
 FEW_ROWS, NARROW = 32, 32  # products with at most FEW_ROWS rows have tiles of NARROW columns
 SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second kernel; the latter if small tiles do
@@ -29,21 +35,30 @@ SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second 
 
 def split_products(graph: Graph, chip: Chip) -> Graph:
     """The graph with deep products computed in parts. Its field `splits` lists them."""
-    return split(graph, split_products, lambda i, _, node: _halves(i, node, chip), Contract)
+    looped = bool(loops(graph))
+    return split(graph, split_products, lambda i, _, node: _halves(i, node, chip, looped), Contract)
 
 
-def _halves(i: Interner, node: Contract, chip: Chip) -> Halves | None:
-    """The sum of partial products; None if the product stays whole."""
-    if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or not (is_read(node.a) and is_read(node.b)):
+def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | None:
+    """The sum of partial products; None if the product stays whole. `looped`: the graph has loops of attention."""
+    alone = is_read(node.a) and is_read(node.b)
+    if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
     *batch, m, n, depth = map(int, (*node.shape, node.a.shape[-1]))
     if dequantised_product_cost.is_converted(node):
         parts = dequantised_product_cost.choose(chip, math.prod(batch), m, n, depth).parts
     else:
-        parts = _parts(node, chip.multiprocessors, math.prod(batch), m, n, depth)
+        parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
     if parts == 1:
         return None
-    lead, length = node.rank - 2, Dim.of(depth // parts)
+    lead, length = node.rank - 2, Dim.of(-(-depth // parts))
+    missing = parts * length - depth
+    if missing != 0:
+        length = Dim.of(-(-depth // parts // STEP) * STEP)
+        parts = -(-depth // int(length))
+        missing = parts * length - depth
+        a, b = padded(i, node.a, node.rank - 1, missing, 0.0), padded(i, node.b, lead, missing, 0.0)
+        node = i.contract(node.dtype, node.shape, a, b, node.precision)
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
     rows = i.view(node.a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
     partial = contract_in_parts(i, node, rows, node.b, parts, length)
@@ -57,13 +72,23 @@ def _streams(node: Contract) -> bool:
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
-    """The number of parts, a power of two that divides the depth. It aims at two programs on each multiprocessor."""
+    """The number of parts: a power of two that divides the depth, or else one that leaves an uneven part.
+
+    It aims at two programs on each multiprocessor.
+    """
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
-    if depth < (SHORTEST_STREAM if fills or _streams(node) else SHORTEST) or not 0 < tiles < multiprocessors:
+    shortest = SHORTEST_STREAM if fills or _streams(node) else SHORTEST
+    few = 2 * tiles * MOST <= multiprocessors  # half of the chip is idle, even with the usual number of parts
+    if depth < (shortest // 2 if few else shortest) or not 0 < tiles < multiprocessors:
         return 1
-    wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MOST))
-    return math.gcd(depth, 1 << (wanted.bit_length() - 1))
+    wanted = max(1, min(2 * multiprocessors // tiles, depth // PART, MANY if few else MOST))
+    if node.a.dtype.bits == 32 and tiles * 4 > 3 * multiprocessors:
+        return 1
+    even, row = math.gcd(depth, 1 << (wanted.bit_length() - 1)), depth * node.a.dtype.bytes
+    while even > 1 and row % ALIGNMENT == 0 and row // even % ALIGNMENT:
+        even //= 2
+    return even if even * 4 > wanted else wanted
 
 
 def is_read(node: Node) -> bool:

@@ -15,45 +15,68 @@ parts are padded. Left out: unknown sizes.
 """
 
 import math
+from collections.abc import Container, Mapping
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.graph.ir import Apply, Contract, Graph, Input, Interner, Node, Reduce, axis, axis_symbol
+from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import element
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_kv import loops
 from minitri.optimize.split_parts import LANES, WAVES, Cut, Halves, split
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
+Layouts = Mapping[str, tuple[Dim, ...]]
 SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
 ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
 MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
+PIECE = 512  # the fewest contiguous elements of a part of several axes
+FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 
 
-def split_reductions(graph: Graph, chip: Chip) -> Graph:
-    """The graph with long reductions computed in parts. Its field `splits` lists them."""
+def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
+    """The graph with long reductions computed in parts. Its field `splits` lists them.
+
+    `layouts` has the strides of inputs that are not contiguous, by name.
+    """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
     looped = loops(graph)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
-        choice = choose(made, chip) if node not in looped else None
+        choice = choose(made, chip, layouts) if node not in looped else None
         return Cut(i, made, *choice).made(cuts) if choice is not None else None
 
     return split(graph, split_reductions, halves, Reduce)
 
 
-def choose(node: Reduce, chip: Chip) -> tuple[int, int, Dim] | None:
+def choose(node: Reduce, chip: Chip, layouts: Layouts = {}) -> tuple[int, int, Dim] | None:
     """The axis to split, the number of parts and their length. None if splitting does not pay."""
     if any(e.constant is None for e in node.x.shape):
         return None
-    extents, results = [int(node.x.shape[k]) for k in node.axes], math.prod(map(int, node.shape))
-    width = _column_width(node)
-    parts = _parts(math.prod(extents), results, width, WAVES * chip.multiprocessors)
-    place = extents.index(max(extents))
-    long = extents[place]
-    length = _length(long, min(parts, long), width > 0 or len(extents) > 1) if parts > 1 else long
-    return (node.axes[place], -(-long // length), Dim.of(length)) if 0 < length < long else None
+    extents, results = {k: int(node.x.shape[k]) for k in node.axes}, math.prod(map(int, node.shape))
+    bytes, inner = contiguous_axes(node, layouts)
+    width = 0 if inner & extents.keys() else bytes
+    parts = _parts(math.prod(extents.values()), results, width, WAVES * chip.multiprocessors)
+    if parts == 1:
+        return None
+    k = _axis(extents, inner, parts)
+    rows, long = k not in inner, extents[k]
+    most = long if rows or len(extents) == 1 else long // PIECE
+    length = _length(long, max(1, min(parts, most)), rows)
+    return (k, -(-long // length), Dim.of(length)) if 0 < length < long else None
+
+
+def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
+    """The axis to split: one that is not contiguous in memory, if it is long enough, because its parts are whole rows.
+
+    `extents` has the reduced axes. Pieces of the contiguous axes `inner` need at least PIECE elements to load quickly.
+    """
+    possible = {k: n // PIECE if k in inner else n for k, n in extents.items()}
+    outer = max((k for k in extents if k not in inner), key=lambda k: extents[k], default=None)
+    if outer is not None and possible[outer] * FEW_PARTS >= parts:
+        return outer
+    return max(extents, key=lambda k: (possible[k], extents[k]))
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
@@ -94,12 +117,12 @@ def _fills(length: int) -> bool:
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 
-def _column_width(node: Reduce) -> int:
-    """The element size in bytes if columns are reduced, else 0.
+def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]:
+    """The size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
-    The largest array or product in the operand decides. Columns are reduced if its contiguous axis is not reduced.
+    The largest array or product in the operand decides. There may be no such axis.
     """
-    largest, width, kept = -1, 0, False
+    largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
@@ -108,9 +131,18 @@ def _column_width(node: Reduce) -> int:
         size = dims.product(list(x.shape)).constant or 0
         if isinstance(x, Apply):
             stack += [element(a, index) for a in x.args]
-        elif isinstance(x, (Input, Contract)) and x.rank and size > largest:
-            along = {k for k in range(node.x.rank) if axis_symbol(k) in index[-1].symbols()}
-            largest, width, kept = size, x.dtype.bytes, bool(along) and not along & set(node.axes)
-    if largest < 0:
-        width, kept = node.x.dtype.bytes, node.axes[-1] != node.x.rank - 1
-    return width if kept else 0
+        elif isinstance(x, Concat) and x.axis != x.rank - 1:
+            stack += [element(p, index) for p in x.parts]
+        elif isinstance(x, (Input, Contract, Concat)) and x.rank and size > largest:
+            symbols = index[_fastest(x, layouts)].symbols()
+            along = {k for k in range(node.x.rank) if axis_symbol(k) in symbols}
+            largest, width, found = size, x.dtype.bytes, along
+    return width, found
+
+
+def _fastest(x: Node, layouts: Layouts) -> int:
+    """The axis of an array with the smallest stride: the last one, unless the layout says otherwise."""
+    strides = layouts.get(x.name) if isinstance(x, Input) else None
+    if strides is None or any(s.constant is None for s in strides):
+        return -1
+    return min(range(x.rank), key=lambda k: (int(strides[k]) if x.shape[k] != 1 else math.inf, -k))

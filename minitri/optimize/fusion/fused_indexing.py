@@ -190,7 +190,7 @@ def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, 
 
     Example: 32*d0 + d1 has the weights {0: 32, 1: 1} if d1 has 32 values, and d0 has whole // 32.
     """
-    weights = {m[0]: c for m, c in index.terms if len(m) == 1}
+    weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}
     step = 1
     for symbol, weight in sorted(weights.items(), key=lambda item: item[1]):

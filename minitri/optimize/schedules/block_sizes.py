@@ -11,10 +11,12 @@ Block sizes are powers of two, because Triton's tiles are. Left out: the choice 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from minitri.base.dims import Dim, Remainder, Symbol
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
 ENOUGH = 1024  # the usual number of elements of a program
+SECTOR = 32  # bytes of memory that are loaded or stored at once
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
@@ -39,15 +41,42 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
 
 
 def contiguity(kernel: Kernel) -> dict[str, int]:
-    """For each axis, the bytes that the kernel loads and stores with stride 1 along it."""
+    """For each axis, the bytes that the kernel loads and stores with stride 1 along it.
+
+    An access with a small stride counts too, for the share of the bytes of a sector that it uses.
+    """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
         if isinstance(op, (Load, Store)):
             for axis in kernel.axes:
-                split = op.offset.coefficient(axis.symbol)
-                if split is not None and split[0] in (1, -1):
-                    weight[axis.name] += op.buffer.dtype.bytes * touched(kernel, op)
+                stride = abs(_step(op.offset, axis.symbol))
+                if 0 < stride * op.buffer.dtype.bytes < SECTOR or stride == 1:
+                    weight[axis.name] += op.buffer.dtype.bytes * touched(kernel, op) // stride
     return weight
+
+
+def _step(offset: Dim, symbol: Symbol) -> int:
+    """By how much an offset changes from one index of an axis to the next, except at the end of a row; 0 if unknown.
+
+    In `4096*(i//64) + i%64` the step of i is 1.
+    """
+    steps = Dim.of(0)
+    for monomial, c in offset.terms:
+        for atom in monomial:
+            if atom == symbol or isinstance(atom, Remainder) and _counts_along(atom, symbol):
+                steps += c if len(monomial) == 1 else Dim({tuple(a for a in monomial if a is not atom): c})
+    return steps.constant or 0
+
+
+def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
+    """Whether a remainder grows by one with an axis, for the elements of a sector at least."""
+    split = remainder.a.coefficient(symbol)
+    return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
+
+
+def rival(order: Sequence[Axis], weight: Mapping[str, int]) -> Axis | None:
+    """The second axis of `order` if contiguous traffic along it counts, as on one side of a transpose."""
+    return order[1] if len(order) > 1 and weight[order[1].name] * 8 > weight[order[0].name] > 0 else None
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:

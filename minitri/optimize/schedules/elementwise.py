@@ -13,7 +13,7 @@ Triton's interpreter a program costs about a millisecond and an element costs al
 """
 
 from minitri.kernels.ir import Kernel
-from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, widest_bytes
+from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.request import Request
 from minitri.tiles.schedule import INTERPRETER, Schedule
 
@@ -28,11 +28,11 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         return Schedule({}, warps=1, rule="one element")
     weight, bytes = contiguity(kernel), widest_bytes(kernel)
     order = innermost(kernel.axes, weight)
-    first, rival = order[0], order[1] if len(order) > 1 else None
-    if rival is not None and weight[rival.name] * 8 > weight[first.name] > 0 and not request.interpreter:
+    first, second = order[0], rival(order, weight)
+    if second is not None and not request.interpreter:
         side = 128 if bytes <= 2 else 64
-        blocks = filled(order, SQUARE, filled([first], side) | filled([rival], side))
-        shape = "a square" if blocks[first.name] == blocks[rival.name] else "a rectangle"
+        blocks = filled(order, SQUARE, filled([first], side) | filled([second], side))
+        shape = "a square" if blocks[first.name] == blocks[second.name] else "a rectangle"
         warps, rule = 8, f"{shape}: two axes are contiguous"
     else:
         blocks = filled(order, INTERPRETER.elements if request.interpreter else 2048 if bytes <= 2 else ENOUGH)

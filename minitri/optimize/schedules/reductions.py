@@ -23,7 +23,17 @@ import math
 from minitri.base.operators import POSITIONS
 from minitri.hardware.chips import Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
-from minitri.optimize.schedules.block_sizes import ENOUGH, aligned, at_most, contiguity, filled, innermost, widest_bytes
+from minitri.optimize.schedules.block_sizes import (
+    ENOUGH,
+    SECTOR,
+    aligned,
+    at_most,
+    contiguity,
+    filled,
+    innermost,
+    rival,
+    widest_bytes,
+)
 from minitri.optimize.schedules.request import Request
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
@@ -39,12 +49,31 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
     chip, weight = request.chip, contiguity(kernel)
     inner = max((weight[a.name] for a in kernel.reduced), default=0)
     outer = max((weight[a.name] for a in kernel.parallel), default=0)
-    if outer > inner:
+    if outer > 2 * inner:
         return _columns(kernel, weight, FEW * chip.multiprocessors)
-    row = math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in kernel.reduced)
-    near = _is_near(kernel, row, chip)
-    fits = row <= _longest(kernel) and not near
-    return _whole_rows(kernel, weight, row) if fits else _looped_rows(kernel, weight, near)
+    row = max(math.prod(ceil_pow2(size(a, WHOLE_ROW * 2)) for a in axes) for axes in _loops(kernel))
+    sector = _rows_of_a_sector(kernel, weight, inner, chip)
+    near = _is_near(kernel, row, chip) and not sector
+    fits = row * math.prod(sector.values()) <= _longest(kernel) and not near
+    return _whole_rows(kernel, weight, row, sector) if fits else _looped_rows(kernel, weight, near, sector)
+
+
+def _loops(kernel: Kernel) -> list[list[Axis]]:
+    """The reduced axes of each loop nest: axes that no operation has together are reduced in separate loops."""
+    nests = {frozenset(a for a in kernel.reduced if a.name in op.axes) for op in kernel.body}
+    return [[a for a in kernel.reduced if a in nest] for nest in nests if not any(nest < other for other in nests)]
+
+
+def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: Chip) -> dict[str, int]:
+    """The rows of a program if results are stored with rows next to each other, as in `softmax(x).mT`.
+
+    A single row would then store a few bytes of each sector. Empty if that is not so, or if there are few rows.
+    """
+    order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
+    together = SECTOR // min(SECTOR, widest_bytes(kernel))
+    scans = any(isinstance(op, Scan) for op in kernel.body)  # a scan of several rows is slower than narrow stores
+    counts = bool(order) and weight[order[0].name] * 8 > inner and 2 * rows >= together * chip.multiprocessors
+    return filled(order[:1], together) if counts and not scans else {}
 
 
 def _longest(kernel: Kernel) -> int:
@@ -78,9 +107,10 @@ def _pairs(kernel: Kernel) -> bool:
     return any(isinstance(op, Reduce) and op.op in POSITIONS for op in kernel.body)
 
 
-def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int) -> Schedule:
+def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[str, int]) -> Schedule:
     axes = {a.name: ("whole", ceil_pow2(size(a, 1))) for a in kernel.reduced}
-    together = filled(innermost(kernel.parallel, weight), min(_enough(kernel, weight) // row, 128))
+    few = min(_enough(kernel, weight) // row, 128)
+    together = filled(innermost(kernel.parallel, weight), few, sector if few < math.prod(sector.values()) else {})
     axes |= {name: ("grid", block) for name, block in together.items()}
     count = math.prod(together.values())
     rule = "rows held whole" if count == 1 else f"short rows held whole, {count} a program"
@@ -114,7 +144,8 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if row <= ENOUGH:
-        return 1 if elements <= ENOUGH or narrow or reduces else 2
+        few = 1 if elements <= ENOUGH or narrow or reduces else 2
+        return few if elements <= 2 * ENOUGH else max(few, min(16, elements // ENOUGH))
     if math.prod(size(a, row) for a in kernel.reduced) * 4 < row * 3:
         return max(1, min(16, elements // (2048 if narrow or reduces else 1024)))
     if reduces:
@@ -134,7 +165,7 @@ def _reads_again(kernel: Kernel) -> bool:
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
-def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule:
+def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
     """The schedule of rows that are too long for registers, or of unknown length: a loop over blocks.
 
     A block lies along the contiguous axis, and along the next one if that axis is short. Blocks are large if a row is
@@ -157,11 +188,16 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool) -> Schedule
         longest, warps = 4096 if scans else 2048, 8
     if widest.extent.constant is None:  # it may be short
         longest, warps = min(longest, 4096), min(warps, 8)
+    if sector:
+        longest, warps = max(1, min(longest, 8192) // math.prod(sector.values())), 8
     blocks = filled([widest], longest)
-    others = [a for a in reversed(kernel.reduced) if a is not widest]
+    inside = {a for axes in _loops(kernel) if widest in axes for a in axes}
+    others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
     more = corrects or blocks[widest.name] < min(ENOUGH, longest)  # fewer iterations have fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
-    axes = {name: ("loop", block) for name, block in blocks.items()}
+    for a in kernel.reduced:  # in a loop of its own
+        blocks |= {} if a in inside else filled([a], longest)
+    axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
     return Schedule(axes, warps, rule=f"rows in blocks{again}", near=near)
@@ -174,11 +210,17 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     idle.
     """
     lanes = innermost(kernel.parallel, weight)
-    blocks = filled(lanes[:1], 64)
-    (width,) = blocks.values()
+    second = rival(lanes, weight)
+    narrow = 2 * SECTOR // min(SECTOR, widest_bytes(kernel))  # elements along both axes of a transpose
+    blocks = filled(lanes[:1], 2 * narrow if second is not None else 64)
+    blocks |= filled([second], narrow) if second is not None else {}
+    width = math.prod(blocks.values())
     roles = {a.name: "grid" for a in kernel.parallel}
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    deep, more = 2 * ENOUGH // width, 2 if corrects else 1  # fewer iterations have fewer corrections
+    deep, more = (
+        (2 if second is None else 8) * ENOUGH // width,
+        2 if corrects else 1,
+    )  # fewer iterations have fewer corrections
     programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
     most = 8192 // width if programs <= few else deep  # a few programs load all their rows at once
     for a in reversed(kernel.reduced):
