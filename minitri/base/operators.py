@@ -43,6 +43,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from minitri.base import numpy_elementwise
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, bool_, f32
 
