@@ -182,10 +182,10 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 
 @lru_cache(maxsize=256)
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """Returns the strings that a parameter accepts: its default, and all strings with which the body compares the
-    parameter.
+    """Returns the strings that a parameter accepts.
 
-    The tuple is empty if the default is no string, or if the body uses the parameter in any other way.
+    These are its default, and all strings with which the body compares the parameter. The tuple is empty if the default
+    is no string, or if the body uses the parameter in any other way.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()

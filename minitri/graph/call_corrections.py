@@ -47,7 +47,7 @@ def _arguments(node: ast.Call) -> list[ast.Expr]:
 def _items(node: ast.Call) -> list[ast.Expr]:
     """Returns the arguments of a call after the first one.
 
-    If a tuple is the only argument, returns the tuple's elements after the first one.
+    If a tuple is the only such argument, returns its elements.
     """
     match _arguments(node)[1:]:
         case [ast.Tuple(elements=elements)]:
@@ -188,8 +188,9 @@ def option(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
 
 
 def whole_number(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
-    """Replaces an argument by an integer: `zeros(3.0)` becomes `zeros(3)`, `x[1.5]` becomes `x[1]`, `axis="0"` becomes
-    `axis=0`.
+    """Replaces an argument or an index by an integer.
+
+    `zeros(3.0)` becomes `zeros(3)`, `x[1.5]` becomes `x[1]`, and `axis="0"` becomes `axis=0`.
     """
     for part in ast.postorder(node):
         match part:

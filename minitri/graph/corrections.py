@@ -108,7 +108,10 @@ def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | N
 
 
 def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | None:
-    """Transposes one operand of a matrix product, if exactly one transpose makes the product fit."""
+    """Corrects a matrix product whose shapes do not fit, by adding, removing or replacing a transpose of one operand.
+
+    A product with a number becomes an elementwise product.
+    """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     for operand in (node.left, node.right):
         if isinstance(operand, ast.Attribute) and operand.name == "T":  # it reverses all axes

@@ -102,7 +102,10 @@ def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
 
 
 def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """Returns the value of a comparison: a Python bool if the value is known at compile time, else an array of bools."""
+    """Returns the value of a comparison.
+
+    The value is a Python bool if it is known at compile time, else an array of bools.
+    """
     if x is None or y is None:
         return (x is y) == (op == "==")
     if isinstance(x, Array) or isinstance(y, Array):

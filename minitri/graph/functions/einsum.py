@@ -49,7 +49,7 @@ HELP = 'write one letter for each axis: `einsum("ik,kj->ij", a, b)`'
 
 
 def _letters(term: str) -> tuple[str, str, str]:
-    """Splits one array's subscripts into the letters before `...`, the dots themselves, and the letters after the dots."""
+    """Splits one array's subscripts into the letters before `...`, the dots, and the letters after the dots."""
     before, dots, after = term.partition("...")
     for letter in before + after:
         fits = letter.isascii() and letter.isalpha()
