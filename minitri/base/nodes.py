@@ -13,7 +13,7 @@ from typing import Any, dataclass_transform
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class NodeClass(type):
-    """The metaclass of nodes."""
+    """The metaclass of node classes."""
 
     only_keywords = False
 
@@ -26,6 +26,6 @@ class NodeClass(type):
 
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 class KeywordNodeClass(NodeClass):
-    """The metaclass of nodes whose fields are given by keyword."""
+    """The metaclass of node classes whose fields are given by keyword."""
 
     only_keywords = True

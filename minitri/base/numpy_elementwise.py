@@ -35,10 +35,10 @@ def round_to_tf32(x: Any) -> Any:
 
 
 def _pow(b: Any, n: Any) -> Any:
-    """C's pow for floats.
+    """Computes C's pow for floats.
 
-    For a scalar exponent of 0.5 numpy computes a square root, which has other results for -inf and -0.0. So the
-    exponent becomes an array first.
+    For a scalar exponent of 0.5, numpy computes a square root, which has other results for -inf and -0.0. So this
+    function converts the exponent to an array first.
     """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
@@ -68,7 +68,10 @@ def bitwise_right_shift(x: Any, n: Any) -> Any:
 
 
 def _unless_integer(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A rounding function that returns integers and bools unchanged. numpy before 2.1 converted them to floats."""
+    """Returns a rounding function that does not change integers and bools.
+
+    numpy before 2.1 converted integers and bools to floats.
+    """
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
@@ -88,7 +91,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Any) -> Any:
-    """The error function, computed in f64 and rounded to the dtype of x."""
+    """Computes the error function in f64, and rounds the result to the dtype of x."""
     return _erf(np.asarray(x, np.float64)).astype(x.dtype)
 
 

@@ -1,4 +1,6 @@
-"""THE operator table: one row adds one elementwise operator. A second table has the reductions and scans.
+"""The operator table of the compiler: one row adds one elementwise operator.
+
+A second table has the reductions and scans.
 
     [expm1]
     doc = "exp(x) - 1, exact near zero"
@@ -23,9 +25,10 @@ Operators mean what they mean in numpy. Where numpy raises an error, warns or le
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-`ulp` is the error of a f32 result on a CUDA GPU, in units in the last place. It is 0.5 if the result is correctly
-rounded. Otherwise it is the distance from the correctly rounded result. The figures come from the CUDA C++ Programming
-Guide (appendix "Mathematical Functions"). The figure of an operator that calls several functions is their sum.
+`ulp` is the error of a f32 result on a CUDA GPU, in units in the last place. The error is 0.5 if the result is
+correctly rounded. Otherwise the error is the distance from the correctly rounded result. The figures come from the CUDA
+C++ Programming Guide (appendix "Mathematical Functions"). The figure of an operator that calls several functions is the
+sum of the functions' figures.
 
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
@@ -97,7 +100,7 @@ class Operator:
     relaxed: str = ""
 
     def operand_dtype(self, promoted: DType) -> DType:
-        """The dtype to which operands are converted, given their promoted dtype."""
+        """Returns the dtype to which operands are converted, given their promoted dtype."""
         if self.operands == "bool":
             return bool_
         if self.operands == "float" and not promoted.is_float:
@@ -109,16 +112,16 @@ class Operator:
 
     @property
     def templates(self) -> dict[str, str]:
-        """The Triton templates. A key is a dtype name such as "f64", or kinds of dtypes such as "iu"."""
+        """Returns the Triton templates. A key is a dtype name such as "f64", or kinds of dtypes such as "iu"."""
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
     def spelling(self, operand: DType) -> str:
-        """The Triton template for operands of this dtype."""
+        """Returns the Triton template for operands of this dtype."""
         own = self.templates.get(operand.name)
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
-        """The Triton expression for operands with these names. `relaxed` allows the shorter f32 template."""
+        """Returns the Triton expression for operands with these names. `relaxed` allows the shorter f32 template."""
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
 
@@ -131,7 +134,7 @@ ALIASES: dict[str, str] = {}
 
 
 def register(op: Operator) -> Operator:
-    """Adds an operator to the table. Returns it."""
+    """Adds an operator to the table. Returns the operator."""
     assert op.name not in OPERATORS, op.name
     OPERATORS[op.name] = op
     ALIASES.update(dict.fromkeys(op.aliases, op.name))
@@ -141,7 +144,10 @@ def register(op: Operator) -> Operator:
 
 
 def _operator(name: str, row: dict[str, Any]) -> Operator:
-    """The operator for a row of the file. `numpy` names a function of numpy_elementwise.py, or else one of numpy."""
+    """Returns the operator for a row of the file.
+
+    `numpy` names a function of numpy_elementwise.py, or else a function of numpy.
+    """
     function = row.pop("numpy", name)
     numpy = getattr(numpy_elementwise, function, None) or getattr(np, function)
     fields: dict[str, Any] = {f: tuple(value) if isinstance(value, list) else value for f, value in row.items()}
@@ -176,7 +182,7 @@ class Reduction:
     kind       decides typing, error bounds and proofs (see `Kind`)
     accepts    the kinds of dtypes that the elements may have, of "b" "i" "u" "f"
     doc        one line for the reference pages
-    scan_doc   the same for the scan. Empty if there is no scan
+    scan_doc   one line about the scan. Empty if there is no scan
     """
 
     name: str
@@ -197,21 +203,24 @@ COMBINE = {name: row.combine for name, row in REDUCTIONS.items() if row.kind != 
 
 
 def reduction(op: str) -> Reduction:
-    """The row of a reduction. Raises ValueError for an unknown name."""
+    """Returns the row of a reduction. Raises ValueError for an unknown name."""
     if op not in REDUCTIONS:
         raise ValueError(f"there is no reduction {op}")
     return REDUCTIONS[op]
 
 
 def running(op: str) -> Reduction:
-    """The row of a reduction that has a scan. Raises ValueError for an unknown name and for other reductions."""
+    """Returns the row of a reduction that has a scan.
+
+    Raises ValueError for an unknown name and for other reductions.
+    """
     if op not in SCANS:
         raise ValueError(f"there is no scan {op}")
     return REDUCTIONS[op]
 
 
 def neutral(op: str, dtype: DType) -> int | float | bool:
-    """The neutral element of a reduction for a dtype: 0 for a sum; -inf for a maximum of floats."""
+    """Returns the neutral element of a reduction for a dtype: 0 for a sum; -inf for a maximum of floats."""
     value = reduction(op).neutral
     if value == "lowest":
         return float("-inf") if dtype.is_float else dtype.limits[0]
@@ -221,5 +230,5 @@ def neutral(op: str, dtype: DType) -> int | float | bool:
 
 
 def fill_value(dtype: DType) -> int | float | bool:
-    """The value that a gather returns for an index that is out of bounds."""
+    """Returns the value that a gather returns for an index that is out of bounds."""
     return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0

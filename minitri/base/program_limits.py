@@ -4,11 +4,11 @@
         program = mt.compile(text)
 
 In: an amount that a program is about to use: characters, brackets, operations, sizes, seconds. Out: nothing, or a
-CompileError MT0401 that names the limit and says how to raise it. The one idea: no program text can make the compiler
-use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
+CompileError MT0401 that names the limit and says how to raise this limit. The one idea: no program text can make the
+compiler use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
 
-A compiled program remembers the limits that were set when it was made. Left out: Triton's own compiler, which cannot
-be interrupted, and the run time of programs.
+A compiled program remembers the limits that were set when it was made. Left out: Triton's own compiler, which cannot be
+interrupted, and the run time of programs.
 """
 
 import time
@@ -46,8 +46,8 @@ class Limits:
 class _Clock:
     """A deadline in processor time of this thread.
 
-    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So
-    while less wall-clock time has passed than processor time was left, no reading is needed.
+    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So no
+    reading is needed until the remaining processor time has passed on the wall clock.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -123,7 +123,7 @@ def check_time() -> None:
 
 
 def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
-    """The CompileError for an exceeded limit. Its help text says how to raise the limit `name`."""
+    """Returns the CompileError for an exceeded limit. The help text of the error says how to raise the limit `name`."""
     value = getattr(current(), name)
     doubled = 2 * value
     help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"

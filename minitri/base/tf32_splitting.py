@@ -1,11 +1,11 @@
 """The TF32 parts of f32 numbers, and how exact the products of such parts are.
 
 A tensor core multiplies TF32 numbers, which have 11 significant bits. So each factor is written as a sum of two such
-numbers, a = a1 + a2 and b = b1 + b2. The product is a1*b2 + a2*b1 + a1*b1. The smallest part, a2*b2, is left out (Ootomo
-and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
+numbers, a = a1 + a2 and b = b1 + b2. The product is a1*b2 + a2*b1 + a1*b1. The smallest product, a2*b2, is left out
+(Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
 
-The sum is as exact as one of IEEE multiplications and additions. Let u = 2**-24, and let S be the sum of |a*b| along the
-depth K, the axis that is summed over. The errors are at most
+The sum is as exact as a sum that is computed with IEEE multiplications and additions. Let u = 2**-24, and let S be the
+sum of |a*b| along the depth K, the axis that is summed over. The errors are at most
 
     IEEE      each of K additions is rounded                                            K u S
     parts     a2*b2 is at most 4u a*b; the last bits of a2 and b2, 2u each              8 u S
@@ -13,10 +13,11 @@ depth K, the axis that is summed over. The errors are at most
               an IEEE addition for the sum of each block, of 32 elements             K/32 u S
 
 A tensor core aligns the terms of an instruction to the largest one with two more bits, and then cuts off what remains.
-That costs 9 * u/2 for eight products and a sum, and 2u in the end. From a depth of 64 on, the parts have the smaller
-bound: 8 + 52 + 2 < 64. Such a tensor core is Hopper's; tests/sweep_f32_products.py measures how it rounds.
+This truncation costs 9 * u/2 for eight products and a sum, and 2u in the end. From a depth of 64 on, the parts have the
+smaller bound: 8 + 52 + 2 < 64. Such a tensor core is Hopper's; tests/sweep_f32_products.py measures how it rounds.
 
-In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same for kernels.
+In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same functions for
+kernels.
 """
 
 from typing import Any
@@ -32,7 +33,9 @@ FACTOR_ERROR = 2.0**-22  # of each factor, relative: together 8u
 
 
 def tf32_parts(x: Any) -> tuple[Any, Any]:
-    """Two arrays of TF32 numbers whose sum is x * SPLIT_SCALE. They are NaN for 2**101 and more, and for NaN.
+    """Returns two arrays of TF32 numbers whose sum is x * SPLIT_SCALE.
+
+    For NaN, and for 2**101 and more, both numbers are NaN.
 
     The scale keeps the last bit of a subnormal number, because neighbouring TF32 numbers are at least 2**-136 apart.
     The first part is x * SPLIT_SCALE rounded to 11 significant bits (Veltkamp, "ALGOL procedures", 1968; Dekker, "A

@@ -59,7 +59,7 @@ class DType:
         return f32 if self.is_float and self.bits < 32 else self
 
     def is_computed_as(self, other: DType) -> bool:
-        """Whether both dtypes are floats with the same compute dtype."""
+        """Checks whether both dtypes are floats with the same compute dtype."""
         return self.is_float and self.compute == other.compute
 
     @property
@@ -95,7 +95,7 @@ _BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
-    """The dtype with this name. Raises CompileError MT0202, with a suggestion, if there is none."""
+    """Returns the dtype with this name. Raises CompileError MT0202, with a suggestion, if there is none."""
     if name not in DTYPES:
         same = from_numpy(name)
         help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
@@ -104,13 +104,13 @@ def dtype(name: str) -> DType:
 
 
 def from_numpy(name: str) -> DType | None:
-    """The dtype with this name in numpy or torch (`float32`, `bfloat16`), or None."""
+    """Returns the dtype with this name in numpy or torch (`float32`, `bfloat16`), or None."""
     return _BY_NUMPY_NAME.get(name)
 
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The common dtype to which arrays of these two dtypes are converted."""
+    """Returns the common dtype to which arrays of these two dtypes are converted."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if {a, b} == {f16, bf16}:  # neither can represent all values of the other

@@ -151,7 +151,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
 
 def legalise(graph: Graph) -> Graph:
-    """Returns the graph without reductions and scans over axes of extent 1, and without products that have a side of 1."""
+    """Returns the graph without reductions and scans over axes of extent 1, and without products with a side of 1."""
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 
 

@@ -102,10 +102,9 @@ class GraphTerms:
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """Returns the correction of a partial sum of `root` when the running reductions in `needs` change
-        ("transport").
+        """Returns the correction of a partial sum of `root` (its transport).
 
-        Returns None if there is no such correction.
+        The correction is needed when the running reductions in `needs` change. Returns None if there is no correction.
         """
         try:
             return transport(self, root, needs)
@@ -113,14 +112,17 @@ class GraphTerms:
             return None
 
     def same_elements(self, e: Element) -> bool:
-        """Checks whether an element is the result of a reduction along the same axes of an operand of the same shape."""
+        """Checks whether an element is the result of a reduction of the same elements.
+
+        Such a reduction has the same axes, and an operand of the same shape.
+        """
         return self.places(e) is not None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """Returns the index at which a reduction of the same elements reads its operand, as expressions over the axes
-        of x.
+        """Returns the index at which a reduction of the same elements reads its operand.
 
-        Returns None if the element is not a reduction of the same elements.
+        The index consists of expressions over the axes of x. Returns None if the element is not a reduction of the same
+        elements.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -136,8 +138,7 @@ class GraphTerms:
 
 
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
-    """Returns sum(x) and sum(y) for a sum of products (x - mean(x)) * (y - mean(y)), such as a variance or a
-    covariance.
+    """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
 
     Returns None for any other reduction.
     """

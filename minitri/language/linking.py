@@ -101,6 +101,7 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
     """Returns a module with a function and all functions that it calls.
 
     definition   a function that returns the `Definition` of a value that is a program, and None for any other value
+
     Raises CompileError MT0101 for a name whose value cannot be part of a program, such as an array.
     """
     linker = _Linker(definition)

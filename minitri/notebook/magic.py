@@ -1,4 +1,4 @@
-"""`%%minitri`: a cell of a notebook that is a program.
+"""Defines the magic `%%minitri`: a cell of a notebook that begins with it is a program.
 
     %load_ext minitri
 
@@ -9,7 +9,8 @@
 The cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook, and the cell
 shows its card. The variable has the name of the last function, or the name on the magic's line (`%%minitri rows`).
 
-Loading the extension also leaves out the traceback where IPython would print one for a text that is not in the language.
+After the extension is loaded, IPython prints only the error message for a syntax error in a program, without a
+traceback.
 """
 
 from typing import Any
@@ -27,7 +28,10 @@ def load(shell: Any) -> None:
 
 
 def cell(line: str, text: str) -> Program:
-    """The program of a cell, after binding it to a name in the notebook. Raises what `mt.compile` raises."""
+    """Returns the program of a cell, after binding it to a name in the notebook.
+
+    Raises the same errors as `mt.compile`.
+    """
     from IPython import get_ipython
 
     name = line.strip()
@@ -41,7 +45,7 @@ def cell(line: str, text: str) -> Program:
 
 
 def _show(shell: Any, kind: type, error: CompileError, traceback: Any, tb_offset: int | None = None) -> list[str]:
-    """Prints the error alone."""
+    """Prints only the error message, without a traceback."""
     lines = error._render_traceback_()
     shell._showtraceback(kind, error, lines)
     return lines
