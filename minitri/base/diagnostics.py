@@ -47,8 +47,8 @@ class CompileError(Exception):
     notes    further facts, a line each: the line of a library function, the call of a function
     others   independent errors of the same program, in the order of their positions in the text
 
-    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The code decides the
-    subclass (`BUILTIN`).
+    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The error code
+    decides the subclass of CompileError (table `BUILTIN`).
     """
 
     def __new__(cls, code: str, *_: object, **__: object) -> Self:
@@ -109,19 +109,22 @@ class CompileError(Exception):
 
 
 class CompileValueError(CompileError, ValueError):
-    """The error for an invalid value or shape. It is also a `ValueError`."""
+    """The error for an invalid value or shape. A CompileValueError is also a `ValueError`."""
 
 
 class CompileTypeError(CompileError, TypeError):
-    """The error for an invalid dtype or kind of argument. It is also a `TypeError`."""
+    """The error for an invalid dtype or kind of argument. A CompileTypeError is also a `TypeError`."""
 
 
 class CompileIndexError(CompileError, IndexError):
-    """The error for an invalid index. It is also an `IndexError`."""
+    """The error for an invalid index. A CompileIndexError is also an `IndexError`."""
 
 
 class CompileAxisError(CompileValueError, CompileIndexError):
-    """The error for an invalid axis number. Like numpy's `AxisError`, it is also a `ValueError` and an `IndexError`."""
+    """The error for an invalid axis number.
+
+    Like numpy's `AxisError`, this error is also a `ValueError` and an `IndexError`.
+    """
 
 
 _PYTHON = {
@@ -137,7 +140,10 @@ BUILTIN: dict[str, tuple[str, ...]] = {
 
 
 class ParseError(CompileError, SyntaxError):
-    """The error for a syntax error in a program. It is also a `SyntaxError`, so that other tools recognise it."""
+    """The error for a syntax error in a program.
+
+    A ParseError is also a `SyntaxError`, so that other tools recognise it.
+    """
 
     msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]
 
@@ -252,10 +258,7 @@ def _window(text: str, column: int, limit: int) -> tuple[str, int]:
 
 
 def printable(text: str) -> str:
-    """Returns the text with each unprintable character replaced by `?`.
-
-    So it cannot send escape codes to a terminal.
-    """
+    """Replaces each unprintable character by `?`, so that the text cannot send escape codes to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 

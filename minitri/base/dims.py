@@ -43,7 +43,7 @@ class Symbol:
 class Pair:
     """A function of two sizes that is no polynomial of these sizes, such as the quotient n // m.
 
-    Each subclass is one function.
+    Each subclass of Pair defines one function.
     """
 
     a: Dim
@@ -389,8 +389,8 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d, if it is the same for all sizes.
 
     The sign is 1 for d >= 0, -1 for d <= 0, 0 for d == 0, and otherwise None. The sign is proven if all coefficients
-    have the same sign and all atoms are >= 0. Sizes in `positive` are >= 1. Replacing such a size N by N + 1 proves N -
-    1 >= 0.
+    have the same sign and all atoms are >= 0. Sizes in `positive` are >= 1. For a size N in `positive`, replacing N by
+    N + 1 proves N - 1 >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -197,8 +197,8 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
     """Returns the facts that define quotients and remainders, for divisors n >= 1.
 
-    These are n*(x//n) <= x < n*(x//n) + n and 0 <= x%n < n. With `with_bounds`, the function also returns the bounds of
-    x//n that follow from facts about x.
+    These facts are n*(x//n) <= x < n*(x//n) + n and 0 <= x%n < n. With `with_bounds`, the function also returns the
+    bounds of x//n that follow from facts about x.
     """
     found: list[Fact] = []
     pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases

@@ -43,7 +43,7 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
     """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases.
 
-    Returns None if neither is proven.
+    Returns None if `d` is proven neither to increase nor to decrease.
     """
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None

@@ -35,7 +35,7 @@ MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 class Ramps:
     """A piecewise linear function: `plain` plus the sum of factor * ramp(n - k), with ramp(x) = max(x, 0).
 
-    `bends` has the ramps for each n. It maps each k, at which the slope changes, to the factor.
+    `bends` has the ramps for each n, as a map from k to the factor. At n = k the slope changes.
     """
 
     plain: Dim
@@ -173,7 +173,7 @@ def _base(d: Dim) -> tuple[Dim, int]:
 def _corners(constant: int, slope: int, bends: Bends) -> set[int]:
     """Returns all n at which max(f(n), 0) may change its slope, for f(n) = constant + slope * n + ramps.
 
-    These are the values of n at which f changes its slope, and the integers next to the zeros of f.
+    The result has the values of n at which f changes its slope, and the integers next to the zeros of f.
     """
     corners = set(bends)
     for k, c in [(None, 0), *sorted(bends.items())]:

@@ -8,7 +8,8 @@ A second table has the reductions and scans.
     …
 
 In: operators.toml, which has the rows. Out: `OPERATORS`, from names to `Operator`s. `BY_SYMBOL` finds an operator by
-its infix or prefix symbol, and `ALIASES` has the names in other libraries. These parts read the table:
+its infix or prefix symbol, and `ALIASES` has the names in other libraries. These parts of the project read the operator
+table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -25,19 +26,19 @@ Operators mean what they mean in numpy. Where numpy raises an error, warns or le
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-`ulp` is the error of a f32 result on a CUDA GPU, in units in the last place. The error is 0.5 if the result is
-correctly rounded. Otherwise the error is the distance from the correctly rounded result. The figures come from the CUDA
-C++ Programming Guide (appendix "Mathematical Functions"). The figure of an operator that calls several functions is the
-sum of the functions' figures.
+The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The error is
+0.5 if the result is correctly rounded. Otherwise the error is the distance from the correctly rounded result. The
+figures come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The figure of an operator that
+calls several functions is the sum of the functions' figures.
 
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
 
 `REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row adds a reduction to the language,
 the typing rules, all evaluators, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
-`scan_NAME` of minitri/triton/rt.py. `reduction` and `running` raise an error for an unknown name.
+`scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
 
-Left out: contractions and views. They are classes of graph nodes.
+Left out: contractions and views, which are classes of graph nodes.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Reports what the passes do while they run: log lines, and the rewrite rules that the passes apply.
 
-The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each line begins with its topic:
+The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic:
 
     a pass or a stage   the text of the program after the pass
     fusion              the list of fusion decisions

@@ -31,7 +31,7 @@ MAX_BITS = 1023  # of an integer constant: a larger one is larger than every flo
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one program. A caller may raise each of them."""
+    """The limits of one program. A caller may raise each limit."""
 
     source: int = 64 * 1024  # characters of one text
     nesting: int = 5_000  # depth of nested brackets

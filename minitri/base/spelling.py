@@ -1,8 +1,9 @@
 """Suggestions for a misspelt name.
 
 In: an unknown name, and the known names. Out: the known names that are most similar, the best first, or none. The one
-idea is an edit distance in which likely typing errors cost less. It counts letters that are missing, added, replaced
-or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and a change of case cost less than 1.
+idea is an edit distance in which likely typing errors cost less. This distance counts letters that are missing, added,
+replaced or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and a change of case cost less
+than 1.
 """
 
 from collections.abc import Iterable

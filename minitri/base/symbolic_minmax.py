@@ -89,6 +89,6 @@ def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
 def at_most_one(d: Dim) -> bool:
     """Checks whether `d` has the form min(…, 1), such as the length of `x[:1]`.
 
-    Such an axis broadcasts like an axis of size 1.
+    An axis of such a length broadcasts like an axis of size 1.
     """
     return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)

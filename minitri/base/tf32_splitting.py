@@ -14,7 +14,8 @@ sum of |a*b| along the depth K, the axis that is summed over. The errors are at 
 
 A tensor core aligns the terms of an instruction to the largest one with two more bits, and then cuts off what remains.
 This truncation costs 9 * u/2 for eight products and a sum, and 2u in the end. From a depth of 64 on, the parts have the
-smaller bound: 8 + 52 + 2 < 64. Such a tensor core is Hopper's; tests/sweep_f32_products.py measures how it rounds.
+smaller bound: 8 + 52 + 2 < 64. These rules hold for the tensor cores of Hopper GPUs. tests/sweep_f32_products.py
+measures how Hopper's tensor cores round.
 
 In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same functions for
 kernels.

@@ -48,7 +48,7 @@ def hides_frames(function: F) -> F:
 def hides_frames_of_methods(kind: C) -> C:
     """Decorates a public class: applies `hides_frames` to its public methods.
 
-    Its properties, `__init__` and `__getitem__` are public methods in this sense.
+    The decorator treats properties, `__init__` and `__getitem__` as public methods too.
     """
     for name, value in list(vars(kind).items()):
         if callable(value) and (not name.startswith("_") or name in ("__init__", "__getitem__")):

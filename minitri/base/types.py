@@ -124,7 +124,7 @@ class ListValue(tuple[Any, ...]):
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """A dtype and a shape of symbolic sizes. Its text is `f32[M, N]`."""
+    """A dtype and a shape of symbolic sizes. The text of an array type is, for example, `f32[M, N]`."""
 
     dtype: DType
     shape: tuple[Dim, ...]

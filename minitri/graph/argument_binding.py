@@ -184,8 +184,8 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
     """Returns the strings that a parameter accepts.
 
-    These are its default, and all strings with which the body compares the parameter. The tuple is empty if the default
-    is no string, or if the body uses the parameter in any other way.
+    A parameter accepts its default, and all strings with which the function's body compares the parameter. The returned
+    tuple is empty if the default is no string, or if the body uses the parameter in any other way.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()

@@ -69,7 +69,7 @@ class ErrorCollection:
         return self.refuse(unknown_function(node, self.functions, function_names(), root), node, values)
 
     def all_errors(self) -> CompileError:
-        """Returns the error that comes first in the text. Its attribute `others` has the other errors."""
+        """Returns the error that comes first in the text. The attribute `others` of this error has all other errors."""
         first, *others = sorted(self.errors, key=lambda e: e.span.start if e.span else 0)
         first.others = tuple(others)
         return first

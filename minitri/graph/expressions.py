@@ -231,8 +231,8 @@ def check_length(value: tuple[Value, ...]) -> None:
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
     """Applies an operator to Python numbers, as in sqrt(2.0) or floor(2.5).
 
-    The result is a Python number if it is weak, that is, if it takes the dtype of the other operand. Otherwise the
-    result is an array.
+    The result is a Python number if it is weak, that is, if it takes the dtype of the other operand. A result that is
+    not weak is an array.
     """
     array = t.elementwise(name, args)
     if array.dtype.kind == "b":

@@ -16,8 +16,8 @@
 roll, …) are View nodes with an index map. So two Views in a row become one View, by substituting one index map in the
 other.
 
-A graph no longer has names of functions, implicit broadcasting or implicit promotion. It has no f16 or bf16 arithmetic:
-casts convert values to f32, and back where the program asks for it.
+A graph no longer has names of functions, implicit broadcasting or implicit promotion. A graph has no f16 or bf16
+arithmetic: casts convert values to f32, and back where the program asks for it.
 
 `Interner` makes nodes. Nodes with equal fields are the same object, so equality and hash use identity. Source spans are
 not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes it into the node's spans.
@@ -205,7 +205,10 @@ class Condition:
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition for known sizes. Its message and label show the sizes: `K` becomes `K = 512`."""
+        """Returns the condition for known sizes.
+
+        The message and label of the new condition show the sizes: `K` becomes `K = 512`.
+        """
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
@@ -279,7 +282,7 @@ class Graph:
 def is_copy(node: Node) -> bool:
     """Checks whether a node is a cast to its own dtype.
 
-    Such a cast stands for a copy in memory (optimize/pack_operands.py).
+    A cast of this kind stands for a copy in memory (optimize/pack_operands.py).
     """
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 

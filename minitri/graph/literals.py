@@ -37,7 +37,7 @@ class Power:
 
 
 def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
-    """Requires that a size fits an integer dtype. Otherwise the error is MT0208."""
+    """Requires that a size fits an integer dtype. A call with a size that does not fit raises CompileError MT0208."""
     low, high = map(Dim.of, dtype.limits)
     for large, small in ((high, value), (value, low)):
         message = f"the dimension {value} does not fit {dtype}"
@@ -47,7 +47,7 @@ def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
 def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> None:
     """Requires that the exponent of `2**N` is so small that the power fits an integer dtype.
 
-    Otherwise the error is MT0208.
+    A call with a larger exponent raises CompileError MT0208.
     """
     low, high = dtype.limits
     most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1

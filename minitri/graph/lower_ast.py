@@ -7,10 +7,10 @@ In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a
 recurse, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
-graph node instead of data. Other files have the details. names.py explains unknown names, and expressions.py types
-operators. shape_unification.py matches the arguments of a call with parameters, and error_collection.py stores the
-errors. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. So the
-builder finds the mistakes of other expressions too, and reports each mistake once.
+graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
+expressions.py types operators. shape_unification.py matches the arguments of a call with parameters, and
+error_collection.py stores the errors. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN`
+value is `BROKEN` too. So the builder finds the mistakes of other expressions too, and reports each mistake once.
 """
 
 import math
@@ -220,9 +220,7 @@ class _Builder(Interpreter, ErrorCollection):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds a span to the nodes that an expression created.
-
-        These are all nodes from number `made` on, and the value's node.
+        """Adds a span to the nodes that an expression created: all nodes from number `made` on, and the value's node.
 
         A node that a function body created has the span in the body first, and then the span of the call.
         """

@@ -4,9 +4,9 @@
     %1: f32[N] = scan.sum x {axis = 0}        x: f32[1]: the scan is x
     %1: f32[M, 1] = contract x, w             a column of a product: multiply and sum
 
-`rebuild` takes a graph and a function that makes a new node from an old node and its new operands. It returns a new
-graph with a new interner, so equal subexpressions become one node. The old graph is not changed. Each new node has the
-source spans of the old node. The new graph may not need some new node, such as a folded constant. In this case, the
+`rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
+new graph with a new interner, so equal subexpressions become one node. The old graph is not changed. Each new node has
+the source spans of the old node. The new graph may not need some new node, such as a folded constant. In this case, the
 nodes that used the node get its spans.
 
 `specialise` replaces the symbols of known sizes by numbers. An index map may contain the index of an axis whose size
@@ -60,7 +60,8 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
     """Returns the graph in which `rule` replaces some nodes. `by` is the pass that is named in reports.
 
-    `rule` gets an interner, the old node and the node's copy in the new graph. If it returns None, the copy is used.
+    `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
+    keeps the copy.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:

@@ -114,7 +114,7 @@ class GraphTerms:
     def same_elements(self, e: Element) -> bool:
         """Checks whether an element is the result of a reduction of the same elements.
 
-        Such a reduction has the same axes, and an operand of the same shape.
+        A reduction of the same elements has the same axes, and an operand of the same shape.
         """
         return self.places(e) is not None
 

@@ -5,9 +5,9 @@
     scaled(a)   with a: f32[M, K]   →   x is a with the type f32[M, M], on the condition M == K
 
 In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the dimension
-names of the callee. The one idea: a declared size may differ from the actual size without an error at compile time.
-Their equality becomes a condition, which the compiled program checks at each call. Raises CompileError MT0207 for wrong
-shapes and dtypes. Raises MT0304 for a size that no argument determines.
+names of the callee. The one idea: a declared size may differ from the actual size without an error at compile time. The
+equality of the declared and the actual size becomes a condition, which the compiled program checks at each call. Raises
+CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no argument determines.
 """
 
 from collections.abc import Callable

@@ -215,7 +215,9 @@ class Typer:
     def require(
         self, a: Dim, relation: str, b: Dim, code: str, message: str, *, label: str = "", help: str = ""
     ) -> None:
-        """Requires that `a relation b` holds. If it depends on sizes, it becomes a condition that each call checks.
+        """Requires that `a relation b` holds.
+
+        A relation that depends on sizes becomes a condition that each call checks.
 
         Raises CompileError with this code and message if the relation cannot hold for any sizes.
         """
@@ -227,7 +229,10 @@ class Typer:
             self.conditions.append(condition)
 
     def require_sizes(self, shape: Sequence[Dim]) -> Shape:
-        """Returns the shape, and requires that none of its sizes is negative. Otherwise the error is MT0205."""
+        """Returns the shape, and requires that none of its sizes is negative.
+
+        A call with a negative size raises CompileError MT0205.
+        """
         for e in shape:
             message = f"a size cannot be negative, and {e} is"
             self.require(e, ">=", dims.ZERO, "MT0205", message, label=literals.names_in(e))

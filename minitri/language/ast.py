@@ -11,8 +11,8 @@
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
 Every node has its span, the range of its characters in the source. `2.sum()` and `sum(2)` are the same Call: a method's
-receiver is its first argument. The tree has no parentheses and no whitespace. It has everything else that is in the
-source.
+receiver is its first argument. The tree has no parentheses and no whitespace. The tree has everything else that is in
+the source.
 """
 
 from __future__ import annotations

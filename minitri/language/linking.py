@@ -8,7 +8,7 @@
 
     @mt.jit
     def unit(x):                                    Module(squares, unit)
-        return x / sqrt(squares(x) + EPS)     →     with 1e-05 in the place of EPS
+        return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
 In: a `Definition`, which has the tree of a function and the scope around the function. Out: a `Linked`, which has a
 module that needs no scope, and the values that were read from scopes. A later call compares these values, and links the
@@ -58,7 +58,7 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """A linked module. Its last function is the one that was linked.
+    """A module of linked functions. The last function is the one that `link` was called for.
 
     reads    every value that was looked up in a scope
     missing  names of functions that nothing defines yet
@@ -140,7 +140,7 @@ class _Linker:
     def name(self, found: Definition) -> str:
         """Returns the name of a function in the module.
 
-        This is the function's own name, unless the name has another meaning in the module.
+        A function keeps its own name, unless the name has another meaning in the module.
         """
         function = found.function
         if function not in self.names:
@@ -292,7 +292,7 @@ def _path(node: ast.Node) -> tuple[str, ...]:
 def _bound(function: ast.Function) -> frozenset[str]:
     """Returns the names that a function binds.
 
-    These are its parameters, the dimensions in their types, and the names that its statements assign.
+    A function binds its parameters, the dimensions in their types, and the names that its statements assign.
     """
     dims = [n for p in function.params if isinstance(p.annotation, ast.ArrayType) for n in ast.postorder(p.annotation)]
     names = [n.id for n in dims if isinstance(n, (ast.Name, ast.Pack))]

@@ -6,8 +6,8 @@ soon as it has read the node's tokens. No function recurses:
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
-`layout` replaces line ends and indentation by tokens. It removes line ends inside brackets. Any other line end becomes
-`_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. So the grammar has no rules for whitespace:
+`layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets. Any other line end
+becomes `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. So the grammar has no rules for whitespace:
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE
@@ -15,8 +15,8 @@ soon as it has read the node's tokens. No function recurses:
 
 `layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. So
 the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share
-them. Each parse has its own state, so threads may parse at the same time. Left out: the meaning of names. The graph
-builder finds it.
+them. Each call of the parser has its own state, so threads may parse at the same time. Left out: the meaning of names.
+The graph builder finds it.
 """
 
 import keyword

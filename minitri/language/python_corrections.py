@@ -165,7 +165,8 @@ def statement(place: Span) -> Edit | None:
 def _block(place: Span) -> tuple[int, str, str]:
     """Returns the start of a span's line, the line's indentation, and its text with the further lines of its block.
 
-    These further lines have more indentation, or they are the `else` of an `if` or the `except` of a `try`.
+    The further lines have more indentation than the span's line, or they are the `else` of an `if` or the `except` of a
+    `try`.
     """
     text = place.source.text
     start = text.rfind("\n", 0, place.start) + 1

@@ -5,8 +5,8 @@
         return 2 * x              ← the span ends here
 
 In: a function. Out: a `Span` that points into the whole file, so that errors name the lines of the file. `inspect`
-finds the text of files and of cells in IPython. It also finds text that was typed at the prompt of Python 3.13 or
-newer. Older versions of Python do not store the text that was typed. For them, this file searches the history of the
+finds the text of files and of cells in IPython. `inspect` also finds text that was typed at the prompt of Python 3.13
+or newer. Older versions of Python do not store the text that was typed. For them, this file searches the history of the
 prompt. The lines found are used if they compile to the same bytecode as the function.
 """
 

@@ -1,4 +1,6 @@
-"""The reference evaluator: it evaluates a syntax tree with numpy, node by node. Its results define the language.
+"""The reference evaluator: it evaluates a syntax tree with numpy, node by node.
+
+The results of this evaluator define the language.
 
 In: a module, the name of its entry function, numpy arrays and numbers for the parameters, and the size of each
 dimension. Out: one numpy array for each output. The one idea: values are numpy arrays and plain numbers. There is no
@@ -231,7 +233,7 @@ def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Finds the sizes of names that occur only in dimensions such as `2 * N + 1`.
 
-    It fits a straight line through three points.
+    To solve for a name, the function fits a straight line through three points.
     """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))

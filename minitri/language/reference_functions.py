@@ -165,7 +165,7 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
     """Returns the index and the data, with one more element at the end of the axis.
 
-    Each index out of range reads that element.
+    An index that is out of range is replaced by the index of the added element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":

@@ -142,7 +142,7 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 def _inlined(span: Span, place: Span) -> Iterator[ParseError]:
     """Yields an error for a named number above the functions of a module.
 
-    Its edits write the number where the name is used.
+    The error's edits write the number where the program uses its name.
     """
     text = place.source.text
     match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(text, span.start)

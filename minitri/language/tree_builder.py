@@ -32,7 +32,7 @@ _FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIG
 
 
 class Effect(ast.Node):
-    """An expression used as a statement. Such a statement is either a docstring or a mistake."""
+    """An expression used as a statement. An expression statement is either a docstring or a mistake."""
 
     value: ast.Expr
 
@@ -167,9 +167,9 @@ class Builder:
         return ast.NoneLiteral(word.span)
 
     def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
-        """Returns the node for `(a)`.
+        """Returns the node for `(a)`: the node of `a` with a span that includes the parentheses.
 
-        It is the node of `a`, but its span includes the parentheses. The span of a tuple already includes them.
+        The span of a tuple already includes its parentheses.
         """
         return node if isinstance(node, ast.Tuple) else replace(node, span=opening.span.to(closing.span))
 
@@ -287,7 +287,7 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
 def idle(statement: Effect, is_last: bool) -> ParseError:
     """Returns the error for an expression used as a statement.
 
-    If it is the last statement, its author probably meant to return it.
+    If the expression is the last statement of a function, its author probably meant to return it.
     """
     error = mistake("idle", statement.span)
     start = replace(statement.span, end=statement.span.start)
@@ -297,7 +297,7 @@ def idle(statement: Effect, is_last: bool) -> ParseError:
 def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> ParseError:
     """Returns the error for a function without `return`.
 
-    The last name that the function assigns is probably its result.
+    The last name that the function assigns is probably the intended result.
     """
     error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:

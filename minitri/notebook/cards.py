@@ -1,6 +1,6 @@
 """Makes the cards of a program and of its stages.
 
-This takes only milliseconds, because Triton's compiler does not run.
+Making a card takes milliseconds, because Triton's compiler does not run.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Interprets names, numbers and attributes in the text of a stage.
 
-In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a place in the text. `Names` has
-the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial is limited,
+In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a position in the text. `Names`
+has the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial is limited,
 because the text may come from anyone.
 """
 

@@ -205,7 +205,7 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 class Builder:
     """Makes the syntax nodes of grammar rules in ir.lark that need more than their parts.
 
-    Each method has the name of a rule.
+    Each method has the name of a grammar rule.
     """
 
     def same(self, part: Any) -> Any:

@@ -1,9 +1,10 @@
 """einsum: products of arrays whose axes have names, such as "bik,bkj->bij".
 
 In: the subscripts and the arrays. Out: an Array. The one idea: every product of two arrays is a batched matrix product.
-An axis that both arrays have is a batch axis if the result has this axis too. Otherwise the axis is summed (K). An axis
-of the left array alone is a row axis (M), and one of the right array alone is a column axis (N). The axes of `...` have
-negative numbers as names: the last of these axes is -1. So the axes of `...` align from the right, as in broadcasting.
+An axis that both arrays have is a batch axis if the result has this axis too. An axis of both arrays that the result
+does not have is summed (K). An axis of the left array alone is a row axis (M), and one of the right array alone is a
+column axis (N). The axes of `...` have negative numbers as names: the last of these axes is -1. So the axes of `...`
+align from the right, as in broadcasting.
 
 Left out: the choice of a good order for several products. Several products are computed from left to right.
 """
@@ -89,7 +90,7 @@ def _implied(arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
 def _unnamed(arrays: Sequence[tuple[Label, ...]]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    Their number is that of the array with the most such axes.
+    The result has as many axes for `...` as the array with the most of these axes.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))

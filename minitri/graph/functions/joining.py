@@ -109,7 +109,7 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    Before, each array gets axes of size 1 at the places that `new` has for the array's rank.
+    `new` has, for each rank, the positions at which an array of this rank first gets axes of size 1.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))

@@ -25,8 +25,8 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     """Defines numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
-    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. Otherwise `axes` is a tuple
-    of two items: the summed axes of x1, and the summed axes of x2.
+    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. If `axes` is not a number,
+    it is a tuple of two items: the summed axes of x1, and the summed axes of x2.
     """
     a, b = x1, x2
     left, right = _summed_axes(axes, a.rank, b.rank)

@@ -55,7 +55,10 @@ def require_accepted(op: str, dtype: DType) -> None:
 
 
 def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
-    """Requires that no reduced axis has the size 0. Otherwise the error is MT0209."""
+    """Raises CompileError MT0209 if a reduced axis may have the size 0.
+
+    A symbolic size gets a condition that each call checks.
+    """
     for k in axes:
         t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 

@@ -1,6 +1,6 @@
 """Functions that move data.
 
-They make View nodes, whose index map gives, for each element of the result, its index in the array x.
+They make View nodes. The index map of a View gives, for each element of the result, its index in the array x.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,9 +13,9 @@ libraries.toml has the names of libraries. The columns of names.csv:
 
 A name may have several rows in names.csv. The functions use the first row that fits the call.
 
-The functions at the end of the file take a name, its library (if the program names one) and its use. They return an
-`Answer`, which has a row of names.csv. The row says what to write instead, or why the language has nothing like the
-name. The functions return None for a name that no library has.
+The functions at the end of the file take a name, its library (if the program names one) and its use. These functions
+return an `Answer`, which has a row of names.csv. The row says what to write instead, or why the language has nothing
+like the name. The functions return None for a name that no library has.
 """
 
 import csv
