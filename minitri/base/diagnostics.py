@@ -29,7 +29,7 @@ _TABLE = table_beside(__file__, "error_codes.toml")
 CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 
-MOST_LINES = 7  # of `str(error)`
+MOST_LINES = 7  # lines of `str(error)`
 
 
 @dataclass(frozen=True, slots=True)

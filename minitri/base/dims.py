@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Union
 from minitri.base.diagnostics import CompileError
 from minitri.base.program_limits import check_product, current, exceeded
 
-MAX_DEPTH = 50  # nested quotients, maxima, …: functions over them recurse
+MAX_DEPTH = 50  # nested quotients, maxima, …: functions that visit them recurse
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Pair:
     depth: int = field(default=1, compare=False)  # levels of nested pairs
     weight: int = field(default=1, compare=False)  # number of atoms, with those of nested pairs
     of: ClassVar[Callable[[Dim, Dim], Dim]]  # applies the same function to two other Dims
-    value: ClassVar[Callable[[Any, Any], Any]]  # applies it to two integers, or to two integer arrays
+    value: ClassVar[Callable[[Any, Any], Any]]  # applies the function to two integers or integer arrays
 
     def is_never_negative(self) -> bool:
         """Checks whether the value is proven to be >= 0 for all sizes."""

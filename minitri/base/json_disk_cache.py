@@ -22,8 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-VERSION = 1  # of the file format
-MAX_BYTES = 1 << 20  # of one entry
+VERSION = 1  # version of the file format
+MAX_BYTES = 1 << 20  # size of one entry
 UNUSABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # errors from a bad entry or folder
 
 

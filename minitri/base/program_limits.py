@@ -23,10 +23,10 @@ from minitri.base.spans import Span
 # No option raises these limits: they are limits of numpy or Triton, or the compiler recurses that deep.
 MAX_RANK = 64  # axes of a value
 MAX_DEGREE = 64  # factors of one term of a size
-MAX_ELEMENTS = 1 << 59  # of a value: its size in bytes, at 8 bytes an element, fits 64 bits
+MAX_ELEMENTS = 1 << 59  # elements of a value: at 8 bytes an element, the size fits 64 bits
 MAX_LANES = 1 << 20  # elements of a tile
 MAX_CALLS = 100  # depth of nested function calls
-MAX_BITS = 1023  # of an integer constant: a larger one is larger than every float
+MAX_BITS = 1023  # bits of an integer constant: a number with more bits is larger than every float
 
 
 @dataclass(frozen=True, slots=True)

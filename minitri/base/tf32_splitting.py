@@ -30,7 +30,7 @@ from minitri.base.numpy_elementwise import round_to_tf32
 SPLIT_SCALE = 2**13
 LEAST_DEPTH = 64
 BLOCK = 52  # the roundings in the sum of a block
-FACTOR_ERROR = 2.0**-22  # of each factor, relative: together 8u
+FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give 8u
 
 
 def tf32_parts(x: Any) -> tuple[Any, Any]:

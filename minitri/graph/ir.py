@@ -52,7 +52,7 @@ Shape = tuple[Dim, ...]
 # of two TF32 numbers, without the product of the two small parts. "f32" leaves the choice between "ieee" and "tf32x3"
 # to the compiler (minitri/optimize/f32_products.py).
 PRECISIONS = ("f32", "ieee", "tf32", "tf32x3")
-MAX_SPANS = 32  # of one node; a constant may occur at thousands of places
+MAX_SPANS = 32  # spans of one node; a constant may occur thousands of times in a source
 
 
 class _Node(metaclass=NodeClass):
@@ -355,7 +355,7 @@ class Interner:
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []
-        self.place: tuple[Span, ...] = ()  # the spans of the node that a pass rewrites now, for reports
+        self.place: tuple[Span, ...] = ()  # the spans of the node that a pass is rewriting, for reports
 
     def input(self, name: str, dtype: DType, shape: Shape, scalar: bool = False) -> Input:
         return self.node(Input, dtype, shape, name, scalar)

@@ -54,7 +54,7 @@ class _Builder(Interpreter, ErrorCollection):
         self.compare = partial(expressions.compare, self.typer)
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
-        self.calls: list[tuple[ast.Function, Span]] = []  # each with the place of its call
+        self.calls: list[tuple[ast.Function, Span]] = []  # each with the span of its call
         self.errors: list[CompileError] = []
         self.site: Span | None = None  # inside a library function: the user's call, where errors are reported
 
@@ -241,7 +241,7 @@ class _Builder(Interpreter, ErrorCollection):
         if (node.function in scope or node.function in CONSTANTS) and not is_method(node):
             help = "an element is `x[0]`, a product `x * y`"
             return CompileError("MT0101", f"`{node.function[:40]}` is a value, not a function", help=help)
-        own = self.functions.keys() - {self.entry}  # it cannot call itself
+        own = self.functions.keys() - {self.entry}  # the entry function cannot call itself
         return unknown_function(node, own, function_names(), root)
 
     # ---- operators -------------------------------------------------------------------

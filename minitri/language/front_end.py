@@ -34,7 +34,7 @@ from minitri.language.parser import is_name, parse_expression, parse_module_at, 
 from minitri.language.syntax_errors import mistake
 from minitri.language.syntax_repairs import parsed
 
-parser.make_parser = parser_tables.parser  # every front door is in this module
+parser.make_parser = parser_tables.parser  # all programs are read by this module
 _PLAIN = "decorate a plain function, written with `def`"
 
 

@@ -36,7 +36,7 @@ from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.signatures import function_names
 
-MISSING = object()  # what a name stands for that nothing has
+MISSING = object()  # the value of a name that is not in the scope
 Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 
 
@@ -106,7 +106,7 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
     """
     linker = _Linker(definition)
     made = linker.functions(entry)
-    if len(made) > 1 and entry.function.name in function_names():  # the others call the language's
+    if len(made) > 1 and entry.function.name in function_names():  # the other functions call the language's function
         linker = _Linker(definition, own_names=False)
         made = linker.functions(entry)
     module = ast.Module(entry.function.span, entry.function.span.source, tuple(reversed(made)))
@@ -133,7 +133,7 @@ class _Linker:
         """
         self.name(entry)
         made: list[ast.Function] = []
-        while len(made) < len(self.definitions):  # linking one may find others
+        while len(made) < len(self.definitions):  # linking a function may find further functions
             made.append(self.linked(self.definitions[len(made)]))
         return made
 

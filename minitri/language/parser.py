@@ -195,7 +195,7 @@ def _indentation(begin: int, word: Word) -> str:
 
 def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> Iterator[Word]:
     """Yields the tokens that end the previous line, and that begin or end blocks by the indentation of the new line."""
-    if not indents:  # the first line: a text that is indented as a whole is welcome
+    if not indents:  # the first line: a text whose lines are all indented is allowed
         indents.append(indent)
         return
     yield Word(line_end, "_NEWLINE", "")

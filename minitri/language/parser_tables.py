@@ -27,7 +27,7 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
     if kept is not None:
         try:
             return _load(kept, callables)
-        except Exception:  # whatever another lark says to it
+        except Exception:  # another version of lark may raise any error
             pass
     made = lark_parser(path, start, lexer, **callables)
     json_disk_cache.put("grammar", key, _dump(made))

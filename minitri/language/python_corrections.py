@@ -27,8 +27,8 @@ from minitri.base.spans import Source, Span
 from minitri.base.toml_tables import table_beside
 
 LONGEST = 400  # characters that are handed to Python's parser
-DEEPEST = 60  # levels of a tree that is rewritten: this recurses
-MOST_TURNS = 8  # of a loop that is written out
+DEEPEST = 60  # levels of a tree that is rewritten by recursion
+MOST_TURNS = 8  # repetitions of a loop that is written out
 Found = dict[str, python.AST]  # what each name of a template stands for
 _STOP = re.compile(r"\breturn\b|(?<![=<>!])=(?!=)|[,\n#]")
 _LINE_END = re.compile(r"[\n#]")

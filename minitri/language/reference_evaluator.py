@@ -108,7 +108,7 @@ class Reference(Interpreter):
             message = f"numpy refuses this at these sizes: {str(error)[:80]}"
             raise CompileError("MT0306", message, node.span) from None
         for part in ast.children(node):
-            values.pop(id(part), None)  # nothing else uses it
+            values.pop(id(part), None)  # no other node uses this value
         return value
 
     def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: ast.Node) -> CompileError:

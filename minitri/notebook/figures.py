@@ -25,7 +25,7 @@ from minitri.pipeline import Compilation
 COLOURS = ("#0b6e4f", "#c8553d", "#2f5d9b", "#8a5fa8", "#b07d12", "#4a4a4a")
 PAPER, INK = "#ffffff", "#222222"
 UNITS = ("f16", "tf32", "f32", "f64")
-PIXELS = 100  # an inch of a figure
+PIXELS = 100  # per inch of a figure
 LABEL: Any = {"textcoords": "offset points", "fontsize": 8}
 
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from minitri.base.diagnostics import printable
 
-LONGEST = 20_000  # characters of a text
+LONGEST = 20_000  # characters of a text that are shown
 
 
 class StageText(str):

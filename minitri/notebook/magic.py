@@ -24,7 +24,7 @@ from minitri.program import Program
 def load(shell: Any) -> None:
     """Adds the magic to an IPython shell."""
     shell.register_magic_function(cell, "cell", "minitri")
-    shell.set_custom_exc((ParseError,), _show)  # to IPython a mistake in the cell itself
+    shell.set_custom_exc((ParseError,), _show)  # IPython would show it as a mistake in the Python cell
 
 
 def cell(line: str, text: str) -> Program:

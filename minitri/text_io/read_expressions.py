@@ -21,7 +21,7 @@ from minitri.language.constant_arithmetic import BINARY
 from minitri.language.parser import is_name
 from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER, Attributes, Line, Mistake, Node, Text
 
-MAX_TERMS = 500  # of a polynomial, and factors of a term
+MAX_TERMS = 500  # terms of a polynomial, and factors of a term
 
 
 @dataclass

@@ -13,7 +13,7 @@ from minitri.graph.functions.making import full
 from minitri.graph.functions.reductions import accumulator, require_accepted
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, ensure
 
-MOST = 1000  # of repeated differences: each is an operation of the program
+MOST = 1000  # how often `diff` may repeat: each repetition is an operation of the program
 
 
 def _running_axis(op: str, x: Array, axis: Value) -> int:
