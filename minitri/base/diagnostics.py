@@ -1,7 +1,7 @@
-"""Error codes, and error messages that point at the source with carets.
+"""Defines error codes, and formats error messages that point at the source with carets.
 
-In: a problem found anywhere in the compiler, with the source spans it concerns. Out: one exception, `CompileError`.
-`str(error)` is
+In: a problem found anywhere in the compiler, with the source spans it concerns. Out: one exception, `CompileError`. For
+example, the text of an error, `str(error)`, is
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12
@@ -44,7 +44,7 @@ class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
     edits    the help as data: replacements in the source that correct the mistake
-    notes    further facts, a line each: the line of a library function, the call of a function
+    notes    further facts, each on a line of its own, such as the call of the function with the error
     others   independent errors of the same program, in the order of their positions in the text
 
     `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The error code
@@ -156,7 +156,10 @@ class ShapeWarning(UserWarning):
 
 
 class BrokenRule(ValueError):
-    """The error of a verifier when an IR breaks a rule. `spans` are the source spans of the faulty operation."""
+    """The error that a verifier raises when an IR breaks a rule.
+
+    `spans` are the source spans of the faulty operation.
+    """
 
     def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:
         super().__init__(message)
@@ -248,7 +251,10 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 
 
 def _window(text: str, column: int, limit: int) -> tuple[str, int]:
-    """Cuts a line to at most `limit` characters around a column. Returns the text and the new column."""
+    """Cuts a line to at most `limit` characters around a column.
+
+    Returns the cut line and the position of the column in it.
+    """
     if len(text) <= limit:
         return text, column
     start = max(0, column - 1 - limit // 3)

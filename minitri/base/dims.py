@@ -9,8 +9,9 @@ equal polynomials compare equal: `(M + 1) * 2 == 2 * M + 2`. The factors of a pr
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
     Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
-Left out: deciding equality in general. If `a == b` is false, the polynomials a and b differ, but their values may be
-equal for some sizes. `sign` looks at the signs of single terms only (intervals.py and inequalities.py prove more).
+Left out: a test that finds out for any two Dims whether they are equal. If `a == b` is false, the polynomials a and b
+differ, but their values may be equal for some sizes. `sign` looks at the signs of single terms only (intervals.py and
+inequalities.py prove more).
 """
 
 from __future__ import annotations

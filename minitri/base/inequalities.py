@@ -5,11 +5,11 @@
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
 In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None. The one idea: a proof
-is an equation
+is an equation of this form, with weights > 0 and multipliers >= 0:
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-with weights > 0 and multipliers >= 0. This equation shows that goal > -1, and an integer > -1 is >= 0.
+This equation shows that goal > -1, and an integer > -1 is >= 0.
 
 `Proof.check` compares both sides as polynomials, so a wrong search cannot give a wrong proof. The search treats each
 product of symbols as one unknown. The equation is then linear, and the simplex algorithm (simplex.py) finds the
@@ -63,10 +63,10 @@ class Step:
 class Proof:
     """A proof that goal >= 0, in one of four forms.
 
-    steps   an equation whose right side is a sum of facts, with `scale` and `room` (see above)
+    steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
     wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
     cases   one proof for each of the two cases of the maximum or minimum `atom`
-    never   a proof that -1 >= 0: the facts contradict each other, so the case cannot occur
+    never   a proof that -1 >= 0 follows from the facts, so the facts contradict each other
     """
 
     goal: Dim

@@ -4,9 +4,9 @@
 
 In: a `Dim` and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims over sizes.
 `simplify` returns a simpler `Dim` instead. The one idea: if an expression is linear in an axis, and the sign of the
-coefficient is known, then its extreme values are at the ends of that axis.
+coefficient is known, the extreme values are at the ends of the axis.
 
-Left out: proofs that combine several conditions (inequalities.py).
+Left out: proofs that combine several conditions, which are in inequalities.py.
 """
 
 from collections import Counter
@@ -53,7 +53,10 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders of axes by new axes. Returns the new expression and all ranges."""
+    """Replaces quotients and remainders of axes by new axes.
+
+    Returns the new expression, and the ranges of all old and new axes.
+    """
     fresh: dict[Symbol, Range] = {}
 
     def atom(a: Atom) -> Dim:

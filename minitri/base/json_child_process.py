@@ -3,9 +3,9 @@
     child = Child(["python", "-m", "minitri.explore.compile_worker"], environment)
     child.ask({"text": "x + 1"}, seconds=6)
 
-In: a command line and requests. Out: answers. A request raises TimeoutError if the answer takes too long, and EOFError
-if the process has died. The child runs in its own process group, so `end` also kills the processes that the child has
-started. Left out: a queue of requests, because the caller sends one request at a time.
+In: a command line and requests. Out: the answers of the child process. A request raises TimeoutError if the answer
+takes too long, and EOFError if the process has died. The child runs in its own process group, so `end` also kills the
+processes that the child has started. Left out: a queue of requests, because the caller sends one request at a time.
 """
 
 import contextlib

@@ -3,8 +3,8 @@
     variants = Recent(64)
     variants.made(key, lambda: compiled(key))     compiles on the first call; later calls return the stored value
 
-In this example, the value is dropped after 64 other keys have been used. If one thread computes a value, other threads
-that use the cache wait for it.
+In this example, the value is dropped after 64 other keys have been used. While one thread computes a value, other
+threads that use the cache wait.
 """
 
 import threading

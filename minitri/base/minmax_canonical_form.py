@@ -3,8 +3,8 @@
     max(N - 1, 0) + min(N, 1)                  is N: all elements except the first, and the first
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-In: a `Dim` with maxima and minima. Out: an equal `Dim`. Two Dims that are equal functions of one size become the same
-`Dim`.
+In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. Two Dims that are equal functions of one size
+become the same `Dim`.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at k only. So the whole function is a linear

@@ -3,8 +3,9 @@
     class Node(metaclass=NodeClass):        class Name(Node):
         span: Span                              id: str             Name(span, "x")
 
-In: a class with annotated fields. Out: the dataclass. The one idea: a file of nodes reads like a grammar, so no class
-needs a decorator. The text of a node (`repr`) does not show its fields, because a tree may be deep.
+In: a class with annotated fields. Out: a dataclass with these fields. The one idea: a metaclass makes the dataclasses,
+so a file of nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show its fields,
+because a tree may be deep.
 """
 
 from dataclasses import dataclass

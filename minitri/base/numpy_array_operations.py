@@ -3,8 +3,8 @@
     reduce("sum", x, [0])        sum(x, axis=0)
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-All evaluators use these functions. minitri/base/operators.py has the tables of reductions and of elementwise
-operators. Arrays have compute dtypes. Only the result of a cast may also be f16 or bf16.
+All evaluators use these functions. minitri/base/operators.py has the tables of reductions and of elementwise operators.
+The arrays have compute dtypes, such as f32 for a f16 value. Only the result of a cast may also be f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence

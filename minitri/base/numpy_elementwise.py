@@ -14,7 +14,7 @@ import numpy as np
 
 
 def float_to_int(x: Any, dtype: Any) -> Any:
-    """Converts floats to integers: truncates, clips to the range of `dtype`, and turns NaN into 0."""
+    """Converts floats to integers. The function truncates, clips to the range of `dtype`, and turns NaN into 0."""
     limits = np.iinfo(dtype)
     low, high = float(limits.min), float(2 ** int(limits.max).bit_length())  # powers of two: exact
     out = np.where((x >= low) & (x < high), x, 0).astype(dtype)
@@ -23,9 +23,9 @@ def float_to_int(x: Any, dtype: Any) -> Any:
 
 
 def round_to_tf32(x: Any) -> Any:
-    """Rounds f32 values to TF32: 11 significant bits, and the exponents of f32. Ties round away from zero.
+    """Rounds f32 values to TF32, which has 11 significant bits and the exponents of f32. Ties round away from zero.
 
-    Neighbouring subnormal results are 2**-136 apart.
+    Neighbouring subnormal TF32 values are 2**-136 apart.
     """
     wide = x.astype(np.float64)
     step = np.ldexp(1.0, np.maximum(np.frexp(wide)[1], -125) - 11)

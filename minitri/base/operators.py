@@ -19,7 +19,8 @@ table:
 Operators compute in *compute* dtypes only: f32, f64, integers and bool. Values of f16 and bf16 are converted to f32
 first (docs/reference/semantics.md).
 
-Operators mean what they mean in numpy. Where numpy raises an error, warns or leaves the result open, the result is:
+Operators have the same results as in numpy. If numpy raises an error, warns or does not define the result, the result
+is:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        1 / b**n truncated: 1, ±1 for b = ±1, else 0 (also for b = 0)
@@ -28,8 +29,8 @@ Operators mean what they mean in numpy. Where numpy raises an error, warns or le
 
 The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The error is
 0.5 if the result is correctly rounded. Otherwise the error is the distance from the correctly rounded result. The
-figures come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The figure of an operator that
-calls several functions is the sum of the functions' figures.
+values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator
+that calls several functions is the sum of the functions' errors.
 
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
@@ -56,12 +57,12 @@ from minitri.base.types import DType, bool_, f32
 class Operator:
     """One elementwise operator.
 
-    name       function name in the language (the array API standard's where it has one)
+    name       the function's name in the language, which is the name in the array API standard if there is one
     arity      number of array operands
-    numpy      the function that defines the operator. It takes numpy arrays of one compute dtype
+    numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
                numpy's warnings. A row of the file names a function of numpy_elementwise.py or of
-               numpy. The default is the operator's own name
+               numpy. By default the function has the operator's name
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
                the operand dtype (`tl.float32`). A table has one template for each dtype or kind
                of dtype: {"f64": ..., "iu": ...}. Templates may use `tl`, `libdevice` (the math
@@ -70,15 +71,15 @@ class Operator:
     doc        one line for the reference pages
     accepts    the kinds of dtypes that the operands may have, of "b" "i" "u" "f"
     operands   the dtype to which operands are converted first. "same": the promoted dtype.
-               "float": the same, but integers and bools become f32. "bool": bool. "where": bool
-               for the first operand, "same" for the others
+               "float": the promoted dtype, but integers and bools become f32. "bool": the dtype
+               bool. "where": bool for the first operand, the promoted dtype for the others
     result     the dtype of the result: "operand" (that of the operands) or "bool"
     symbol     the infix or prefix symbol, if the operator has one
     aliases    names of the operator in other libraries
     domain     the interval of random f32 and f64 test values. Tests add special values
     ulp        error bound of a f32 result in units in the last place (see the top of the file)
     derivative  one expression of the language for each operand, over x, y, z, `out` (the result) and
-               `g` (the gradient of the result). "" if there is no derivative or it is zero
+               `g` (the gradient of the result). "" stands for no derivative or the derivative zero
     cost       "cheap": one or two instructions. "special": slow, or on the special-function unit
     relaxed    a shorter f32 template with a relative error of about 2**-18, for kernels whose
                results are rounded to 16 bits (minitri/optimize/fast_math/relax.py)
@@ -173,13 +174,13 @@ Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction: it combines all elements along an axis into one.
+    """A reduction combines all elements along an axis into one element.
 
     name       the name of the function in the language. The scan is called `cumulative_NAME`
     ufunc      numpy's function of two elements, which is associative and commutative
     neutral    the neutral element: a number, or the "lowest" or "highest" value of the dtype
     combine    the operator that combines two partial results. For a position (argmax, argmin), the
-               comparison that decides whether an element replaces the best one so far
+               comparison that decides whether an element replaces the best element so far
     kind       decides typing, error bounds and proofs (see `Kind`)
     accepts    the kinds of dtypes that the elements may have, of "b" "i" "u" "f"
     doc        one line for the reference pages

@@ -8,7 +8,7 @@ The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. 
     cache               the entries that were found on disk
 
 A `+` before a topic is allowed, and `all` enables every topic. An unknown topic is reported once, with a list of the
-known ones.
+known topics.
 
     with recorded() as firings:
         simplify(graph)             a `Firing` for each rule that was applied

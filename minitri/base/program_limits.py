@@ -7,8 +7,8 @@ In: an amount that a program is about to use: characters, brackets, operations, 
 CompileError MT0401 that names the limit and says how to raise this limit. The one idea: no program text can make the
 compiler use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
 
-A compiled program remembers the limits that were set when it was made. Left out: Triton's own compiler, which cannot be
-interrupted, and the run time of programs.
+A compiled program stores the limits that were set when the program was compiled. Left out: Triton's own compiler, which
+cannot be interrupted, and the run time of programs.
 """
 
 import time
@@ -31,7 +31,7 @@ MAX_BITS = 1023  # bits of an integer constant: a number with more bits is large
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one program. A caller may raise each limit."""
+    """The limits on the time and memory of compiling one program. A caller may raise each limit."""
 
     source: int = 64 * 1024  # characters of one text
     nesting: int = 5_000  # depth of nested brackets
@@ -76,7 +76,7 @@ def current() -> Limits:
 def limits(**changed: float) -> Iterator[Limits]:
     """Sets some limits inside the `with` block. All other limits stay the same.
 
-    Raises CompileError MT0404 for an unknown name, or a value that is not a number above 0.
+    Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
     """
     names = [f.name for f in fields(Limits)]
     for name, value in changed.items():
@@ -101,7 +101,7 @@ def using(wanted: Limits) -> Iterator[Limits]:
 
 @contextmanager
 def timed() -> Iterator[None]:
-    """Applies the limit `seconds` to the code in the `with` block. A nested block shares the clock of the outer one.
+    """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share one clock.
 
     The clock counts the processor time of this thread. So a busy machine does not make a compilation fail.
     """
@@ -116,7 +116,10 @@ def timed() -> Iterator[None]:
 
 
 def check_time() -> None:
-    """Raises CompileError MT0401 if the time limit is exceeded. Every loop over a program's operations calls it."""
+    """Raises CompileError MT0401 if the time limit is exceeded.
+
+    Every loop over a program's operations calls this function.
+    """
     clock = _clock.get()
     if clock is not None and clock.has_run_out():
         raise exceeded("seconds", f"compiling takes more than {current().seconds:g} seconds")

@@ -5,7 +5,7 @@
 In: columns and a target, each a map from monomials to numbers. Out: a weight >= 0 for each column, or None if there are
 no such weights. The one idea is the first phase of the simplex algorithm. The algorithm starts with artificial
 variables that satisfy all equations, and replaces these variables by columns until none is left. Bland's rule chooses
-the column, which guarantees that the algorithm ends.
+the next column, which guarantees that the algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,10 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], cost: list[Fraction], r: int, entering: int) -> None:
-    """Makes the column `entering` a unit column with its 1 in row r. Changes the table and the cost row."""
+    """Makes the column `entering` of the simplex tableau a unit column with its 1 in row r.
+
+    The function changes the table and the cost row.
+    """
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]
     for other in (*(line for k, line in enumerate(table) if k != r), cost):

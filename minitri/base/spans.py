@@ -38,7 +38,7 @@ class Span:
     """The characters from `start` up to `end` (exclusive) of a source.
 
     `node` is the number of the graph node that was made for this text (see `Graph.numbered`). So every later IR that
-    keeps the span also knows the node.
+    stores a span also stores the number of the graph node.
     """
 
     source: Source

@@ -2,8 +2,8 @@
 
 In: an unknown name, and the known names. Out: the known names that are most similar, the best first, or none. The one
 idea is an edit distance in which likely typing errors cost less. This distance counts letters that are missing, added,
-replaced or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and a change of case cost less
-than 1.
+replaced or swapped with their neighbour. An error by a neighbouring key, a doubled letter, a swap or a change of case
+costs less than 1. Any other error costs 1.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Formats tables as plain text, and numbers with units. The text has no colours."""
+"""Formats tables as plain text, and numbers with units. The text of a table has no colours."""
 
 from collections.abc import Iterable, Sequence
 

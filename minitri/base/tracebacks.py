@@ -1,4 +1,4 @@
-"""What a Python user sees of a CompileError: at most eight lines, and none of minitri's own frames.
+"""Shortens the traceback of a CompileError: a Python user sees at most eight lines, and none of minitri's own frames.
 
     Traceback (most recent call last):
       File "train.py", line 3, in <module>

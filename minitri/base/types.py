@@ -1,4 +1,4 @@
-"""Dtypes, type promotion and array types.
+"""Defines dtypes, type promotion and array types.
 
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
@@ -21,7 +21,10 @@ from minitri.base.dims import Dim
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """The type of an element. `kind` is "b" (bool), "i" (signed integer), "u" (unsigned integer) or "f" (float)."""
+    """The type of an array element.
+
+    `kind` is "b" (bool), "i" (signed integer), "u" (unsigned integer) or "f" (float).
+    """
 
     name: str
     kind: str
@@ -50,7 +53,7 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype. For bf16 it is that of ml_dtypes."""
+        """The numpy dtype with the same values. For bf16 this is the dtype of ml_dtypes."""
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 
     @property
@@ -119,7 +122,10 @@ def promote(a: DType, b: DType) -> DType:
 
 
 class ListValue(tuple[Any, ...]):
-    """The value of a list `[a, b]`, as a tuple. As an index, a list is one index array, but a tuple is two indices."""
+    """A subclass of tuple for the value of a list `[a, b]`.
+
+    As an index, a list is one index array, but a tuple is two indices.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The page says what the code means, shows a program that causes the error, and how to correct it.
 
-In: a code. Out: the page, as text for a terminal. docs/reference/errors.md has all pages (tests/reference.py).
+In: an error code. Out: the page, as text for a terminal. docs/reference/errors.md has all pages (tests/reference.py).
 pages.toml has the texts and the programs. The one idea: the page runs its program. So the page always shows the current
 error message.
 """

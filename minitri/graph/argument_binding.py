@@ -50,7 +50,7 @@ class Instance:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key. Two instances with equal keys have the same graph."""
+        """Returns a hashable key. Two instances with equal keys have the same graph."""
         statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
         return tuple(self.packs.items()), tuple(self.types.items()), statics
 
@@ -123,7 +123,7 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
 
 
 def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
-    """Returns the argument for a parameter that takes a number or an option.
+    """Returns the argument for a parameter that takes a number or an option. An option is a string such as "tanh".
 
     Raises CompileError MT0102 if the argument is invalid.
     """
@@ -185,7 +185,8 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
     """Returns the strings that a parameter accepts.
 
     A parameter accepts its default, and all strings with which the function's body compares the parameter. The returned
-    tuple is empty if the default is no string, or if the body uses the parameter in any other way.
+    tuple is empty if the default is no string, or if the function's body uses the parameter for anything but
+    comparisons.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()

@@ -5,9 +5,9 @@
     sum(x, axis=2)       x has two axes       sum(x, axis=-1)
 
 In: an error, the node of the syntax tree that caused it, and the values of the node's operands. Out: the same error,
-with an edit of the source and a help that shows it. The one idea: the code that finds a mistake knows values, and the
-syntax tree knows the text. The rules combine the values and the text only after an error, so correct programs cost no
-time. Each rule returns an `Edit`, or None if the rule has no correction.
+with an edit of the source and a help that shows this edit. The one idea: the code that finds a mistake knows values,
+and the syntax tree knows the text. The rules combine the values and the text only after an error, so correct programs
+cost no time. Each rule returns an `Edit`, or None if the rule has no correction.
 """
 
 import re

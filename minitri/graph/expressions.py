@@ -3,9 +3,9 @@
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
 
-In: a typer and the values of the operands. Out: the value of the expression. The one idea: an expression of numbers and
-dimensions is computed at compile time. Any other expression becomes a graph node. The CompileErrors of this file have
-no span. minitri/graph/lower_ast.py adds the span.
+In: a `Typer`, which makes graph nodes, and the values of the operands. Out: the value of the expression. The one idea:
+an expression of numbers and dimensions is computed at compile time. Any other expression becomes a graph node. The
+CompileErrors of this file have no span. minitri/graph/lower_ast.py adds the span.
 """
 
 import math
@@ -181,7 +181,7 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Calls an elementwise operator whose arguments need checks: numbers, keywords, or `clip` with a bound None."""
+    """Calls an elementwise operator with arguments that need checks: numbers, keywords, or a bound None of `clip`."""
     if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
         wrong = next(k for k in keywords if name != "clip" or k not in ("min", "max"))
         raise CompileError("MT0102", f"{name} takes its operands by position, not `{wrong}=`")
@@ -214,7 +214,7 @@ def _refuse_list(op: str, *operands: Value) -> None:
 
 
 def check_length(value: tuple[Value, ...]) -> None:
-    """Raises CompileError MT0401 if a tuple has too many items, counting nested ones.
+    """Raises CompileError MT0401 if a tuple has too many items. Items of nested tuples are counted too.
 
     Without this check, a program that repeats `s = (s, s)` would double the number of items each time.
     """

@@ -1,7 +1,8 @@
 """Checks whether every offset and index of a graph fits 32-bit integers.
 
-In: a graph and its sizes. Out: yes or no. By default, kernels compute indices in 32 bits. Large arrays need 64 bits,
-and so do large numbers: `arange(0, 2**33, 2**30)` has only 8 elements. Unknown sizes count as 1.
+In: a graph and its sizes. Out: whether kernels need 64-bit indices. By default, kernels compute indices in 32 bits.
+Large arrays need 64 bits, and so do large numbers: `arange(0, 2**33, 2**30)` has only 8 elements. Unknown sizes count
+as 1.
 """
 
 import math

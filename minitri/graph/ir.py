@@ -19,9 +19,9 @@ other.
 A graph no longer has names of functions, implicit broadcasting or implicit promotion. A graph has no f16 or bf16
 arithmetic: casts convert values to f32, and back where the program asks for it.
 
-`Interner` makes nodes. Nodes with equal fields are the same object, so equality and hash use identity. Source spans are
-not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes it into the node's spans.
-Later IRs keep these spans, so their operations can be traced back to the node.
+The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
+identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
+it into the node's spans. Later IRs keep these spans, so their operations can be traced back to the node.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class _Node(metaclass=NodeClass):
 
 
 class Input(_Node):
-    """An argument of the program: an array, or with `scalar` a Python float."""
+    """An argument of the program. It is an array, or a Python float if `scalar` is true."""
 
     name: str
     scalar: bool = False
 
 
 class Const(_Node):
-    """A 0-d constant. `dtype` represents `value` exactly."""
+    """A 0-d constant. The dtype of the node represents `value` exactly."""
 
     value: int | float | bool
 
@@ -103,7 +103,7 @@ class View(_Node):
 class Gather(_Node):
     """A view whose index map also uses index arrays: `@k` stands for the element of `picks[k]`.
 
-    An element whose index is out of bounds is NaN, 0 or False, by its dtype.
+    An element whose index is out of bounds is NaN, 0 or False, depending on the dtype.
     """
 
     x: Node
@@ -247,7 +247,10 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A record for explanations: a reduction, scan or product that is computed in several parts."""
+    """A record of a reduction, scan or product that a pass computes in several parts.
+
+    Explanations of a program show it.
+    """
 
     node: Node  # the whole reduction, scan or product
     parts: int
@@ -344,14 +347,14 @@ def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
 
 
 class Interner:
-    """Makes nodes. Two requests with equal fields return the same object (hash-consing).
+    """Makes nodes. Two requests for nodes with equal fields return the same object (hash-consing).
 
-    Constants are compared by their bits and dtype, so 0.0 is not -0.0. Operands are compared by identity. Spans are
-    not compared.
+    Constants are compared by their bits and dtype, so 0.0 is not -0.0. Operands are compared by identity. Source spans
+    are not compared.
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """`conditions` are the conditions of the program. Rewrites may rely on them."""
+        """`conditions` are the conditions of the program. Rewrites may rely on these conditions."""
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []

@@ -1,6 +1,6 @@
 """Reads the text of a graph. This file is the inverse of graph/text.py.
 
-In: a text that `format_graph` wrote, and that a user may have edited. Out: a Graph whose spans point into that text.
+In: a text that `format_graph` wrote, and that a user may have edited. Out: a Graph whose spans point into the text.
 Each line is checked by the typing rules when it is read, so an error points at its line. `format_graph(parse_graph(s))
 == s` for every text s that `format_graph` wrote.
 """

@@ -5,16 +5,16 @@
     %1: f32[M, 1] = contract x, w             a column of a product: multiply and sum
 
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
-new graph with a new interner, so equal subexpressions become one node. The old graph is not changed. Each new node has
-the source spans of the old node. The new graph may not need some new node, such as a folded constant. In this case, the
-nodes that used the node get its spans.
+new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. Each
+new node has the source spans of the old node. The new graph may not need some new node, such as a folded constant. In
+this case, the nodes that used the node get its spans.
 
 `specialise` replaces the symbols of known sizes by numbers. An index map may contain the index of an axis whose size
 becomes 1. The map stays correct, because an index along an axis of size 1 is always 0.
 
 `legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so no node may reduce or scan
 an axis of extent 1. A matrix product needs at least two rows, two columns and two terms. minitri/optimize/simplify.py
-applies these rules together with its own.
+applies the rules of `legalise` together with its own rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +136,7 @@ def _divides_by_zero(d: Dim) -> bool:
 
 
 def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """Replaces the dimensions named in `sizes` (elements along an axis) by integers.
+    """Replaces the dimensions named in `sizes` by the integers in `sizes`.
 
     Raises the CompileError of the first condition that these sizes break.
     """

@@ -77,7 +77,7 @@ class Typer:
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
-        """Adds a span to a node. A node keeps at most `MAX_SPANS` spans."""
+        """Adds a source span to a node. A node keeps at most `MAX_SPANS` spans."""
         known = self.spans.get(node, ())
         if len(known) < MAX_SPANS:
             self.spans[node] = (*known, span)

@@ -1,7 +1,7 @@
 """Verifies a graph: every node must be well typed, and every input must be declared.
 
 In: a graph. Out: nothing, or a ValueError. The compiler verifies the graph after each pass that makes a graph. Graphs
-cannot have cycles, because nodes are immutable. So no check for cycles is needed.
+cannot have cycles, because nodes are immutable. So `verify` does not check for cycles.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from minitri.graph.typing_rules import contract_type, reduce_type, require
 
 
 def verify(graph: Graph) -> None:
-    """Raises ValueError with the first node that breaks a typing rule."""
+    """Raises ValueError if a node breaks a typing rule. The message is about the first such node."""
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
         try:

@@ -2,10 +2,11 @@
 
     return relu(x @ w) + 1      visits  x  w  x @ w  relu(…)  1  … + 1      and in the call the body of `relu`
 
-In: the tree of a function, and a value for each of its names. Out: the value that it returns. The one idea: the numpy
-reference and the graph builder are the same interpreter with different values. An array of the reference is a numpy
-array, and an array of the graph builder is a graph node. So only this file defines the order of evaluation and the
-meaning of names. The subclasses of `Interpreter` define what an operator, a subscript or a call does with values.
+In: the tree of a function, and a value for each name in the tree. Out: the value that the function returns. The one
+idea: the numpy reference and the graph builder are the same interpreter with different values. An array of the
+reference is a numpy array, and an array of the graph builder is a graph node. So only this file defines the order of
+evaluation and the meaning of names. The subclasses of `Interpreter` define what an operator, a subscript or a call does
+with values.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -142,8 +143,8 @@ class Interpreter:
 
         If there is none, returns the result of `make()`.
 
-        def f1(x): return f0(x) + f0(x)        f0(x) is made once, though it is called twice
-        def f2(x): return f1(x) + f1(x)        so f2 needs three calls, not seven
+        def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
+        def f2(x): return f1(x) + f1(x)        so f2(x) needs three calls, not seven
 
         Without stored results, the number of calls would double with each level of functions that call another function
         twice.

@@ -7,16 +7,16 @@
     def f(x: "f32[M, N]"):             →    Module(Function("f", ...))
         return softmax(x, axis=-1)
 
-`compile` has keywords of its own, such as `entry`. A parameter may have the name of such a keyword: in `compile("2 *
-entry", entry="f32[N]")` `entry` is a parameter, because the expression uses it and its value is a type.
+`compile` has keywords of its own, such as `entry`. A parameter may have the name of such a keyword. In `compile("2 *
+entry", entry="f32[N]")`, `entry` is a parameter, because the expression uses this name and its value is a type.
 
 An expression without types becomes a function whose parameters have no types: `compile("x + y")` becomes `main(x, y)`.
 The types of the parameters then come from a call.
 
 A Python function gives the same `Module` as its text in a `.mt` file, with spans that point into the Python file.
 minitri never runs the function and never evaluates its annotations. The parser reads the function's text in its file,
-from `def` to the end of the function. python_function_text.py finds that text. linking.py adds the functions and
-constants that the function uses.
+from `def` to the end of the function. python_function_text.py finds the function's text. linking.py adds the functions
+and constants that the function uses.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Stores the LALR tables of a grammar on the disk, for later processes.
 
-In: the path of a grammar and lark's options. Out: a lark parser. It takes about 100 ms to make the tables and 5 ms to
-read them. The tables are stored as JSON (minitri/base/json_disk_cache.py), in the format of `lark.tools.serialize`.
+In: the path of a grammar and lark's options. Out: a lark parser. To make the tables takes about 100 ms, and to read
+them 5 ms. The tables are stored as JSON (minitri/base/json_disk_cache.py), in the format of `lark.tools.serialize`.
 lark's own cache is a pickle, so minitri does not use it. Stored tables that do not fit are made again, for example
 after a change of lark's version.
 """

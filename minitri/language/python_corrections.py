@@ -8,7 +8,7 @@
 In: the span of a token that the parser refused. Out: the span to replace and its new text, or None. The one idea: the
 parser stops at the first wrong token, so there is no tree of the language yet. So Python's own parser reads the line,
 or the expression around the token. python_corrections.toml has pairs of a Python pattern and a text in the language. If
-a Python tree matches the pattern, the text is the correction. Left out: loops of more than a few turns, and most other
+a Python tree matches the pattern, the text is the correction. Left out: loops with many repetitions, and most other
 statements of several lines.
 """
 

@@ -7,7 +7,7 @@ function. Two rules differ from the rules of numpy:
     sums sums of unsigned integers are u64; sums of other integers and of booleans are i64
     x[index] an index out of range reads NaN, 0 or False
 
-Left out: good error messages. The graph builder has already reported errors with good messages.
+Left out: good error messages, because the graph builder has already reported the errors with good messages.
 """
 
 import math

@@ -1,4 +1,5 @@
-"""The parameters of functions that are not elementwise, and the functions that are written in the language itself.
+"""Reads the signatures of functions that are not elementwise, and the functions that are written in the language
+itself.
 
 In: signatures.toml, with parameters as in Python, and the files of library/. Out: tables of functions. The graph
 builder and the numpy evaluator use the tables to call functions. The docs and the suggestions list the functions.

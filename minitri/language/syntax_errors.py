@@ -5,7 +5,7 @@
 In: the token (or character) where the parser stopped, the token before it, and the tokens that the parser expected.
 Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar contains only what
 the language has. The first token that does not fit shows which construct the author meant. syntax_errors.toml has the
-messages.
+error messages.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Repairs of texts that do not parse: small edits that are tried until the parser accepts one.
+"""Repairs texts that do not parse. The repairs are small edits that are tried until the parser accepts one edit.
 
     let y = x              y = x
     x > 0 ? x : 0          where(x > 0, x, 0)
@@ -6,9 +6,9 @@
 
 In: a ParseError, the span of the whole text, and the parser. Out: the same error with a correction, or the error of a
 row of syntax_repairs.toml that describes the mistake better. The one idea: the parser itself says whether an edit is a
-correction, so a candidate may be a guess. The candidates are, in this order: the rows of syntax_repairs.toml that match
-the line of the error, the correction that the error already has, and general repairs (`_general`). Left out: mistakes
-on several lines, and texts of more than `LONGEST` characters.
+correction, so a candidate edit may be a guess. The candidates are, in this order: the rows of syntax_repairs.toml that
+match the line of the error, the correction that the error already has, and general repairs (`_general`). Left out:
+mistakes on several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword

@@ -1,9 +1,9 @@
 """Makes syntax nodes while the parser runs. `Builder` has one method for each rule of grammar.lark.
 
-In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: there is no parse tree. When the
-parser has matched all parts of a rule, it calls the method with the rule's name (or alias). So deep expressions need no
-recursion. The functions below the class refuse what the grammar accepts but the language does not have.
-syntax_errors.toml has the messages.
+In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: the parser makes no parse tree.
+When the parser has matched all parts of a rule, it calls the method with the rule's name (or alias). So deep
+expressions need no recursion. The functions below the class `Builder` raise errors for constructs that the grammar
+accepts but the language does not have. syntax_errors.toml has the error messages.
 
 Left out: the meaning of names. The graph builder finds whether a name such as `relu` exists.
 """

@@ -3,9 +3,9 @@
     f.lower(M=4096, N=4096).roofline()
     f.plot(M=4096, N=4096).save("graph.svg")
 
-In: a compilation. Out: a `Plot`, which a notebook shows. matplotlib is an optional dependency (`minitri[plot]`).
-minitri imports matplotlib when a figure is drawn. matplotlib does not interpret a text such as `$x$` in a program as
-mathematics.
+In: the compilation of a program. Out: a `Plot`, which a notebook shows. matplotlib is an optional dependency
+(`minitri[plot]`). minitri imports matplotlib when a figure is drawn. matplotlib does not interpret a text such as `$x$`
+in a program as mathematics.
 """
 
 import io

@@ -2,8 +2,8 @@
 
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
-In: texts. Out: HTML without scripts. The tabs are radio buttons, between which the arrow keys move. jinja2 escapes
-every text, so no text of a program becomes markup. Long texts are cut.
+In: the texts of a card. Out: HTML without scripts. The tabs are radio buttons, between which the arrow keys move.
+jinja2 escapes every text, so no text of a program becomes markup. Long texts are cut.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LONGEST = 20_000  # characters of a text that are shown
 
 
 class StageText(str):
-    """The text of a stage. A notebook shows it as lines, not as a quoted string."""
+    """The text of a stage. A notebook shows the text as lines, not as a quoted string."""
 
     def _repr_html_(self) -> str:
         return card("", text=self)

@@ -6,8 +6,9 @@
     def rows(x: f32[M, N]) -> f32[M, N]:
         return softmax(x, axis=-1)
 
-The cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook, and the cell
-shows its card. The variable has the name of the last function, or the name on the magic's line (`%%minitri rows`).
+The cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook, and the
+output of the cell is the card of the program. The variable has the name of the last function, or the name on the
+magic's line (`%%minitri rows`).
 
 After the extension is loaded, IPython prints only the error message for a syntax error in a program, without a
 traceback.
@@ -22,7 +23,7 @@ from minitri.program import Program
 
 
 def load(shell: Any) -> None:
-    """Adds the magic to an IPython shell."""
+    """Adds the magic `%%minitri` to an IPython shell."""
     shell.register_magic_function(cell, "cell", "minitri")
     shell.set_custom_exc((ParseError,), _show)  # IPython would show it as a mistake in the Python cell
 

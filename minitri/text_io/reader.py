@@ -2,7 +2,7 @@
 
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 
-In: the text of a graph, a plan of kernels or tile programs. Out: a `Node` for every line and expression, or a
+In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node` for every line and expression, or a
 ParseError MT0501. The one idea: all three IRs have one grammar (ir.lark), because their lines have the same syntax.
 Every node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at the
 node. graph/parse.py, kernels/parse.py and tiles/parse.py turn the nodes into IRs. read_expressions.py has the functions
@@ -63,9 +63,11 @@ Attributes = Mapping[str, Node]
 
 @dataclass(frozen=True, slots=True)
 class Param(Text):
-    """An array in a header, `x: f32[M, N]`. For a buffer of a kernel, `role` is input, output, temporary or scalar.
+    """An array in a header, such as `x: f32[M, N]`.
 
-    `dims` is None for a type without brackets, such as `float`. `dtype` and `dims` are the parts of `type`.
+    For a buffer of a kernel, `role` is input, output, temporary or scalar.
+
+    `dims` is None for a type without brackets, such as `float`. `dtype` and `dims` are the two parts of `type`.
     """
 
     name: Node

@@ -3,7 +3,7 @@
     reduce.<op> <x> {over = <over:axis_names>, rescale = <rescale?>}         the template
     reduce.max %0 {over = [j]}                                         a line without its result and type
 
-A template looks like its line. `<x>` is a placeholder for the field `x` of an operation.
+A template looks like the line that it describes. `<x>` is a placeholder for the field `x` of an operation.
 
     <x>                   the name of a value that an earlier line defines
     <over:axis_names>     a field of the kind `axis_names`, which the reader's method `axis_names` reads
@@ -46,7 +46,7 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 class Hole:
     """A placeholder of a template: `word = <field:kind mark>` for an attribute, `<field:kind mark>` for an operand.
 
-    `mark` is "...", "?" or empty.
+    `mark` is "...", or "?", or empty.
     """
 
     word: str
@@ -56,7 +56,7 @@ class Hole:
 
 
 class Template:
-    """A template, which writes and reads one kind of line (see the top of the file)."""
+    """A template, which writes and reads one kind of line. The docstring of this file describes its syntax."""
 
     def __init__(self, text: str) -> None:
         self.head, _, rest = text.partition(" ")
@@ -102,7 +102,7 @@ def plain(value: object) -> str:
 class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
 
-    templates    the template of each class of operations
+    templates    templates of the lines, one for each class of operations
     precisions   the precisions of a product
     anywhere     attributes that any line can have
     names        the meaning of names in index expressions, for the line that is being read

@@ -109,7 +109,10 @@ def slice_axis(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
 
 
 def tile(t: Typer, x: Array, repetitions: Value) -> Array:
-    """numpy's tile: repeats the whole array along each axis. The last number of repetitions is for the last axis."""
+    """Defines numpy's tile: repeats the whole array along each axis.
+
+    The last number of repetitions is for the last axis.
+    """
     times = [as_dim(n, "a number of repetitions") for n in items_of(repetitions)]
     times = [dims.ONE] * (x.rank - len(times)) + list(t.require_sizes(times))
     lead = len(times) - x.rank
@@ -119,7 +122,10 @@ def tile(t: Typer, x: Array, repetitions: Value) -> Array:
 
 
 def repeat(t: Typer, x: Array, repeats: Value, axis: Value) -> Array:
-    """numpy's repeat: repeats each element. `repeats` is one number, or a tuple with a number for each element."""
+    """Defines numpy's repeat: repeats each element.
+
+    `repeats` is one number, or a tuple with a number for each element.
+    """
     a, k = one_axis(t, x, axis)
     help = "the size of the result would depend on data; write a number, or a tuple of numbers"
     is_array = isinstance(repeats, Array)
@@ -163,7 +169,10 @@ def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
 
 
 def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
-    """numpy's meshgrid: repeats each 1-D array over the grid of all arrays. Indexing "xy" swaps the first two axes."""
+    """Defines numpy's meshgrid: repeats each 1-D array over the grid of all arrays.
+
+    Indexing "xy" swaps the first two axes.
+    """
     ensure(indexing in ("xy", "ij"), "MT0102", 'the indexing of meshgrid is "xy" or "ij"')
     parts = [t.array(a) for a in items_of(arrays)]
     for p in parts:
@@ -181,7 +190,7 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
 
 
 def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> Array:
-    """numpy's diagonal: the elements with the indices (i, i + offset) of two axes, as a new last axis."""
+    """Defines numpy's diagonal. The elements with the indices (i, i + offset) of two axes become a new last axis."""
     ensure(x.rank >= 2, "MT0204", f"a diagonal needs rank 2 or more, not {x.rank}")
     row, column = as_axis(axis1, x.rank), as_axis(axis2, x.rank)
     ensure(row != column, "MT0204", f"diagonal needs two axes, not axis {row} twice")

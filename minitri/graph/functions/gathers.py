@@ -1,7 +1,8 @@
-"""Functions that read elements at computed places: take, take_along_axis and searchsorted.
+"""Functions that read elements at indices from an array: take, take_along_axis and searchsorted.
 
-searchsorted is an unrolled binary search. The search counts the elements that come before the searched number. Each
-step tests whether 512 more elements come before it, then 256, 128, …. A step is one gather and one comparison.
+searchsorted is an unrolled binary search. The search counts the elements that come before the searched number. The
+first step tests, for example, whether 512 elements come before the searched number. The next steps test 256 more
+elements, 128 more, and so on. Each step is one gather and one comparison.
 """
 
 from minitri.base.dims import Dim

@@ -1,4 +1,4 @@
-"""Functions that make arrays from sizes and numbers, and conversions.
+"""Functions that make arrays from sizes and numbers, and functions that convert arrays to other dtypes.
 
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 

@@ -34,7 +34,10 @@ def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
 
 
 def _require_contraction(t: Typer, x: Array, y: Array) -> None:
-    """Requires that the summed axes of `x @ y` have the same size (MT0203)."""
+    """Raises CompileError MT0203 if the summed axes of `x @ y` cannot have the same size.
+
+    If the sizes are symbolic, each call checks that they are equal.
+    """
     k, other = x.shape[-1], y.shape[-min(2, y.rank)]
     left, right = t.operands or ("the left", "the right")
     help = "the last axis of the left must equal the last but one of the right"

@@ -3,7 +3,7 @@
     sum(x, axis=1)      reduce.sum x {axes = [1]}
     mean(x, axis=1)     the sum, divided by the number of elements
 
-Functions that differ in one operator, such as sum and prod, are one function here, with the keyword `op`.
+Functions that differ in one operator, such as sum and prod, are one function in this file, with the keyword `op`.
 """
 
 import math
@@ -50,7 +50,10 @@ def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *
 
 
 def require_accepted(op: str, dtype: DType) -> None:
-    """Raises CompileError MT0202 if the reduction `op`, which is for integers, does not accept this dtype."""
+    """Raises CompileError MT0202 if the reduction `op` does not accept this dtype.
+
+    The message says that `op` is for integers.
+    """
     ensure(dtype.kind in REDUCTIONS[op].accepts, "MT0202", f"{op} takes integers, not {dtype}")
 
 
