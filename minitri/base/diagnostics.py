@@ -11,7 +11,7 @@ example, the text of an error, `str(error)`, is
       = more: minitri explain MT0203
 
 error_codes.toml has a short description of every code. `error.edits` has the correction as data, for editors. The
-function `corrected` applies this correction.
+function `corrected` applies the correction of an error to its source.
 """
 
 from __future__ import annotations

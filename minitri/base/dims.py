@@ -225,7 +225,7 @@ class Dim:
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
         """Returns (c, rest) such that self == c * symbol + rest, where neither c nor rest contains `symbol`.
 
-        Returns None if there is no such pair.
+        Returns None if the Dim cannot be written like this.
         """
         linear, rest = split(self, Dim({(symbol,): 1}))
         return None if symbol in linear.symbols() | rest.symbols() else (linear, rest)

@@ -126,7 +126,7 @@ def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 def _for_all_sizes(goal: Dim) -> Proof | None:
     """Returns a proof that needs no facts, or None.
 
-    Most such goals are false, and trying some small sizes shows this quickly.
+    Most goals are false without facts, and trying some small sizes shows this quickly.
     """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
@@ -163,7 +163,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Returns a proof of one step: the goal is a fact plus an expression that `sign` proves to be >= 0.
 
-    Returns None if there is no such fact.
+    Returns None if no fact gives a proof of one step.
     """
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))

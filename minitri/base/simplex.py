@@ -45,7 +45,7 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 
 
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
-    """Returns weights >= 0 whose weighted sum of columns is the target, or None if there are none.
+    """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
     The simplex tableau has, for each monomial, one row and one artificial variable. The loop minimises the sum of the
     artificial variables. The weights exist if this sum reaches 0.

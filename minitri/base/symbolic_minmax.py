@@ -4,7 +4,7 @@
     largest(N - 1, 0)      max(N - 1, 0)
 
 In: two `Dim`s. Out: their maximum or minimum. If a proof shows which of the two `Dim`s is larger for all sizes, the
-result is one of them. If there is no such proof, the result is an atom `max(…)` or `min(…)`.
+result is one of them. If there is no proof, the result is an atom `max(…)` or `min(…)`.
 """
 
 from collections.abc import Callable

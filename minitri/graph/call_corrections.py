@@ -47,7 +47,7 @@ def _arguments(node: ast.Call) -> list[ast.Expr]:
 def _items(node: ast.Call) -> list[ast.Expr]:
     """Returns the arguments of a call after the first one.
 
-    If a tuple is the only such argument, returns its elements.
+    If only a tuple comes after the first argument, returns the elements of the tuple.
     """
     match _arguments(node)[1:]:
         case [ast.Tuple(elements=elements)]:

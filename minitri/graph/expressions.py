@@ -5,7 +5,7 @@
 
 In: a `Typer`, which makes graph nodes, and the values of the operands. Out: the value of the expression. The one idea:
 an expression of numbers and dimensions is computed at compile time. Any other expression becomes a graph node. The
-CompileErrors of this file have no span. minitri/graph/lower_ast.py adds the span.
+CompileErrors of this file have no source span, so minitri/graph/lower_ast.py adds a span to each error.
 """
 
 import math

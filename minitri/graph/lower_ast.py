@@ -290,6 +290,6 @@ def _check_size(shape: Shape, span: Span) -> None:
 
 
 def _written(node: ast.Expr) -> str:
-    """Returns the source text of an operand, for error messages. Long text is cut."""
+    """Returns the source text of an operand, for error messages. A long source text is cut."""
     text = node.span.text
     return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")

@@ -4,8 +4,9 @@
 
 In: a name, its expression, the names assigned so far and the functions of the module. Out: the value of the name, or a
 CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name may be a name of another library, and
-is then not a spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for such a
-name says what to write instead (minitri/language/foreign). The message suggests a similar name of the program as well.
+is then not a spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a name of
+another library says what to write instead (minitri/language/foreign). The message suggests a similar name of the
+program as well.
 """
 
 import re

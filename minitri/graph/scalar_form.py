@@ -104,7 +104,8 @@ class GraphTerms:
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
         """Returns the correction of a partial sum of `root` (its transport).
 
-        The correction is needed when the running reductions in `needs` change. Returns None if there is no correction.
+        The partial sum needs this correction when the running reductions in `needs` change. Returns None if no
+        correction is possible.
         """
         try:
             return transport(self, root, needs)

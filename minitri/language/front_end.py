@@ -7,8 +7,9 @@
     def f(x: "f32[M, N]"):             →    Module(Function("f", ...))
         return softmax(x, axis=-1)
 
-`compile` has keywords of its own, such as `entry`. A parameter may have the name of such a keyword. In `compile("2 *
-entry", entry="f32[N]")`, `entry` is a parameter, because the expression uses this name and its value is a type.
+`compile` has keywords of its own, such as `entry`. A parameter may have the name of a keyword of `compile`. In
+`compile("2 * entry", entry="f32[N]")`, `entry` is a parameter, because the expression uses this name and its value is a
+type.
 
 An expression without types becomes a function whose parameters have no types: `compile("x + y")` becomes `main(x, y)`.
 The types of the parameters then come from a call.

@@ -189,7 +189,7 @@ class _Names:
     def value(self, path: tuple[str, ...]) -> Any:
         """Returns the value of `EPS` or `module.EPS` in the scope around the function.
 
-        Returns MISSING if there is no such value.
+        Returns MISSING if the name has no value.
         """
         if path not in self.known:
             self.known[path] = self.looked_up(path)

@@ -15,8 +15,8 @@ becomes `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. So t
 
 `layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. So
 the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share
-them. Each call of the parser has its own state, so threads may parse at the same time. Left out: the meaning of names.
-The graph builder finds it.
+them. Each call of the parser has its own state, so threads may parse at the same time. Left out: the meaning of names,
+which the graph builder finds.
 """
 
 import keyword

@@ -56,7 +56,10 @@ class Hole:
 
 
 class Template:
-    """A template, which writes and reads one kind of line. The docstring of this file describes its syntax."""
+    """A template, which writes and reads one kind of line.
+
+    The docstring of the module describes the syntax of templates.
+    """
 
     def __init__(self, text: str) -> None:
         self.head, _, rest = text.partition(" ")

@@ -38,7 +38,8 @@ def take_along_axis(t: Typer, x: Strong, indices: Array, axis: Value) -> Array:
 def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> Array:
     """Returns, for each element of x2, how many elements of the sorted array x1 are less than it (side "left").
 
-    With side "right", the result is how many elements are less or equal. NaN is larger than every number.
+    With side "right", returns how many elements of x1 are less than or equal to the element of x2. NaN is larger than
+    every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
     ensure(x1.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {x1}")

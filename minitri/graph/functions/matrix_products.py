@@ -18,7 +18,7 @@ from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensur
 def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
     """Defines numpy's matmul. A 1-D left operand is a row and a 1-D right operand is a column.
 
-    The result does not have the axis of such a row or column.
+    If an operand is 1-D, the result does not have the axis of this row or column.
     """
     x, y = a, b
     ensure(x.rank > 0 < y.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", "use * for scalars")

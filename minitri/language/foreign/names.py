@@ -211,8 +211,8 @@ def attribute(name: str) -> Answer | None:
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns the rows of a name in these libraries, in the order of the libraries.
 
-    A row with the name `*` stands for all other names of a library. Such a row only translates names with a prefix, as
-    in `torch.fft.…`.
+    A row with the name `*` stands for all other names of a library. A row with the name `*` only translates names with
+    a prefix, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]

@@ -64,7 +64,7 @@ def substituted(template: str, values: Mapping[str, str]) -> str:
 def is_operand(text: str) -> bool:
     """Checks whether a text can stand beside any operator.
 
-    Such a text is a name, a number, a call, a subscript or something in brackets.
+    A name, a number, a call, a subscript or something in brackets can stand beside any operator.
     """
     if re.fullmatch(r"\"[^\"]*\"|'[^']*'", text):
         return True
