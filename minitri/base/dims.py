@@ -223,7 +223,7 @@ class Dim:
         return None
 
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
-        """Returns (c, rest) such that self == c * symbol + rest, where neither c nor rest contains `symbol`.
+        """Returns (c, rest) with self == c * symbol + rest, where neither c nor rest contains `symbol`.
 
         Returns None if the Dim cannot be written like this.
         """
@@ -284,10 +284,7 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
-    """Returns a // b, where terms that b divides are moved out of the quotient.
-
-    Example: (4*M + i) // 4 is M + i // 4.
-    """
+    """Returns a // b, with terms that b divides moved out of the quotient: (4*M + i) // 4 is M + i // 4."""
     if b == 1:
         return a
     whole, rest = split(a, b)

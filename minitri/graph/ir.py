@@ -13,8 +13,7 @@
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
 `d0, d1, …` name the axes of the result. All functions that only move data (transpose, slice, reshape, broadcast, flip,
-roll, …) are View nodes with an index map. So two Views in a row become one View, by substituting one index map in the
-other.
+roll, …) are View nodes with an index map. So two Views in a row become one View.
 
 A graph no longer has names of functions, implicit broadcasting or implicit promotion. A graph has no f16 or bf16
 arithmetic: casts convert values to f32, and back where the program asks for it.
@@ -148,10 +147,7 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index along the k-th axis of a result, where the source array has this extent.
-
-    The index is 0 if the extent is 1.
-    """
+    """Returns the index along the k-th axis of a result in a source with this extent: 0 for the extent 1."""
     return dims.ZERO if extent == 1 else axis(k)
 
 
@@ -187,10 +183,7 @@ class Condition:
     span: Span | None = None
 
     def decided(self) -> bool | None:
-        """Returns True if the relation holds for all sizes, and False if the relation holds for none.
-
-        Returns None if it depends on the sizes whether the relation holds.
-        """
+        """Returns True if the relation holds for all sizes, False if it holds for no sizes, and otherwise None."""
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
@@ -205,10 +198,7 @@ class Condition:
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition for known sizes.
-
-        The message and label of the new condition show the sizes: `K` becomes `K = 512`.
-        """
+        """Returns the condition for known sizes. Its message and label show these sizes: `K` becomes `K = 512`."""
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
@@ -225,9 +215,7 @@ class Condition:
 
 
 def allows(conditions: Iterable[Condition]) -> Allows:
-    """Returns a function of a size and a number.
-
-    The function says whether the conditions allow the size to have this value.
+    """Returns a function of a size and a number that says whether the conditions allow the size to have this value.
 
     The function uses only conditions in which no other size occurs.
     """
@@ -283,10 +271,7 @@ class Graph:
 
 
 def is_copy(node: Node) -> bool:
-    """Checks whether a node is a cast to its own dtype.
-
-    A cast of this kind stands for a copy in memory (optimize/pack_operands.py).
-    """
+    """Checks whether a node casts to its own dtype, which stands for a copy in memory (optimize/pack_operands.py)."""
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
@@ -349,8 +334,7 @@ def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
 class Interner:
     """Makes nodes. Two requests for nodes with equal fields return the same object (hash-consing).
 
-    Constants are compared by their bits and dtype, so 0.0 is not -0.0. Operands are compared by identity. Source spans
-    are not compared.
+    Constants are equal if their bits and dtypes are equal, so 0.0 is not -0.0. Source spans are not compared.
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
