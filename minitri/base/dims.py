@@ -369,9 +369,9 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
-    """Returns a Dim that consists of one quotient, remainder, maximum or minimum of a and b.
+    """Returns the quotient, remainder, maximum or minimum of a and b.
 
-    Raises CompileError MT0401 if the nesting or the size of the Dim exceeds the limits.
+    Raises CompileError MT0401 if it exceeds the limits.
     """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
