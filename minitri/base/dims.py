@@ -232,10 +232,7 @@ class Dim:
 
 
 def _atom_key(atom: Atom) -> tuple[str, str]:
-    """Returns a key to sort the factors of a term.
-
-    The key has the kind too, because a size and an axis may both be called `i`.
-    """
+    """Returns a key to sort the factors of a term. It has the kind, since a size and an axis may both be called `i`."""
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
 
 
@@ -305,7 +302,7 @@ def _is_count(d: Dim) -> bool:
 
 
 def remainder(a: Dim, b: Dim) -> Dim:
-    """Returns a % b, without the terms of a that b divides. Example: (4*M + i) % 4 is i % 4."""
+    """Returns a % b, without the terms of a that b divides: (4*M + i) % 4 is i % 4."""
     _, rest = split(a, b)
     if rest.constant is not None and b.constant:
         return Dim.of(rest.constant % b.constant)
@@ -369,9 +366,9 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
-    """Returns the quotient, remainder, maximum or minimum of a and b.
+    """Returns one pair as a Dim.
 
-    Raises CompileError MT0401 if it exceeds the limits.
+    Raises CompileError MT0401 if the nesting or the size of the Dim exceeds the limits.
     """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
