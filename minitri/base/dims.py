@@ -366,7 +366,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
-    """Returns one pair as a Dim.
+    """Returns a quotient, remainder, maximum or minimum of a and b as a Dim.
 
     Raises CompileError MT0401 if the nesting or the size of the Dim exceeds the limits.
     """
