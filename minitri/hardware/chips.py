@@ -157,8 +157,7 @@ def _chip(row: Mapping[str, Any], shared: int | None = None) -> Chip:
 
 
 def _count(entry: Mapping[str, Any]) -> int | None:
-    """Converts an entry such as `{ KiB = 192, source = "…" }` to a number of bytes. Returns None for an unknown figure.
-    """
+    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None for an unknown figure."""
     return next((n * UNITS[unit] for unit, n in entry.items() if unit in UNITS), None)
 
 
@@ -192,8 +191,7 @@ def chip_of(target: Target) -> Chip:
 
 
 def has_fast_tf32(target: Target) -> bool:
-    """Checks whether three matrix products of TF32 numbers take less time on this chip than one matrix product in f32.
-    """
+    """Checks whether three matrix products of TF32 numbers take less time on a chip than one product in f32."""
     known = peak(target) if target.kind == "cuda" else None
     return known is not None and known.rates.get("tf32", 0) >= FASTER * known.rates["f32"]
 

@@ -17,7 +17,7 @@ from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands
 
 
 def verify(plan: Plan) -> None:
-    """Raises ValueError, which names the first kernel and op that break a rule."""
+    """Raises ValueError if a plan breaks a rule. The message names the first kernel and op that break a rule."""
     names = [b.name for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
@@ -30,7 +30,7 @@ def verify(plan: Plan) -> None:
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
-    """Checks that each buffer is written before a later kernel reads it, and that one kernel alone writes it.
+    """Checks that each buffer is written by exactly one kernel, before any other kernel reads the buffer.
 
     `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a kernel breaks a rule.
     """
@@ -50,9 +50,10 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
 
 
 def verify_line(name: str, axes: set[str], op: Op, known: set[Op], check: Callable[[Op], None]) -> None:
-    """Verifies one op of a kernel or a tile program with these axes, and adds it to the ops before it (`known`).
+    """Verifies one op of a kernel or a tile program with these axes. Then adds the op to `known`, the set of ops that
+    are already defined.
 
-    `check` has the rules of its stage.
+    `check` is the function that checks the rules of this compilation stage.
     """
     try:
         require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
@@ -164,7 +165,8 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Whether `transport`, the factor or summand of an online reduction, depends on old values as it must.
+    """Checks whether `transport`, the correction factor or summand of an online reduction, uses the old values that it
+    needs.
 
     `transport` must use the old values of 1 to `most` reductions of the given kind over the same axes, each once. If
     `kind` is "sum", `transport` must also use one count of the elements.
