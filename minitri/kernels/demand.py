@@ -120,7 +120,8 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 class Indexing:
-    """The axes and demands of one part of the graph. minitri/kernels/kernel_from_demands.py makes a kernel from an `Indexing`.
+    """The named axes and the demands (needed elements) of the nodes that become one kernel.
+    minitri/kernels/kernel_from_demands.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if a node is needed at too many different indices.
     """
