@@ -59,7 +59,7 @@ def _folded(i: Interner, node: Contract) -> Node | None:
 
 
 def _shared(node: Contract) -> int:
-    """Returns the number of batch axes, counted from the row axis outwards, along which the second factor is constant."""
+    """Returns the number of batch axes, counted from the row axis outwards, that the second factor does not depend on."""
     if not isinstance(node.b, View):
         return 0
     varies = {s for d in node.b.index for s in d.symbols()}
@@ -68,7 +68,7 @@ def _shared(node: Contract) -> int:
 
 
 def _pays(node: Contract, count: int) -> bool:
-    """Checks whether the tiles of a single product compute far fewer rows, padding included, than the tiles of a batch."""
+    """Checks whether tiles of a single product compute far fewer rows, padding included, than tiles of a batch."""
     sizes = node.shape[-2 - count : -1]
     if any(e.constant is None for e in (*node.shape, *node.a.shape)):
         return False

@@ -29,7 +29,8 @@ from minitri.optimize.split_reduction import Layouts, choose, contiguous_axes
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """Returns the graph in which reductions that will be split into parts have one axis in place of neighbouring axes.
 
-    `gaps` has the strides of inputs that are not contiguous in memory, by name. A reduction that stays in one kernel keeps its axes.
+    `gaps` has the strides of inputs that are not contiguous in memory, by name. A reduction that is not split keeps its
+    axes.
     """
     several = joinable(graph, gaps)
 
