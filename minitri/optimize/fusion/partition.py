@@ -138,7 +138,7 @@ class Partition(FirstParts):
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
     def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
-        """Returns the reason why part `last` and the parts `joining` cannot be merged, or None if they can be merged."""
+        """Returns the reason why part `last` and the parts `joining` cannot be merged, or None if they can."""
         joined = set[Node]().union(*(self.parts[h] for h in joining))
         copies = filter(is_copy, joined)
         if any(isinstance(u, Contract) for n in copies for u in self.users[n]):

@@ -36,8 +36,8 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Checks whether only the second factor of each product is computed, not loaded. The second factor must have 16
-    bits.
+    """Checks whether some second factor of the products is computed, while all first factors are loaded. Second factors
+    must have 16 bits.
 
     The product must also have more than a few rows, or a factor that is computed from 8 bits.
     """

@@ -115,7 +115,7 @@ class OnlineLowering(Lowering):
     # ---- reductions that others follow -----------------------------------------------
 
     def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
-        """Lowers a reduction that other reductions depend on. The loop carries its partial result, one value per row."""
+        """Lowers a reduction that others depend on. The loop carries its partial result, one value per row."""
         assert isinstance(new, Reduce)
         carry = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
@@ -133,7 +133,7 @@ class OnlineLowering(Lowering):
         return self.number(op, _indices_up_to(looped, before) * rest, nest.body)
 
     def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
-        """Returns a maximum with a finite number in place of -inf. A maximum is -inf if all elements so far are -inf."""
+        """Returns the maximum `y` with a finite number in place of -inf, its value while all elements are -inf."""
         if op in self.low:
             return self._once(body, "maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min)))
         return self._once(body, "where", self._is_bottom(body, y), self.constant(y, 0.0), y)
@@ -176,7 +176,7 @@ class OnlineLowering(Lowering):
         return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
-        """Returns the correction factor of the partial sum. The factor is 1 while all elements of the maximum are -inf."""
+        """Returns the correction factor of the partial sum. It is 1 while the running maximum is -inf."""
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:

@@ -72,7 +72,7 @@ class Reduced(Generic[E]):
 
 @dataclass(frozen=True)
 class Rescale(Generic[E]):
-    """The correction s * exp(h(old y) - h(y)) of a partial sum s, with one exponential factor for each h in `shifts`."""
+    """The correction s * exp(h(old y) - h(y)) of a partial sum s, with one exponential for each h in `shifts`."""
 
     y: Reduced[E]
     shifts: tuple[E, ...]
