@@ -59,7 +59,7 @@ def _folded(i: Interner, node: Contract) -> Node | None:
 
 
 def _shared(node: Contract) -> int:
-    """Returns the number of batch axes, counted from the row axis outwards, that the second factor does not vary along."""
+    """Returns the number of batch axes, counted from the row axis outwards, that the second factor lacks."""
     if not isinstance(node.b, View):
         return 0
     varies = {s for d in node.b.index for s in d.symbols()}

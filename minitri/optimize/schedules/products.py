@@ -87,14 +87,12 @@ class Tile(NamedTuple):
 
 
 def _read(factor: Op, dot: Dot) -> int:
-    """Returns the bytes that are loaded for each element of a factor. Arrays with a single axis, such as scales, do not
-    count.
-    """
+    """Returns the bytes loaded for each element of a factor. Arrays with one axis, such as scales, do not count."""
     return sum(op.dtype.bytes for op in _rows_of(factor, dot))
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns the loads that a factor is computed from. Only loads with at least two axes of the product are returned."""
+    """Returns those loads of a factor's computation that have at least two axes of the product."""
     blocked = {*dot.tile, dot.over}
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
@@ -143,9 +141,7 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def batches(kernel: Kernel, *others: str) -> int:
-    """Returns the number of products in a batch, which is the product of the extents of the parallel axes outside of
-    `others`.
-    """
+    """Returns the number of products in a batch: the product of the extents of all parallel axes except `others`."""
     return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
 
 
@@ -193,9 +189,7 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
 
 
 def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]], chip: Chip) -> Tile:
-    """Returns the tile with the least estimated time over all waves of programs. `tiles` pairs each tile with its
-    relative speed.
-    """
+    """Returns the tile with the least estimated time. `tiles` pairs each tile with its relative speed."""
 
     def time(choice: tuple[Tile, float]) -> float:
         t, speed = choice
@@ -209,9 +203,7 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """Returns the tile, with more stages (blocks in flight) if each of the `tiles` tiles has a multiprocessor to
-    itself.
-    """
+    """Returns the tile, with more stages if each of the `tiles` tiles has a multiprocessor to itself."""
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
@@ -236,7 +228,7 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
-    """Returns the tile of a product with few rows. Such a product spends most of its time on loading the second factor."""
+    """Returns the tile of a product with few rows, which mostly waits for loads of its second factor."""
     rows = max(16, 1 << (m - 1).bit_length())
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
@@ -267,8 +259,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 
 
 def programs(tiles: int, chip: Chip) -> int:
-    """Returns the number of persistent programs. It is the smallest number that computes all tiles in the smallest
-    number of waves.
+    """Returns the smallest number of persistent programs that computes all tiles in the fewest waves.
 
     More programs would not finish earlier. More programs would only use more power and more of the L2 cache.
     """
@@ -285,9 +276,7 @@ def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> boo
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """Returns the schedule, with stores through tensor descriptors if the kernel is persistent and shared memory has
-    room.
-    """
+    """Adds stores through tensor descriptors to the schedule of a persistent kernel if shared memory has room."""
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
         return chosen
@@ -298,8 +287,7 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
 
 
 def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> bool:
-    """Checks whether shared memory has room for results that descriptors store while blocks of the next tile are
-    loaded.
+    """Checks whether shared memory has room for the stores through descriptors during the loads of the next tile.
 
     All loads after the loop use the same piece of shared memory. Each store has a piece of its own until the copy
     engine has finished.
@@ -311,9 +299,7 @@ def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> 
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
-    """Returns the loads and stores of complete tiles. These loads and stores run once per tile, after the loop of the
-    tile.
-    """
+    """Returns the loads and stores of complete tiles, which run once per tile, after the loop of the tile."""
     tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
     return [op for op in tiled if set(dot.tile) <= op.indexed_by]
 
@@ -334,9 +320,7 @@ def are_described(dot: Dot) -> bool:
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Checks whether the factors are computed from exactly two arrays with rows, of which tensor descriptors can load
-    at least one.
-    """
+    """Checks whether the factors load exactly two matrices and descriptors can load at least one of them."""
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     blocked = (*dot.tile, dot.over)
     return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
@@ -358,9 +342,7 @@ def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
 
 
 def may_be_described(load: Load) -> bool:
-    """Checks whether a load has no index from memory, and whether its only masked elements are those outside of the
-    array, with the value 0.
-    """
+    """Checks whether a load has no index from memory and masks only elements outside of its array, with 0."""
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends
 
@@ -368,8 +350,8 @@ def may_be_described(load: Load) -> bool:
 def has_steps(buffer: Buffer) -> bool:
     """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next stride. It must
-    also be at least as long as the next axis.
+    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next stride. Each
+    stride must also be at least the next stride times the next extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:
@@ -400,8 +382,7 @@ def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
-    """Returns tiles that are worth measuring. All products of the kernel must have the same rows and the same summed
-    axis.
+    """Returns tiles that are worth measuring for the products of a kernel, which share rows and summed axis.
 
     `rows` is the number of rows that the schedule rules chose.
     """

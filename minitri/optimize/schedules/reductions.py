@@ -62,7 +62,7 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def _loops(kernel: Kernel) -> list[list[Axis]]:
-    """Returns the reduced axes of each loop nest. Two axes are reduced in separate loops if no operation has both axes."""
+    """Returns the reduced axes of each loop nest. Two axes have separate loops if no operation has both axes."""
     nests = {frozenset(a for a in kernel.reduced if a.name in op.axes) for op in kernel.body}
     return [[a for a in kernel.reduced if a in nest] for nest in nests if not any(nest < other for other in nests)]
 

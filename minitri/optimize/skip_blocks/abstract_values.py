@@ -135,7 +135,7 @@ def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
 
 
 def _winner(op: Compute, a: Value, b: Value) -> Value | None:
-    """Returns `a` if a maximum or minimum of `a` and `b` is always `a`, or else None. A nan wins against every number."""
+    """Returns `a` if the maximum or minimum of `a` and `b` is always `a`, or else None. A nan wins over numbers."""
     if a.term == b.term:
         return a
     if not b.number or b.is_nan:
