@@ -216,7 +216,8 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
 
     name     the name of the kernel, such as "k0"
     buffers  a function that returns the buffers that hold a node. A node that is returned as several outputs has
-    several buffers. spans    the source spans of each node
+             several buffers.
+    spans    the source spans of each node
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}
     builder = _Builder(part, buffers, spans)

@@ -91,8 +91,8 @@ class Hints:
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     fast           the operator uses its fast-math spelling
     in_parts       a maximum over rows first reduces parts of 16 columns each
-    unknown_start  the initial value of a `Carry` is hidden from Triton's compiler wait           each iteration of the
-    loop first waits until the tensor cores have finished
+    unknown_start  the initial value of a `Carry` is hidden from Triton's compiler
+    wait           each iteration of the loop first waits until the tensor cores have finished
     """
 
     descriptor: tuple[int, ...] = ()

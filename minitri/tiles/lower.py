@@ -43,8 +43,8 @@ class Nest:
 
     loops    the axes of the loops
     body     the statements of the innermost loop
-    carries  the values that the loop carries, each with its value for the next iteration values   ops of the kernel →
-    their values in the current iteration
+    carries  the values that the loop carries, each with its value for the next iteration
+    values   ops of the kernel → their values in the current iteration
     """
 
     loops: tuple[str, ...]

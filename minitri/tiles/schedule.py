@@ -66,9 +66,10 @@ class Options:
     warps        the number of warps that run one program
     stages       the number of blocks that a pipelined loop keeps in flight
     group        the number of tiles that run side by side (rasterisation)
-    descriptors  True: loads use tensor descriptors. Stores of persistent kernels use them too if there is enough shared
-    memory. persistent   the number of programs of a persistent kernel registers    the most registers that a thread may
-    use (NVIDIA)
+    descriptors  True: loads use tensor descriptors. Stores of persistent kernels use tensor descriptors too if there
+                 is enough shared memory.
+    persistent   the number of programs of a persistent kernel
+    registers    the most registers that a thread may use (NVIDIA)
 
     Raises CompileError MT0404 if the value of an option is wrong for every program.
     """

@@ -8,13 +8,15 @@ chip gives the number of multiprocessors. The figures were measured on an H200, 
 multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
-    if masks leave each row only a short part of the loop. Products of width 128 that tensor descriptors load are an
-    exception. descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has
-    eight warps with 128 registers per thread, which take half of a multiprocessor. While one program waits for its
-    products, another program computes exponentials. Most of these loops are pipelined
-    (minitri/optimize/software_pipelining.py). more values         More than two products, or a value loaded for each
-    score, leave fewer registers for rows. few rows            With 16 rows or fewer, most of the time is spent on
-    loading. wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.
+                        if masks leave each row only a short part of the loop. Products of width 128 that tensor
+                        descriptors load are an exception.
+    descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has eight warps
+                        with 128 registers per thread, which take half of a multiprocessor. While one program waits for
+                        its products, another program computes exponentials. Most of these loops are pipelined
+                        (minitri/optimize/software_pipelining.py).
+    more values         More than two products, or a value loaded for each score, leave fewer registers for rows.
+    few rows            With 16 rows or fewer, most of the time is spent on loading.
+    wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.
 """
 
 import math

@@ -21,7 +21,7 @@ is the axis that a product sums over.
                         program computes its factor, another program on the same multiprocessor multiplies. A cost model
                         chooses the number of rows (optimize/dequantised_product_cost.py).
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
-    blocks are in flight as fit into shared memory.
+                        blocks are in flight as fit into shared memory.
 
 Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py); warp
 specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing a tile in two halves.

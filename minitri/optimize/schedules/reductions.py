@@ -9,9 +9,9 @@ The rule for a row depends on its length, on the width of its elements, and on w
                       limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for argmax and
                       argmin.
     16 bits, near     A row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
-    loop of its own, which reads the row again from the cache. There are no online reductions. longer            A
-    program loops over blocks of a row. The blocks are large if the row is read again to write results as long as the
-    row. Other blocks are just large enough to keep the memory busy.
+                      loop of its own, which reads the row again from the cache. There are no online reductions.
+    longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
+                      results as long as the row. Other blocks are just large enough to keep the memory busy.
 
 A program has few warps, because a reduction waits for all warps of the program. If rows are only reduced, each warp has
 about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit elements.
