@@ -92,8 +92,8 @@ def shared_bytes(target: Target) -> int | None:
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
-    """Returns, for each limiting resource, how many thread blocks one multiprocessor can hold. The least of these
-    numbers is the real limit.
+    """Returns, for each limiting resource, how many thread blocks one multiprocessor can hold. A multiprocessor holds
+    the least of these numbers of blocks.
 
     A thread block has `warps` warps, `registers` registers for each thread and `shared` bytes of shared memory.
     """

@@ -4,8 +4,8 @@
 
 In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. A `Roofline` holds the
 bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also holds the least time
-for these bytes and operations at the chip's peak rates. This is the time of the slowest unit, which is memory or an
-arithmetic unit. No kernel reaches peak rates. So each kernel also has a predicted time, which is more realistic:
+for these bytes and operations at the chip's peak rates. The least time is that of the slowest unit, which is memory or
+an arithmetic unit. No kernel reaches peak rates. So each kernel also has a more realistic predicted time:
 
     launch + waves * max(bytes / bandwidth, operations / rate of each unit)
 

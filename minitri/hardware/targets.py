@@ -1,8 +1,8 @@
 """The targets that programs are compiled for, and the stages that each target has.
 
 In: a text such as `cuda:90`, or the name of a GPU, `a100` (chips.toml has the names). Capital letters and small letters
-are the same. Out: a `Target`, whose method `of_triton` gives Triton's name for the target. `StageUnavailable` is raised
-for a stage, such as machine code, that this machine or target cannot make.
+are treated alike. Out: a `Target`, whose method `of_triton` gives Triton's name for the target. `StageUnavailable` is
+raised for a stage, such as machine code, that this machine or target cannot make.
 """
 
 from __future__ import annotations

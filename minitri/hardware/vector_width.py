@@ -11,7 +11,7 @@ one axis must be neighbours in memory. Each group of neighbouring elements must 
 of the group's size. One bounds check must have the same result for the whole group.
 
 Triton follows three powers of two through the arithmetic of an offset (its lib/Analysis/AxisInfo.cpp). This module
-follows them through the `Dim` of the offset:
+follows the same three powers of two through the `Dim` (expression) of the offset:
 
     contiguity     how many neighbours increase by one
     divisibility   a power of two that divides the first neighbour
@@ -53,8 +53,8 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """The contiguity, divisibility and constancy of an expression along one axis. Each of these three numbers is a
-    power of two.
+    """The contiguity, divisibility and constancy of an expression along one axis. The contiguity, the divisibility and
+    the constancy are powers of two.
     """
 
     contiguity: int = 1
@@ -152,8 +152,8 @@ class _Along:
         return found if sign > 0 else Info(1, found.divisibility, found.constancy)
 
     def _argument(self, d: Dim) -> Info:
-        """Analyses an expression that depends on sizes only. Such an expression is a literal, or an integer argument of
-        the kernel.
+        """Analyses an expression that depends on sizes only. An expression of sizes is a literal, or an integer
+        argument of the kernel.
         """
         if d.constant is not None:
             return Info(1, _power(d.constant), ANY)

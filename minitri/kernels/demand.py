@@ -187,8 +187,8 @@ class Indexing:
         """Marks the value of a node to be stored in memory if the value is needed at too many indices, or under too
         many guards.
 
-        After that, the marked value counts as needed at one index without guards. So the operands of the value do not
-        get too many demands.
+        After that, the marked value counts as needed at one index without guards. So the operands of the marked value
+        are not needed at too many indices.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, [])
@@ -210,14 +210,14 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """Returns the demand for a root, a node that the kernel stores. Its index has a new axis for each dimension, or
-        0 for a dimension of size 1.
+        """Returns the demand for a root, a node that the kernel stores. The index of this demand has a new axis for
+        each dimension, or 0 for a dimension of size 1.
         """
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Returns the axes that a reduction or product sums over when one element of it is needed. Two calls for the
-        same demand return the same axes.
+        """Returns the axes that a reduction or product sums over to compute one needed element. Two calls for the same
+        demand return the same axes.
         """
         key = (node, demand)
         if key not in self.over:
@@ -310,7 +310,8 @@ class Indexing:
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
         """Returns the operands of a concat that can contain the element at an index. Each operand comes with the
-        element's index in this operand. It also comes with guards that test whether the operand contains the element.
+        element's index in this operand. Each operand also comes with guards that test whether the operand contains the
+        element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO

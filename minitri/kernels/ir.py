@@ -16,11 +16,11 @@ notation on named axes.
            | Old(x)                                     the value that x had before the current block of a loop
            | Store(buffer, index, value)
 
-Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. Its axes are in the
-order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a slice as
-an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as an index
-that contains a computed value. The field `picks` binds a symbol of such an index to the computed value. A kernel does
-not say in which order it computes the elements along its axes.
+Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
+in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
+slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
+an index that contains a computed value. The field `picks` binds a symbol of such an index to the computed value. A
+kernel does not say in which order it computes the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -151,7 +151,7 @@ class Spread(_Op):
 class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
-    index    for argmax and argmin in tile programs: the index of each element of `x`. It is None for all other
+    index    for argmax and argmin in tile programs: the index of each element of `x`. `index` is None for all other
              reductions.
     rescale  a loop multiplies the partial sum by this value before it adds a block; None means 1
     shift    a loop adds this value to the partial sum before it adds a block; None means 0
@@ -169,7 +169,7 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes `over`. If a loop runs over these axes, the count includes only the
+    """The number of elements along the axes `over`. If a loop runs over the axes `over`, the count includes only the
     elements up to the current block.
 
     A tile program has no `Count`: lowering replaces a `Count` by a number.
@@ -213,8 +213,8 @@ class Dot(_Op):
 
     @property
     def on_tensor_cores(self) -> bool:
-        """Whether tensor cores compute the matrix product. They do if the factors have at most 16 bits, or are f32
-        rounded to tf32.
+        """Whether tensor cores compute the matrix product. Tensor cores are used if the factors have at most 16 bits,
+        or are f32 rounded to tf32.
         """
         return self.precision.startswith("tf32") or self.a.dtype.bits <= 16
 
@@ -264,8 +264,8 @@ class Kernel:
 
     @property
     def shared_loop(self) -> str | None:
-        """The axis of the loop that matrix products and other reductions share, as in attention. It is None if the
-        kernel has no such loop.
+        """The axis of the loop that matrix products and other reductions share, as in attention. `shared_loop` is None
+        if the kernel has no such loop.
         """
         reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
         shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}
@@ -275,7 +275,7 @@ class Kernel:
     def held(self) -> set[str]:
         """The axes of which one program computes all indices, if products and reductions of the kernel share a loop.
 
-        These held axes are the axes of all products, without the row axes and without the axis of the loop. So a result
+        These "held" axes are the axes of all products, except the row axes and the axis of the loop. So a result
         without a held axis is computed and stored by one program only.
         """
         loop = self.shared_loop

@@ -76,7 +76,7 @@ class _Builder:
 
     def _once(self, key: object, op: Op) -> Op:
         """Adds an op without operands, such as a constant, a position or a bounds check. If the kernel already has an
-        equal op, it returns that op.
+        equal op, `_once` returns that op.
         """
         if key not in self._pure:
             self._pure[key] = self._add(op)

@@ -6,8 +6,8 @@ Views, constants and index values get no kernel of their own. Each kernel that n
 value computes it. An output that is only a view of another value becomes a copy in memory. A view that is needed at too
 many indices is copied to memory too.
 
-With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. The fused plan is made by `plan_of`
-too.
+With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan with and
+without fusion.
 """
 
 from collections import defaultdict
@@ -55,8 +55,8 @@ def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
 
 
 def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
-    """Returns the ledger (list of fusion decisions). It has one line for each value that one kernel stores and another
-    kernel loads.
+    """Returns the ledger (list of fusion decisions). The ledger has one line for each value that one kernel stores and
+    another kernel loads.
     """
     number = {part.roots[0]: f"k{k}" for k, part in enumerate(parts)}
     return [

@@ -84,8 +84,8 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be use
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """Parses the buffers of a kernel or a tile program. Returns them by name and rank. Each buffer must be a buffer of
-    the plan, but neighbouring axes may be merged.
+    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must be a
+    buffer of the plan, but neighbouring axes may be merged.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -160,7 +160,7 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
 
 
 def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
-    """Parses the compile options of a kernel or a tile program. Returns them by name.
+    """Parses the compile options of a kernel or a tile program. Returns a dict from names to options.
 
     `known` maps each allowed option to the range of its number, or to None for an option without a number. An option
     without a number has the value True.

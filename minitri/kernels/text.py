@@ -15,9 +15,9 @@ temporaries. The ledger lists the fusion decisions. Each decision comes with the
       temporary t0: f32[N]
     }
 
-In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. These are row-major
-strides, and the axes of a product's tile if only one pair of axes is possible. lines.toml defines the form of each
-line, and minitri/kernels/parse.py parses the text.
+In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. Default values are
+row-major strides, and the axes of a product's tile if only one pair of axes is possible. lines.toml defines the form of
+each line, and minitri/kernels/parse.py parses the text.
 """
 
 import re
@@ -130,8 +130,8 @@ class OpWriter(Writer):
 
 
 def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
-    """Returns the row axis of the factor `a` and the column axis of the factor `b`. This needs exactly one axis that
-    only `a` has, and one that only `b` has.
+    """Returns the row axis of the factor `a` and the column axis of the factor `b`. Returns None unless exactly one
+    axis is only in `a` and exactly one axis is only in `b`.
     """
     rows, columns = ([n for n in x.axes if n not in y.axes and n != over] for x, y in ((a, b), (b, a)))
     return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None

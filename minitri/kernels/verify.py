@@ -1,8 +1,8 @@
 """Checks the rules that every plan of kernels must obey.
 
 Each buffer is written before it is read. Each op comes after its operands. Dtypes and axes follow from the operands. A
-reduction runs over reduced axes only. The pipeline runs these checks after each pass over a plan, and on each plan
-that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
+reduction runs over reduced axes only. The pipeline runs the checks of this module after each pass over a plan, and on
+each plan that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
 """
 
 from collections.abc import Callable, Iterable

@@ -5,10 +5,10 @@ becomes
     view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
 In: a gather. Out: the equivalent view, or a gather with fewer index arrays. Sums, differences and products of known
-positions are expressions of axes. The least and the largest value of such an expression show whether an index stays in
-the array. An index that may leave the array remains a gather, because an element out of range has the fill value.
+positions are expressions of axes. The least and the largest value of an index expression show whether the index stays
+in the array. An index that may leave the array remains a gather, because an element out of range has the fill value.
 
-Left out: quotients, remainders and conversions of positions.
+Left out: indices that contain quotients, remainders or conversions of positions.
 """
 
 from collections.abc import Callable, Mapping

@@ -8,11 +8,12 @@ becomes
 
 A tile with few rows reads the second factor for few results. So one large product is faster if the rows of a small
 product do not fill a tile. After this pass, the passes that pack factors, split the depth and choose tiles see the real
-number of rows. Without this pass, minitri/optimize/collapse_axes.py merges the axes later, but only if the result is
-stored without a transpose.
+number of rows. Without this pass, minitri/optimize/collapse_axes.py merges the batch axes and the row axis later, but
+only if the result is stored without a transpose.
 
-In: a graph. Left out: unknown sizes; 8-bit weights, whose tiles suit few rows; batches whose last axis the second
-factor has. Products that may share a loop with other reductions, as in attention, keep their axes.
+In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, whose tiles suit few rows. Batches are
+also left out if the second factor has their last axis. Products that may share a loop with other reductions, as in
+attention, keep their axes.
 """
 
 import math

@@ -4,11 +4,11 @@
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two parallel axes, or two reduced axes, merge under two conditions. Every op must have both axes or neither. Every load
-and store must have the two axes side by side, `[…, i, j, …]`. In its buffer, the stride of i must be the extent of j.
-After the merge, blocks may cross the ends of rows, so odd row lengths cost nothing. A batch of matrices that are all
-multiplied by the same matrix becomes one matrix. Left out: accesses that would need a quotient or a remainder
-afterwards (a bias along j).
+Two parallel axes i and j, or two reduced axes, are merged under three conditions. Every op of the kernel must have both
+axes or neither. Every load and store must have the two axes side by side, `[…, i, j, …]`. In each loaded or stored
+buffer, the stride of i must be the extent of j. After the merge, blocks may cross the ends of rows, so odd row lengths
+cost nothing. A batch of matrices that are all multiplied by the same matrix becomes one matrix. Left out: axes i and j
+if a load or store, such as that of a bias along j, would need a quotient or a remainder.
 
 Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has no gaps in memory.
 """
@@ -80,7 +80,7 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 def _ambiguous(kernel: Kernel) -> bool:
     """Checks whether two buffers of the kernel are the same array with different shapes of equal rank.
 
-    In the text of such a kernel, `x[i, j]` could mean either of the two buffers.
+    In the text of a kernel with two shapes of one array, `x[i, j]` could mean either shape.
     """
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 

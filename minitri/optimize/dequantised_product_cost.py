@@ -3,20 +3,21 @@
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
 A program waits for each block twice: until the block is loaded, and until the block is converted
-(triton/workarounds/loops.py). So a multiprocessor should have two programs: while one program waits, the other program
-multiplies. In the example there are 64 tiles of 128 rows and 64 columns. Each tile is computed in four parts of the
-depth, the axis that is summed over. A second kernel adds the parts (split_k.py).
+(triton/workarounds/loops.py). So each multiprocessor should run two programs: while one program waits, the other
+program multiplies. In the example there are 64 tiles of 128 rows and 64 columns. Each tile is computed in four parts of
+the depth, the axis that is summed over. A second kernel adds the results of the parts (split_k.py).
 
-If there are more programs, the first factor is read more often. If there are more parts, more additions are needed. The
-cost model estimates the time of a choice as
+If more programs share the work, the first factor is read more often. If the depth is divided into more parts, more
+additions are needed. The cost model estimates the time of a choice as
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
 In: a chip, and a product or its sizes. Out: the number of parts of the depth (split_k.py) and of the rows of a tile
 (schedules/products.py) that take the least time. The times were measured on an H200.
 tests/sweep_dequantised_product_cost.py compares each choice with all other choices on the chip that it runs on. The
-same times are used for second factors that are computed from more than 8 bits, although such factors were not measured.
-Left out: products with many rows, whose second factor is converted and stored once (pack_operands.py).
+measured times are also used for second factors that are computed from more than 8 bits, although such factors were not
+measured. Left out: products with many rows. pack_operands.py converts and stores the second factor of such a product
+once.
 """
 
 from itertools import product

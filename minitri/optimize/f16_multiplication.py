@@ -4,9 +4,9 @@
     %6: f32[r, k] = multiply %5, %1                %6: f16[r, k] = multiply %5, %1   %1: cast of f16
     %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           now f16 to f16, so it does nothing
 
-The bits of the result stay the same. The product of two f16 numbers is exact in f32. A multiplication in f16 rounds
-this exact product once. A multiplication in f32 with a cast to f16 also rounds it once. Every 8-bit integer is exact in
-f16.
+This rewrite does not change a bit of the result. The product of two f16 numbers is exact in f32. A multiplication in
+f16 rounds the exact product once. A multiplication in f32 followed by a cast to f16 also rounds the exact product once.
+Every 8-bit integer is exact in f16.
 
 In: a masked program. Out: the same program, with f16 for multiplications whose result is cast to f16, and for operands
 that only these multiplications use. Left out: programs without matrix products, because such programs wait for memory.
@@ -25,7 +25,7 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. These are multiplications, and casts that only these
+    """Returns the f32 ops that can be computed in f16. Such an op is a multiplication, or a cast that only such
     multiplications use.
     """
     ops = list(program.ops())

@@ -3,8 +3,9 @@ parts.
 
     %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
 
-Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three such products
-take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_splitting.py).
+Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three products of
+TF32 numbers take less time than one product by the units for f32. The result is as exact
+(minitri/base/tf32_splitting.py).
 
 Infinities, NaN and numbers of 2**101 and more have no TF32 parts. If a factor contains such a number, the sum is not
 finite, and the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py). deferred_checks.py
@@ -12,9 +13,9 @@ checks the sum once, after the loop.
 
 In: the kernels of a plan. Out: the same kernels, in which every product has a precision. A product whose `precision`
 argument is absent gets the precision "tf32x3" or "ieee". Unknown sizes, small products and chips without fast tensor
-cores get "ieee". So do products that share a loop with other reductions, and factors that are not contiguous along the
-depth (the summed axis). Tensor cores need TF32 blocks that are contiguous along the depth. pack_operands.py copies
-large factors into this layout.
+cores get "ieee". Products that share a loop with other reductions get "ieee" too, and so do factors that are not
+contiguous along the depth (the summed axis). Tensor cores need TF32 blocks that are contiguous along the depth.
+pack_operands.py copies large factors into this layout.
 """
 
 from dataclasses import replace

@@ -4,7 +4,7 @@
 
 In: a kernel of a program in which some value may need 64-bit offsets (graph/index_width.py). Out: whether 32-bit
 indices and offsets are enough for this kernel. Values inside a fused kernel are not stored, so they have no offsets.
-32 bits do not count as enough if an index is read from memory or a size is unknown.
+If an index is read from memory or a size is unknown, the answer is that 64 bits are needed.
 """
 
 from math import prod

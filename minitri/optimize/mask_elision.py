@@ -7,17 +7,16 @@
 In: a tile program. Out: the program with masks, as from minitri/tiles/mask.py, but with fewer tests. The printed
 program gives the reason for each omitted test. A test is omitted if another test implies it, or if no element of the
 last block leaves the array. The second reason is valid on grid axes only. On a grid axis no result depends on elements
-past the end, because the mask of the store drops these elements.
-
-Loads return the neutral element of the reduction that reads them. This pass evaluates the ops between the load and the
-reduction for a neutral element. If the result of these ops is neutral too, the reduction needs no `where`.
+past the end, because the mask of the store drops these elements. Loads return the neutral element of the reduction that
+reads them. This pass evaluates the ops between the load and the reduction for a neutral element. If the result of the
+ops between a load and a reduction is neutral too, the reduction needs no `where`.
 
 Three later passes omit tests as well: boundary_peeling.py for complete tiles, tensor_descriptors.py for blocks that the
 copy engine loads, and deferred_checks.py for the loop that computes a sum again.
 
-Left out: relations between axes. A proof uses the range of each axis (minitri/base/intervals.py). If an index is not a
-polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py).
-Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
+Left out: proofs that need relations between several axes. A proof uses the range of each axis
+(minitri/base/intervals.py). If an index is not a polynomial, the proof uses facts about blocks
+(minitri/tiles/index_facts.py). Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -2,9 +2,9 @@
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
-After a product, each thread of a warp has many elements of a row. Triton compares these elements one after another, so
-each comparison waits for the previous one. If a row is divided into parts, several independent chains of comparisons
-run at the same time.
+After a product, each thread of a warp has many elements of a row. Triton compares the elements of a thread one after
+another, so each comparison waits for the previous one. If a row is divided into parts, several independent chains of
+comparisons run at the same time.
 
 In: a masked program. Out: the same program, with hints on some maxima. Each warp must have complete rows of a product
 with at least COLUMNS columns. If a loop carries the product, CARRIED_COLUMNS columns are enough. If a loop that carries
@@ -32,8 +32,8 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """Follows elementwise ops back to the op that a tile is computed from. Returns this op, and whether a loop carries
-    it.
+    """Follows elementwise ops back to the op that a tile is computed from. Returns the op that was found, and whether a
+    loop carries its value.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

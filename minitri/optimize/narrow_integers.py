@@ -7,8 +7,9 @@ Positions are i64, as in numpy, but they are rarely large.
 In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
 32 bits must hold the value of the op and all its operands. And each op that uses the value must be a comparison, a
 conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 if the op is connected
-to a conversion to a float and its value fits into 24 bits. f32 represents integers of 24 bits exactly. With f32, one
-position per row is converted to a float instead of each element, for example in ALiBi.
+to a conversion to a float and its value fits into 24 bits. f32 represents integers of 24 bits exactly. With f32
+positions, one position per row is converted to a float instead of each element, for example in ALiBi (attention with
+linear biases).
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -60,8 +61,8 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
 def _closed(ops: set[Op], users: Users) -> set[Op]:
     """Returns the largest subset of `ops` in which all ops can change their dtype together.
 
-    Every i64 operand of an op in the subset is in the subset too. Every op that uses such an op is in the subset, or
-    accepts any integer dtype.
+    Every i64 operand of an op in the subset is in the subset too. Every op that uses an op of the subset is in the
+    subset too, or accepts any integer dtype.
     """
     kept, todo = set(ops), [*ops]
     while todo:

@@ -7,11 +7,12 @@ becomes
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
-The hardware can copy a block of a factor directly to shared memory if two things hold. The rows of the factor begin at
-multiples of 16 bytes, and nothing is computed during the copy. TF32 also needs contiguous elements along the depth,
-the axis that is summed over ("K-major"). Products of f32 arrays that f32_products.py gives to tensor cores need this
-layout too. The units for f32 need a second factor that is contiguous along its columns. Factors with another layout are
-slow to read, and each tile reads them again. One packed copy is cheaper if each element is used often enough:
+The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
+begin at multiples of 16 bytes, and nothing may be computed during the copy. TF32 also needs contiguous elements along
+the depth, the axis that is summed over ("K-major"). Products of f32 arrays that f32_products.py gives to tensor cores
+need elements that are contiguous along the depth too. The units for f32 need a second factor that is contiguous along
+its columns. Factors with another layout are slow to read, and each tile reads them again. One packed copy is cheaper if
+each element is used often enough:
 
   - Rows of the first factor that begin at multiples of 4 bytes still reach shared memory without a packed copy. So a
     packed copy pays only if these rows are used more often.
@@ -24,8 +25,8 @@ slow to read, and each tile reads them again. One packed copy is cheaper if each
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-In: a graph; the strides of inputs that are not contiguous. Left out: unknown sizes; integers; products of small
-depth, whose factors fit into one program (attention).
+In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and of
+small depth. In attention, for example, the depth is small, and one program has all of it.
 """
 
 import math
@@ -170,7 +171,7 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) -> Node:
     """Returns a copy of a factor, padded with `missing` zeros along its depth (summed axis). If all products of a batch
-    use the same factor, it is copied once.
+    use the same factor, the factor is copied once.
     """
     varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, View) else None
     repeated = [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]

@@ -6,9 +6,9 @@
 In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with
 another order of tiles. A GPU starts programs in the order of their numbers. A long program that starts last leaves most
 of the chip idle, so long programs must start first (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest
-processing time first). So the tiles at the end of the last grid axis start first. Tiles along the last-but-one grid
-axis form groups, and within a group the longest programs start first. A group has about as many programs as the GPU
-runs at once, so the data that these programs load stays in the L2 cache.
+processing time first). So the tiles at the end of the last grid axis, which have the most work, start first. Tiles
+along the last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as
+many programs as the GPU runs at once, so the data that these programs load stays in the L2 cache.
 
 A second loop over the same elements starts with the last block. The first loop has just read the last blocks, so they
 are still in the cache:
@@ -16,8 +16,8 @@ are still in the cache:
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: loops whose length depends on a grid axis other than the last one. Matrix products with such loops already
-have a grouped order.
+Left out: loops whose length depends on a grid axis other than the last one. Matrix products whose loop length depends
+on another axis already have a grouped order.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ FAR = 1024  # tiles of an axis of unknown extent
 def order(program: Program, chip: Chip, group: int | None = None) -> Program:
     """Returns the program with a new order of tiles and blocks.
 
-    `group` is the number of tiles per group that the caller wants. If it is None, this pass chooses the number.
+    `group` is the number of tiles per group that the caller wants. If `group` is None, this pass chooses the number.
     """
     program = replace(program, returning=True) if _returns(program) else program
     grid = program.grid
@@ -48,7 +48,7 @@ def order(program: Program, chip: Chip, group: int | None = None) -> Program:
 def _returns(program: Program) -> bool:
     """Checks whether the program has a loop without carried values over the same axes as the previous loop.
 
-    The answer is no for persistent programs, because Triton merges their loops.
+    Returns False for persistent programs, because Triton merges their loops.
     """
     loops = [s for s in program.body if isinstance(s, Loop) and s.first is None and s.last is None]
     return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
@@ -63,7 +63,7 @@ def _rises(program: Program, axis: TileAxis) -> bool:
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns the number of loop indices that the program for one tile covers. Only loops with bounds count.
+    """Returns the number of loop indices that the program for one tile covers. Loops without bounds are not counted.
 
     An axis of unknown size is assumed to have FAR blocks.
     """

@@ -11,13 +11,13 @@
                                                 }
 
 In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory has room
-for two blocks of an array, and one of these blocks is in use. So Triton requests the next block only at the end of an
-iteration. A product at the beginning of the next iteration waits for this block at once. After this pass the block
+for two blocks of an array, and one of these blocks is in use. So Triton starts to load the next block only at the end
+of an iteration. A product at the beginning of the next iteration must wait for this block. After this pass the block
 arrives during the arithmetic of an iteration.
 
-This is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for VLIW
-machines", 1988), also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a do-while
-loop of a while loop, is a different technique.
+The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
+VLIW machines", 1988). It is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a
+do-while loop of a while loop, is a different technique.
 
 The last iteration computes a product that nobody uses. Past the end of the array a tensor descriptor loads zeros, so
 this product needs no mask. The pass therefore changes only loops over many blocks whose first product is loaded by
@@ -54,8 +54,8 @@ def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
     """Returns the position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
 
     minitri/optimize/skip_blocks/skip.py has put the loops over later blocks first. The first product must not come
-    between two loops that carry the same sums. If it did, NVIDIA's assembler would make the tensor cores wait for each
-    instruction (message C7515).
+    between two loops that carry the same sums. A product between such loops would let NVIDIA's assembler make the
+    tensor cores wait for each instruction (message C7515).
     """
     place = len(body)
     while place and _has_later_blocks(body[place - 1], loop):

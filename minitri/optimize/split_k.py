@@ -70,8 +70,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def _streams(node: Contract) -> bool:
-    """Checks whether both factors are 16-bit inputs whose blocks need no arithmetic. Products of such factors are fast
-    with small tiles too.
+    """Checks whether both factors are 16-bit inputs whose blocks need no arithmetic. Products of plain 16-bit inputs
+    are fast even with small tiles.
     """
     return node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
 

@@ -11,11 +11,12 @@ whose first factor depends on a maximum along the summed axis, not only for atte
 minitri/optimize/online_reductions/transport.py decides whether the product can be corrected to a new maximum.
 
 All products that share a loop agree on the number of parts. The maximum is split into these parts, and so are the sums
-that depend on this maximum. The product itself is split too. If the first factor is divided by a split sum, the result
-of the product is divided instead.
+that depend on this maximum. The product of the exponentials and the values is split too. If the first factor is divided
+by a split sum, the result of the product is divided instead.
 
-A loop of unknown length gets at most 32 parts, some of which may be empty. Left out: other unknown sizes; products with
-too many columns for one program; factors with more than exponentials, if the parts are uneven.
+A loop of unknown length gets at most 32 parts, some of which may be empty. Left out: unknown sizes other than the
+length of the loop, and products with too many columns for one program. If the parts are uneven, factors that contain
+more than exponentials are left out too.
 """
 
 from __future__ import annotations
@@ -173,8 +174,8 @@ def _is_known(node: Contract) -> bool:
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one program can compute all columns of this product. It must also have all summed indices of the
-    products in the first factor.
+    """Checks whether one program can compute all columns of this product. The program must also have all summed indices
+    of the products in the first factor.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)

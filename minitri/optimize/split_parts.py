@@ -77,8 +77,8 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps, and adds it to `cuts` (the split reductions).
 
-        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If not, the
-        elements are read again after these reductions are complete.
+        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If it cannot
+        use these parts, the elements are read again after the reductions in `cuts` are complete.
         """
         if self.node.op in POSITIONS:
             return self.position(), self.parts, self.length

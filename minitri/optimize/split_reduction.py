@@ -12,7 +12,7 @@ computed and combined. Reductions that share a loop with a product are not split
 split such a loop.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. Uneven
-parts are padded. Left out: unknown sizes.
+parts are padded. Left out: reductions of unknown sizes.
 """
 
 import math
@@ -148,8 +148,8 @@ def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:
-    """Returns the axis of an array with the smallest stride. This is the last axis, unless the array has another
-    layout.
+    """Returns the axis of an array with the smallest stride. The fastest axis is the last one, unless the array has
+    another layout.
     """
     strides = layouts.get(x.name) if isinstance(x, Input) else None
     if strides is None or any(s.constant is None for s in strides):

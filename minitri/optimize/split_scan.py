@@ -9,12 +9,12 @@ becomes
     %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
     %5: f32[1024, 4096] = add %3, %4
 
-Every element is read and written twice instead of once. So a scan is split only if most of the GPU would be idle. The
-method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section
-2. The single-pass method of the same paper needs programs that wait for each other. Triton does not guarantee that all
-programs of a grid run at the same time.
+In a scan of parts, every element is read and written twice instead of once. So a scan is split into parts only if most
+of the GPU would be idle without the split. The method is from Merrill and Garland, "Single-pass Parallel Prefix Scan
+with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of the same paper needs programs that wait
+for each other. Triton does not guarantee that all programs of a grid run at the same time.
 
-The order of additions depends on the sizes alone, so each run gives the same result. Left out: unknown sizes.
+The order of additions depends on the sizes alone, so each run gives the same result. Left out: scans of unknown sizes.
 """
 
 import math

@@ -5,21 +5,22 @@ multiplications.
                                                   %2: f32[N] = multiply %1, x
     %1: f32[N] = divide x, 8.0       becomes      %1: f32[N] = multiply x, 0.125
 
-This is strength reduction: an operation becomes a cheaper one with the same result. The power function of the math
-library takes about a hundred instructions, because it must work for every exponent.
+This optimisation is called strength reduction: an operation becomes a cheaper operation with the same result. The power
+function of the math library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the same graph without such powers and divisions. The exponents are the integers from -7 to 8, and
-the halves between -4.5 and 7.5:
+In: a graph. Out: the same graph without powers and divisions that can be replaced. The exponents are the integers from
+-7 to 8, and the halves between -4.5 and 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
     x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal
     x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
-Each multiplication rounds once. These exponents need at most eight roundings, which is an error of 4 units in the last
-place. The power function of the library has the same error (`ulp` in minitri/base/operators.toml). Integer products
-wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power of two gives the
-same bits, because both operations round the same number once. Left out: exponents that need more roundings.
+Each multiplication rounds once. The listed exponents need at most eight roundings, which is an error of 4 units in the
+last place. The power function of the library has the same error (`ulp` in minitri/base/operators.toml). Integer
+products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power of two
+gives the same bits, because both operations round the same number once. Left out: powers with exponents that need more
+than eight roundings.
 """
 
 import math
@@ -79,7 +80,9 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
 
 
 def _is_whole(x: Node) -> bool:
-    """Checks whether the elements are converted from integers. Such elements are never -0.0 or -inf."""
+    """Checks whether the elements are converted from integers. Elements that are converted from integers are never -0.0
+    or -inf.
+    """
     x = x.x if isinstance(x, View) else x
     return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
 

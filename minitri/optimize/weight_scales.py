@@ -9,9 +9,9 @@ is s and `outside` is 1. Without a scale inside, the weights are whole numbers, 
 Tensor cores also need less electrical power for small whole numbers. So a chip that runs at its power limit becomes
 faster.
 
-In: a product. Out: the new second factor, and the scale for its sums. The rule is for f16 only: in bf16 the sums
-without their scale could overflow although the sums of the original program do not. Left out: scales of rows, and
-scales of blocks of the summed axis.
+In: a product. Out: the new second factor, and the scale for its sums. Scales are moved in f16 products only. In bf16
+products, the sums without their scale could overflow although the sums of the original program do not. Left out: scales
+of rows, and scales of blocks of the summed axis.
 """
 
 from dataclasses import dataclass

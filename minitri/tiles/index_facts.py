@@ -31,8 +31,8 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 
 def _whole(program: Program, op: Access) -> Iterator[Fact]:
-    """Returns the fact that all elements are inside an axis. This fact holds if the loop around `op` runs over complete
-    blocks only.
+    """Returns the fact that all elements are inside an axis. The fact is true if the loop around `op` runs over
+    complete blocks only.
     """
     for loop in (s for s in program.body if isinstance(s, Loop) and op in s.body):
         for a in map(program.axis, loop.axes):

@@ -14,9 +14,9 @@ point of the grid.
 
 A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is `block`,
 rounded up to a power of two, because Triton's tiles need such sizes. So some elements of a tile have an index past the
-end of the axis or past their block. Masks prevent loads and stores of these elements.
+end of the axis or past their block. Masks prevent loads and stores of elements outside of the axis or the block.
 
-A `Carry` op is a value that a loop passes from one iteration to the next. The op comes before its loop. After the
+A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.
 
 A tile program has no operations on whole arrays. The order of its computations is explicit.
@@ -55,7 +55,7 @@ class TileAxis(Axis):
 
     @property
     def blocks(self) -> Dim:
-        """The number of blocks that programs work on. For a "whole" axis it is one, even if the axis is empty."""
+        """The number of blocks that programs work on. A "whole" axis has one block, even if the axis is empty."""
         return ONE if self.role == "whole" else self.tiles
 
 
@@ -277,8 +277,8 @@ def enclosing(program: Program, op: Op) -> tuple[str, ...]:
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
     """Checks whether every block of a loop lies completely inside its axis.
 
-    This holds if the loop ends at the last multiple of the block size that is not past the extent, or before that
-    index.
+    Every block is inside the axis if the loop ends at the last multiple of the block size within the extent, or
+    earlier.
     """
     whole = floordiv(axis.extent, Dim.of(axis.block)) * axis.block
     if loop.last is None or len(loop.axes) != 1:

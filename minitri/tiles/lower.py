@@ -14,8 +14,8 @@ an earlier phase loads and computes these elements again. An axis with the role 
 this axis is read once. A value that a loop carries has one element for each element of a block. One reduction after the
 loop combines these elements.
 
-Left out: reductions that share a loop although one depends on the other. For kernels with such reductions,
-minitri/optimize/online_reductions/lower.py extends `Lowering`.
+Left out: reductions that share a loop although one depends on the other. minitri/optimize/online_reductions/lower.py
+extends `Lowering` for kernels whose reductions share a loop.
 """
 
 from collections.abc import Iterable
@@ -97,8 +97,8 @@ class Lowering:
         return False
 
     def run(self) -> list[Stmt]:
-        """Returns the statements of the tile program. It writes one phase (loops and the reductions after them) after
-        another.
+        """Returns the statements of the tile program. `run` writes one phase (loops and the reductions after these
+        loops) after another.
         """
         levels: dict[Op, int] = {}
         for op in self.kernel.body:
@@ -121,11 +121,11 @@ class Lowering:
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.op_operands(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
-        """Returns the looped axes that an op reduces. Such an op ends its phase (a group of loops)."""
+        """Returns the looped axes that an op reduces. An op that reduces a looped axis ends its phase."""
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. The op must be inside loops over these axes."""
+        """Returns the looped axes that an op depends on, in order. The op must be inside loops over the returned axes."""
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)
@@ -282,7 +282,7 @@ class Lowering:
         return op
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
-        """Writes a value that the next loop carries from iteration to iteration. `value` is its initial number."""
+        """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value."""
         start = self.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         carry = Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start)
         self.add(carry)

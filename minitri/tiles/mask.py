@@ -5,12 +5,12 @@
     %0: f32[i] = load x[i] {mask = [i < 7], because = [i: tested, 4 does not divide 7, so i = 7 is reached]}
 
 The one idea: a kernel only accesses elements inside its arrays, as long as every index is inside its axis. So only two
-kinds of loads and stores need a test. The first kind uses an axis whose extent is no multiple of the block size. The
-last block then has elements past the end of the axis (an *overhang*). Accesses of the second kind have guards, which
-are conditions of gathers and of operands of a concat.
+kinds of loads and stores need a bounds check. The first kind uses an axis whose extent is no multiple of the block
+size. The last block then has elements past the end of the axis (an *overhang*). Accesses of the second kind have
+guards, which are conditions of gathers and of operands of a concat.
 
-Elements past the end of a reduced axis must not change the reduction. Such elements get the neutral element of the
-reduction, such as 0 for a sum.
+Elements past the end of a reduced axis must not change the reduction. Elements past the end get the neutral element of
+the reduction, such as 0 for a sum.
 
 Left out: proofs that a test always succeeds. minitri/optimize/mask_elision.py extends `Masking` with such proofs.
 """

@@ -239,12 +239,12 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """Raises CompileError MT0404 if the caller gives a block size for an axis that the program never has. Such a block
-    size would have no effect.
+    """Raises CompileError MT0404 if the caller gives a block size for an axis that the program never has. A block size
+    for a missing axis would have no effect.
 
     `general` makes the plans of the same program for other sizes. A block size is accepted if the program has its axis
-    for other sizes. An axis is missing, for example, if its size is 1 or if it is merged into its neighbour. So options
-    that were measured for one shape can be used for all shapes.
+    for other sizes. An axis is missing, for example, if its size is 1 or if it is merged into its neighbour. So block
+    sizes that were measured for arrays of one shape can be used for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:

@@ -5,10 +5,11 @@
       %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
                                                       %6: f32[i, r] = multiply %3, %5
 
-A kernel is *relaxed* under two conditions. Every float that it writes is f16 or bf16, or a temporary that only relaxed
-kernels read. And no discontinuous operation may depend on the kernel's arithmetic: no comparison, floor, argmax or
-conversion to an integer. In such a kernel x * y + z may be rounded once instead of twice. Operators may use faster
-instructions with a relative error of about 2**-18 (`Operator.relaxed`). These rules rewrite slow operators:
+A kernel is *relaxed* under two conditions. Every float that the kernel writes must be f16 or bf16, or a temporary that
+only relaxed kernels read. And no discontinuous operation may depend on the kernel's arithmetic: no comparison, floor,
+argmax or conversion to an integer. In a relaxed kernel x * y + z may be rounded once instead of twice. Operators may
+use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel, these rules
+rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -25,17 +26,17 @@ The last rule makes exp(x - value of the row) a power of two:
     %6: f32[i, r] = exp %5                             %6: f32[i, r] = subtract %5, %4        (fused: one fma)
                                                        %7: f32[i, r] = exp2 %6
 
-The hardware computes only 2**x. So exp needs one more multiplication, and three more if it must keep denormal results.
-A softmax needs no denormal results. If x is already multiplied by a constant, as a score of attention is, log2 e is
-merged into that constant. For c > 0 the maximum of c * x is exactly c times the maximum of x, because rounding is
-monotone.
+The hardware computes only 2**x. So exp(x) needs one more multiplication than 2**x, and three more multiplications if
+denormal results must be exact. A softmax needs no denormal results. If x is already multiplied by a constant, as a
+score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c times the
+maximum of x, because rounding is monotone.
 
 Accuracy: the product of the row's value h and log2 e is rounded. This rounding error changes the exponent by up to |h|
-* 2**-24, by the same amount for all elements of a row. The scaling of a score of attention has a rounding error of the
-same size. Values loaded from memory have no rounding error, so for loaded values x - h is computed first. The rule also
-computes x - h first if the product with log2 e could overflow. The factor exp(h(old) - h(new)) that corrects a running
-sum is always computed from the difference. Without the difference, rounding errors would accumulate from block to
-block.
+* 2**-24, and by the same amount for all elements of a row. The scaling of a score of attention has a rounding error of
+the same size. Values loaded from memory have no rounding error, so for loaded values x - h is computed first. The rule
+also computes x - h first if the product with log2 e could overflow. The factor exp(h(old) - h(new)) that corrects a
+running sum is always computed from the difference. Without the difference, rounding errors would accumulate from block
+to block.
 """
 
 import math
@@ -241,8 +242,8 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h depends on a reduction of the row. In a tile program, such an h depends on a value that a loop
-    carries.
+    """Checks whether h depends on a reduction of the row. In a tile program, an h that depends on a reduction of the
+    row depends on a value that a loop carries.
 
     If h depends on a reduction of the row, exp(x - h) is one of many terms of the row. So denormal results of exp(x -
     h) do not matter.
@@ -251,8 +252,8 @@ def is_of_a_row(h: Op) -> bool:
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Checks whether y * (c * log2 e) is as accurate as y * c and does not overflow for smaller y. This requires that y
-    is already a rounded result.
+    """Checks whether y * (c * log2 e) is as accurate as y * c and does not overflow for smaller y. The rewrite also
+    requires that y is already a rounded result.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):

@@ -2,8 +2,8 @@
 cost of computing a value twice.
 
 In: a graph. Out: the compute nodes of the graph, divided into parts. Each reduction, scan and product starts a part of
-its own, with the elementwise nodes that only this part uses. An elementwise node that several parts use may belong to
-all of these parts. It does so if loading its operands is cheaper than storing and loading its value. Later,
+its own, with the elementwise nodes that only this part uses. An elementwise node that several parts use is computed in
+all of these parts if loading its operands is cheaper than storing and loading its value. Later,
 minitri/optimize/fusion/partition.py merges parts.
 """
 
@@ -21,8 +21,8 @@ MAX_PROLOGUE_OPS = 8  # the most operations on an operand of a product, which ea
 
 
 class FirstParts:
-    """The initial parts of a graph. A part is a set of compute nodes that are computed in one kernel. The parts that
-    contain a node are called the homes of the node.
+    """The initial parts of a graph. A part is a set of nodes that one kernel computes. The parts that contain a node
+    are called the homes of the node.
 
     `stored` contains the nodes whose values must go through memory.
     """

@@ -8,7 +8,7 @@ conditions. First, no cycle of parts may arise, which networkx checks. Second, t
 on named axes, which one_kernel.py checks. The reasons against a merge appear in the ledger. An elementwise value that
 two parts need is computed in both parts if this is cheaper than storing and loading the value.
 
-Left out: schedules. This pass chooses neither block sizes nor loops.
+Left out: schedules. Fusion chooses neither block sizes nor loops.
 """
 
 from collections.abc import Iterable

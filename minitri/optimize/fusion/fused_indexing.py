@@ -4,9 +4,10 @@
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
 In: a part of a graph, whose nodes one kernel computes. Out: the demands of the part. A *demand* is an index at which a
-node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes the demands of a single operation. In a part with
-several operations, each further result or reduction reuses existing axes with the same extent. If several axes have
-this extent, the chosen axis makes operations read the same operands at the same indices as often as possible.
+node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes the demands of a part with a single operation. In
+a part with several operations, each further result or reduction reuses existing axes with the same extent. If several
+axes have the right extent, the chosen axis makes operations read the same operands at the same indices as often as
+possible.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -59,7 +60,8 @@ class FusedIndexing(Indexing):
         """Returns the index at which a result of the kernel is computed and stored.
 
         If another node already needs the result at an index without offsets, this index is used, so that the result is
-        computed only once. If no node needs it at such an index, the result reuses axes with matching extents.
+        computed only once. If no node needs the result at an index without offsets, the result reuses axes with
+        matching extents.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
@@ -154,8 +156,8 @@ class FusedIndexing(Indexing):
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)
 
     def _product_axes(self) -> set[str]:
-        """Returns the row and column axes of products. A reduction reuses such an axis only if another reduction
-        already uses it.
+        """Returns the row and column axes of products. A reduction reuses the row or column axis of a product only if
+        another reduction already uses this axis.
         """
         demands = [d for n, ds in self.demands.items() if isinstance(n, Contract) and not self.is_leaf(n) for d in ds]
         sides = {plain_axis(i) for d in demands for i in d.index[-2:]}

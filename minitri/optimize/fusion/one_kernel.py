@@ -18,7 +18,7 @@ that reductions and matrix products share, as in attention:
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-In such a loop, a reduction may lack an axis of which every program has all indices.
+In a loop that reductions and products share, a reduction may lack an axis of which every program has all indices.
 minitri/optimize/online_reductions/kernels.py decides whether one loop is enough.
 """
 
@@ -98,8 +98,8 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest can be one kernel.
 
-    The returned value is the result that added the axes that `node` lacks. If there is no such result, it is `node`
-    itself.
+    The returned value is the result that added the axes that `node` lacks. If no result added these axes, the returned
+    value is `node` itself.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & _axes(demand.index):
@@ -139,9 +139,9 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a product is computed in each iteration of the shared loop.
 
-    The column index of such a product is the axis of the loop, perhaps plus an offset. Its other indices are plain
-    axes. A guard (a condition) may depend on rows or on columns but not on both, so that each factor has axes of its
-    own.
+    The column index of a product inside the loop is the axis of the loop, perhaps plus an offset. The other indices of
+    such a product are plain axes. A guard (a condition) may depend on rows or on columns but not on both, so that each
+    factor has axes of its own.
     """
     if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
         return False

@@ -50,8 +50,8 @@ class Partition(FirstParts):
     def _check_first(self) -> None:
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
-        Raises NotOneKernel with values that must be stored in memory. These values divide large parts into smaller
-        parts.
+        Raises NotOneKernel with values that must be stored in memory. Storing these values divides large parts into
+        smaller parts.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -66,8 +66,8 @@ class Partition(FirstParts):
     def _indexed(self) -> dict[int, FusedIndexing]:
         """Returns the index notation of each part.
 
-        Raises a single NotOneKernel if some parts cannot be one kernel. It lists all values that must be stored in
-        memory.
+        Raises a single NotOneKernel if some parts cannot be one kernel. This exception lists all values that must be
+        stored in memory.
         """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
@@ -88,8 +88,8 @@ class Partition(FirstParts):
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
         """Returns the index notation of a part.
 
-        Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if its reductions and products cannot
-        share one loop.
+        Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if reductions and products of the part
+        cannot share one loop.
         """
         check_time()
         found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
@@ -289,7 +289,8 @@ def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]) -> bool:
-    """Checks whether a path leads from one of `starts` to one of `ends`. A node in both sets counts as a path.
+    """Checks whether a path leads from one of `starts` to one of `ends`. A node in both `starts` and `ends` counts as a
+    path.
 
     The search starts from both sides at once and always extends the smaller side. So the search stays fast even if a
     thousand parts read one of the two parts.

@@ -6,11 +6,11 @@
                                                 m  = m'
 
 Two loops would read x twice. In one loop, the partial sum was computed with an old maximum m, but the newer maximum m'
-is needed. A *transport*, a factor or a summand, corrects the partial sum
+is needed. A factor or summand called *transport* corrects the partial sum
 (minitri/optimize/online_reductions/transport.py). This pass looks for a transport (correction) of each sum and product
 over a looped axis, and writes the transport as ops. In the text of a kernel, `old %1` is the old maximum m and `%1` is
-the new maximum m'. An evaluation that processes all elements at once has no old value: for it, a `rescale` is 1 and a
-`shift` is 0.
+the new maximum m'. An evaluation that processes all elements at once has no old value, so every `rescale` is 1 and
+every `shift` is 0.
 
 A factor inside a sum may depend on another reduction but not on the summed axes. Such a factor is moved out of the sum
 first: the sum of (e / l) * v becomes (sum of e * v) / l.
@@ -80,8 +80,8 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
 
 
 def _is_at_least_1(c: Op) -> bool:
-    """Checks whether c is certainly at least 1, or nan. This holds if c is a sum of exp(x - max of x) over all x, in
-    which one term is 1.
+    """Checks whether c is certainly at least 1, or nan. The sum of exp(x - max of x) over all x is at least 1, because
+    one of its terms is 1.
 
     A sum of quotients x / c may be computed as the sum of x, divided by c, only if c is not 0.
     """
@@ -175,7 +175,7 @@ class _Online:
 
     def _sum(self, op: Op) -> Op:
         """Adds a sum to the kernel, with the transport that corrects its partial sums. Factors that can move out of the
-        sum are applied to its result.
+        sum are applied to the result of the sum.
         """
         assert isinstance(op, (Reduce, Dot))
         factors: list[tuple[str, Op]] = []
@@ -191,8 +191,8 @@ class _Online:
         """Returns x without divisors that can move out of the sum, and these divisors, which are applied after the sum.
 
         A divisor can move out of a sum if it is constant along the summed axes and at least 1. x may also be the cast
-        of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential. Such an
-        exponential is at most 1, so its cast does not overflow.
+        of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential. An
+        exponential of x - max is at most 1, so its cast does not overflow.
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):

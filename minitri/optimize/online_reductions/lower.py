@@ -31,8 +31,8 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """Returns the reductions and counts whose old values occur in the transport (correction) of an op. The op is said
-    to follow these reductions.
+    """Returns the reductions and counts whose old values occur in the transport (correction) of an op. An op is said to
+    follow the reductions whose old values correct its partial sum.
     """
     if not isinstance(op, (Reduce, Dot)):
         return ()
@@ -116,7 +116,7 @@ class OnlineLowering(Lowering):
     # ---- reductions that others follow -----------------------------------------------
 
     def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
-        """Lowers a reduction that others depend on. The loop carries its partial result, one value per row."""
+        """Lowers a reduction that other reductions depend on. The loop carries the partial result, one value per row."""
         assert isinstance(new, Reduce)
         carry = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
@@ -177,7 +177,7 @@ class OnlineLowering(Lowering):
         return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
-        """Returns the correction factor of the partial sum. It is 1 while the running maximum is -inf."""
+        """Returns the correction factor of the partial sum. This factor is 1 while the running maximum is -inf."""
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:

@@ -5,8 +5,9 @@
 
 In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that F depends
 on. Out: a rule that turns the sum computed with an old m into the sum for a new m', or a refusal with its reason. With
-such a rule both reductions can be computed block by block, and separate parts can be combined: `s <- T(s; old -> new) +
-sum of F(block, new)`. T follows from the structure of F:
+such a rule, a sum and the reduction that it depends on can be computed block by block: `s <- T(s; old -> new) + sum of
+F(block, new)`. The rule can also combine the results of separate parts. The transport T follows from the structure of
+F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -14,18 +15,18 @@ sum of F(block, new)`. T follows from the structure of F:
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-A maximum must be the maximum of X itself. Then no exponent is positive, and nothing overflows. A mean is the sum over n
-elements divided by n. Only a product of two deviations can be corrected without further sums: the sum of (X - m) is 0,
-so the mixed terms vanish. The square of a deviation is such a product.
+A maximum m in an exponent must be the maximum of X itself. If m is the maximum of X, no exponent X - m is positive, and
+nothing overflows. A mean is the sum over n elements divided by n. Only a product of two deviations can be corrected
+without further sums: the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is such a product.
 
 Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax"
 (2018). Shift by one element: B. P. Welford, "Note on a method for calculating corrected sums of squares and products"
 (1962). Shift by many elements: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
 for computing sample variances" (1979). minitri derives both transports from the structure of the program.
 
-Left out: where(p, F, 0). In a row that contains only -inf, the definition gives nan if p is true for some element, and
-0 if p is true for no element. One factor cannot distinguish the two cases. Deviations to the third power are left out
-too, because their transport needs the sum of squares as well.
+Left out: sums of where(p, F, 0). In a row that contains only -inf, the definition gives nan if p is true for some
+element, and 0 if p is true for no element. One correction factor cannot distinguish these two cases. Deviations to the
+third power are left out too, because their transport needs the sum of squares as well.
 """
 
 from collections.abc import Iterable, Sequence

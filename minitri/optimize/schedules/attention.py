@@ -12,8 +12,8 @@ multiprocessor.
                         descriptors load are an exception.
     descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has eight warps
                         with 128 registers per thread, which take half of a multiprocessor. While one program waits for
-                        its products, another program computes exponentials. Most of these loops are pipelined
-                        (minitri/optimize/software_pipelining.py).
+                        its products, another program computes exponentials. Most attention loops with descriptors are
+                        pipelined (minitri/optimize/software_pipelining.py).
     more values         More than two products, or a value loaded for each score, leave fewer registers for rows.
     few rows            With 16 rows or fewer, most of the time is spent on loading.
     wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.

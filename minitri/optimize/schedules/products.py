@@ -12,9 +12,9 @@ is the axis that a product sums over.
     persistent          The fewest programs that compute all tiles in the smallest number of waves. Each program
                         computes one tile after the other. While a program stores a tile, it loads the next tile. A
                         program stores through a descriptor if shared memory has room.
-    small depth         Storing a tile takes as long as its loop. Persistent programs then have one more block in
-                        flight, if there is room. Without descriptors, two smaller tiles share a multiprocessor: one
-                        tile is computed while the other is stored.
+    small depth         Storing a tile takes as long as its loop. If the depth is small, persistent programs have one
+                        more block in flight, if there is room. Without descriptors, two smaller tiles share a
+                        multiprocessor: one tile is computed while the other is stored.
     few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
     factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. While one
@@ -23,8 +23,9 @@ is the axis that a product sums over.
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
                         blocks are in flight as fit into shared memory.
 
-Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py); warp
-specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing a tile in two halves.
+Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py). Warp
+specialisation is left out because Triton up to 3.9 fails to compile it for a product's loop on Hopper. Storing a tile
+in two halves is left out too.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _rows_of(factor: Op, dot: Dot) -> set[Load]:
 
 def _made(factor: Op, dot: Dot) -> int:
     """Returns the bytes of shared memory for each element of a computed factor, or 0 for a factor that is only loaded.
-    If a product is computed from TF32 parts, the two parts of the second factor are such bytes.
+    If a product is computed from TF32 parts, both parts of the second factor need shared memory.
     """
     if dot.precision.startswith("tf32x3"):
         return 2 * factor.dtype.bytes if factor is dot.b else 0

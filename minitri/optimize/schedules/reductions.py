@@ -147,7 +147,7 @@ def _shares(kernel: Kernel, inner: Axis) -> bool:
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """Returns the number of warps of a program that keeps rows in registers.
 
-    Such a program has one warp per kilobyte of rows, or one per 1024 elements of rows that are only reduced. Short rows
+    A program has one warp per kilobyte of rows, or one warp per 1024 elements of rows that are only reduced. Short rows
     have one warp. Rows with much padding have few warps, so that each warp has real elements.
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)

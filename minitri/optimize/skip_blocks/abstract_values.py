@@ -6,13 +6,15 @@ the value.
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-In: an op, and facts about its operands. Out: a `Value`. It has the kinds of numbers that the result can be, the number
-itself if only one is possible, and a term. Values with equal terms are equal in every element. Each function returns
-every possible kind, and perhaps some impossible ones (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+In: an op, and facts about its operands. Out: a `Value`. A `Value` has the kinds of numbers that the result can be, the
+number itself if only one number is possible, and a term. Values with equal terms are equal in every element. Each
+function returns every possible kind, and perhaps some impossible ones (Cousot and Cousot, "Abstract interpretation",
+POPL 1977).
 
-A kind stands for many numbers. An operator of the table `MONOTONE` is monotone in each operand within each kind. So
-results of such an operator lie between the results for the extreme members of the kinds. numpy computes these results.
-Zeros of both signs are one kind: a sum of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
+A kind stands for many numbers. An operator of the table `MONOTONE` is monotone in each operand within each kind. So the
+results of a monotone operator lie between its results for the extreme members of the kinds. numpy computes the results
+for extreme members. Zeros of both signs are one kind: a sum of 0.0 and -0.0 may have either sign
+(docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -47,7 +49,7 @@ Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds
 class Value:
     """What is known about the value of an op.
 
-    kinds    the kinds of numbers that it can be
+    kinds    the kinds of numbers that the value can be
     term     a name; values with equal terms are equal in every element
     number   the number that the value certainly is, or () if the number is not known
     """

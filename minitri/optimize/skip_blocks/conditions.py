@@ -10,7 +10,7 @@ condition can hold. The condition certainly holds at each index of the second in
 than necessary, and the second interval may be smaller than possible.
 
 Not analysed: values that come from memory, products of positions, and numbers that may not fit into 32 bits. A
-condition on such values becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
+condition that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@
     }
 
 In: a loop, the ops before it, and assumptions about some of its ops (a condition that fails). Out: for each carried
-value the reason why the value does not change, or None if there is no proof. The proof evaluates one iteration with
-these assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried value is the same after
-the iteration.
+value the reason why the value does not change, or None if there is no proof. The proof evaluates one iteration of the
+loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried value is the
+same after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
-and nan for any other m. So the proof distinguishes the possible kinds of m. Two cases need a fact about the sum, proven
-by induction over the iterations:
+and nan for any other m. So the proof distinguishes what kind of number the running maximum m is. Two cases need a fact
+about the sum, proven by induction over the iterations:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan

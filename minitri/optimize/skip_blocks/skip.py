@@ -6,8 +6,8 @@
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
 In: a tile program. Out: the same program, whose loops have bounds. The bounds depend on the index at which the
-program's block of a grid axis starts. So causal and windowed attention compute half of their blocks or fewer. The pass
-contains no rule for attention. A block is skipped if two things are proven:
+program's block of a grid axis starts. With loop bounds, causal and windowed attention compute half of their blocks or
+fewer. The pass contains no rule for attention. A block is skipped if two things are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/conditions.py)
     no change        an iteration in which the condition fails changes no carried value
@@ -15,7 +15,7 @@ contains no rule for attention. A block is skipped if two things are proven:
 
 If the condition certainly holds for a block, the loop need not test the condition. So one loop becomes two or three
 loops over the same carried values. The text of each loop lists what was proven (`because`). In loops that compute
-products, a last block that may be incomplete gets a loop of its own. So the other blocks need no bounds check.
+products, a last block that may be incomplete gets a loop of its own. So the complete blocks need no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. (Index-set splitting:
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
@@ -82,8 +82,8 @@ class _Skipping:
         return [_Choice(op, holds, why) for op, holds in by_block if (why := reasons(op.args[0], holds)) is not None]
 
     def loops(self) -> list[Stmt]:
-        """Returns the pieces of the loop in the order in which they run. This is the order along the axis, or the
-        reverse order for products.
+        """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
+        in reverse order for products.
 
         In reverse order the piece with the most iterations comes last and needs fewer registers. If a later piece
         certainly ran, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515 of the
@@ -93,8 +93,8 @@ class _Skipping:
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Checks whether the pieces of the loop may run in reverse order. They may if the loop computes a product and
-        no op depends on the order of blocks.
+        """Checks whether the pieces of the loop may run in reverse order. A reverse order is possible if the loop
+        computes a product and no op depends on the order of blocks.
         """
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
@@ -143,8 +143,8 @@ class _Skipping:
         return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
-        """Checks whether the last block gets a loop of its own. It does if the loop computes products and the last
-        block may be incomplete.
+        """Checks whether the last block gets a loop of its own. The last block gets its own loop if the loop computes
+        products and the last block may be incomplete.
         """
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         one = extent.constant is not None and extent.constant < 2 * self.axis.block  # its last block is a large part
