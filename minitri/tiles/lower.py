@@ -125,7 +125,7 @@ class Lowering:
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. The op must be inside loops over the returned axes."""
+        """Returns the looped axes that an op depends on, in order. An op must be inside loops over these axes."""
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)

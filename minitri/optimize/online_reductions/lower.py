@@ -116,7 +116,7 @@ class OnlineLowering(Lowering):
     # ---- reductions that others follow -----------------------------------------------
 
     def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
-        """Lowers a reduction that other reductions depend on. The loop carries the partial result, one value per row."""
+        """Lowers a reduction that other reductions depend on. The loop carries one partial result per row."""
         assert isinstance(new, Reduce)
         carry = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
