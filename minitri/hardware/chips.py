@@ -12,7 +12,7 @@ description of the vendor. Only `cuda:90` is described by one GPU, the H200, bec
 measured on an H200.
 
 chips.toml gives the source of each figure. A figure without a known source is None, and chips.toml says why. The rates
-are those of the data sheets, without sparsity. No program reaches the rates of a data sheet: a copy on an H200 gets
+are those of the data sheets, without sparsity. No program reaches the rates of a data sheet: a copy on an H200 reaches
 about 90% of the bandwidth.
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
@@ -118,9 +118,9 @@ UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 class Peak:
     """Peak rates of a chip, per second.
 
-    bandwidth   bytes between the chip and its memory
-    rates       operations by unit: "f16" and "tf32" multiply matrices (an addition and a multiplication count as two),
-                "f32" and "f64" are arithmetic, "special" are functions such as exp
+    bandwidth   bytes that the chip can read from and write to its memory
+    rates       operations by unit: "f16" and "tf32" multiply matrices (one addition and one multiplication count as two
+                operations), "f32" and "f64" are arithmetic, "special" are functions such as exp
     """
 
     name: str

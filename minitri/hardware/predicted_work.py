@@ -1,4 +1,5 @@
-"""How many bytes a program moves and how many operations it computes, predicted at three stages.
+"""Predicts how many bytes a program reads and writes and how many operations it computes, at three stages of the
+compilation.
 
 In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: a `Work`, which
 holds bytes and operations, for the graph, for the kernels and for the tile programs.
@@ -97,7 +98,9 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 
 
 def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
-    """The operations of a graph's node or a kernel's op that computes `count` elements, or sums `count` products."""
+    """The operations of a node of the graph or an op of a kernel that computes `count` elements (or `count`
+    multiplications, if it is a matrix product).
+    """
     match op:
         case graph_ir.Apply() | Compute():
             return _elementwise(op.op, op.args[-1].dtype, count)
@@ -120,8 +123,8 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
-    """How many elements of each node are needed by the nodes that use this node. A slice or a gather, for example,
-    needs only some elements of its operand.
+    """For each node of the graph: how many of its elements are needed by the nodes that use it. A slice or a gather,
+    for example, needs only some elements of its operand.
     """
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
@@ -211,8 +214,7 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
     """The share of a loop's blocks that are not skipped, from 0 to 1, on average over the tiles of the grid.
 
-    In causal attention about half of the blocks run, so the share is a little more than 0.5. The average is over at
-    most `SAMPLES` tiles along each axis.
+    In causal attention the share is 0.5 or a little more. The average is over at most `SAMPLES` tiles along each axis.
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     if not bounds:

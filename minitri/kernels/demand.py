@@ -47,7 +47,7 @@ class Demand:
     """One needed element of a node: the index of the element, and the guards, which are conditions under which it is
     needed.
 
-    A guard is an integer expression. The element is needed only where every guard is >= 0.
+    A guard is an integer expression. A demanded element is needed only where every guard is >= 0.
     """
 
     index: tuple[Dim, ...]
@@ -187,8 +187,8 @@ class Indexing:
         """Marks the value of a node to be stored in memory if the value is needed at too many indices, or under too
         many guards.
 
-        After that, the marked value counts as needed at one index without guards. So the operands of the marked value
-        are not needed at too many indices.
+        After a value is marked, it counts as needed at one index only, without guards. So the operands of the marked
+        value are not needed at too many indices.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, [])

@@ -19,8 +19,8 @@ notation on named axes.
 Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
 in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
 slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
-an index that contains a computed value. The field `picks` binds a symbol of such an index to the computed value. A
-kernel does not say in which order it computes the elements along its axes.
+an index that contains a computed value. For a gather, the field `picks` binds a symbol of the index to the computed
+value. A kernel does not say in which order it computes the elements along its axes.
 
 Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
 expressions that it computes.
@@ -102,7 +102,7 @@ class _Access(_Op):
 
     @property
     def offset(self) -> Dim:
-        """How many elements the accessed element lies behind the buffer's first element."""
+        """The distance in memory, counted in elements, from the buffer's first element to the accessed element."""
         return sum((d * s for d, s in zip(self.index, self.buffer.strides)), ZERO)
 
     @property
@@ -199,8 +199,8 @@ class Dot(_Op):
 
     `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked" a sum may be
     infinite or NaN although IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py). `tile` names the axis
-    of the rows of `a` and the axis of the columns of `b`. `a` has no column axis, and `b` has no row axis. As in
-    `Reduce`, a loop multiplies the partial sum by `rescale` before it adds the products of a block.
+    of the rows of `a` and the axis of the columns of `b`. `a` does not have the column axis, and `b` does not have the
+    row axis. As in `Reduce`, a loop multiplies the partial sum by `rescale` before it adds the products of a block.
     """
 
     a: Op

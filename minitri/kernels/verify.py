@@ -68,7 +68,7 @@ def verify_line(name: str, axes: set[str], op: Op, known: set[Op], check: Callab
 def verify_op(op: Op) -> None:
     """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
 
-    Kernels and tile programs share this check. The operator table gives the dtypes of operators.
+    `verify_op` checks ops of kernels and of tile programs. The operator table gives the dtypes of operators.
     """
     if not isinstance(op, ir.Store):
         _verify_index(op)

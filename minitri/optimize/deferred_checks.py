@@ -14,10 +14,10 @@
                                                                 next %7 = %12
                                                               }
 
-Factors that are infinite, NaN or very large have no TF32 parts (f32_products.py). The TF32 parts of such a factor are
-NaN, so the sum is not finite, and neither is any later sum. A check of the final sum therefore finds every factor
-without TF32 parts. In this rare case, a second loop adds the products again by IEEE arithmetic, one index at a time.
-The second loop needs little code and few registers.
+Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). The parts computed from
+such a factor are NaN, so the sum is not finite, and neither is any later sum. A check of the final sum therefore finds
+every factor that cannot be split. If the check finds one, a second loop adds the products again by IEEE arithmetic, one
+index at a time. The second loop needs little code and few registers.
 
 In: a masked program. Out: the same program with additional loops that compute a sum again. After each loop that adds a
 product of TF32 parts to a carried value, there is a second loop with `redo`. Left out: loops with bounds, loops with

@@ -7,9 +7,9 @@ Each factor is written as a sum of two TF32 numbers, which a tensor core multipl
 TF32 numbers take less time than one product by the units for f32. The result is as exact
 (minitri/base/tf32_splitting.py).
 
-Infinities, NaN and numbers of 2**101 and more have no TF32 parts. If a factor contains such a number, the sum is not
-finite, and the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py). deferred_checks.py
-checks the sum once, after the loop.
+Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains such a number, the
+sum is not finite, and the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py).
+deferred_checks.py checks the sum once, after the loop.
 
 In: the kernels of a plan. Out: the same kernels, in which every product has a precision. A product whose `precision`
 argument is absent gets the precision "tf32x3" or "ieee". Unknown sizes, small products and chips without fast tensor

@@ -126,7 +126,8 @@ def _plans_of_other_sizes(context: Context) -> list[Plan]:
     of the program can have.
 
     Two plans have symbolic sizes: one plan before and one plan after neighbouring axes are merged. The other plans are
-    for a GPU and have one long size, or only long sizes. Long reductions are split into parts, which adds axes.
+    for a GPU and have one long size, or only long sizes. With long sizes, long reductions are split into parts, which
+    adds axes.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]

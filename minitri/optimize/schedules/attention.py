@@ -3,9 +3,9 @@
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
 In: the products of a loop, their sizes and their operands. Out: an `AttentionTile`: the rows of a program, the length
-of a block of the loop, the warps, and how blocks are loaded. All other axes of a product are kept in registers. The
-chip gives the number of multiprocessors. The figures were measured on an H200, which has 65,536 registers on each
-multiprocessor.
+of a block of the loop, the warps, and how blocks are loaded. A program keeps all indices of the other axes of a product
+in registers. The chip gives the number of multiprocessors. The figures were measured on an H200, which has 65,536
+registers on each multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
                         if masks leave each row only a short part of the loop. Products of width 128 that tensor
@@ -36,9 +36,9 @@ class AttentionTile(NamedTuple):
     """The tile that one program of an attention kernel computes, and how the program runs.
 
     rows          rows that one program computes
-    block         elements of the loop in one iteration
+    block         loop indices (keys) that one iteration covers
     warps         warps of a program
-    stages        blocks in flight
+    stages        blocks that are being loaded at the same time
     descriptors   whether tensor descriptors load the blocks
     registers     the most registers that a thread may use; 0 for no limit
     """
@@ -73,7 +73,7 @@ class Task(NamedTuple):
     batch           the number of products
     rows            the rows of each product
     steps           the length of the loop
-    average_steps   the average number of steps that masks leave to a row
+    average_steps   the average number of loop indices that masks leave to a row
     """
 
     batch: int

@@ -3,7 +3,7 @@
     sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
 
 In: the axes of a kernel. Out: a block size for each axis. A tile first covers the axis that is contiguous in memory.
-If that axis is too short to fill a program, the tile covers the next one too.
+If the contiguous axis is too short to fill a program, the tile covers the next axis too.
 
 Block sizes are powers of two, because Triton's tiles are. Left out: the order of the axes, which the schedule rules
 choose.
@@ -23,8 +23,8 @@ SECTOR = 32  # bytes of memory that are loaded or stored at once
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
     """Returns block sizes whose product is about `elements`, or less if the axes are short.
 
-    `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, then along the next one. An axis
-    of unknown size is assumed to be long.
+    `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along the next
+    axis. An axis of unknown size is assumed to be long.
     """
     made = dict(blocks)
     left = elements // math.prod(blocks.values())
