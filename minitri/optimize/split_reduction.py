@@ -6,13 +6,13 @@ becomes
     %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program per part
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
-Reductions of columns are split even if they have more results. If a reduction depends on another reduction of the same
+Reductions of columns are split even if they have many results. If a reduction depends on another reduction of the same
 elements, both reductions are split into the same parts. minitri/optimize/split_parts.py describes how parts are
 computed and combined. Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can
 split such a loop.
 
-The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. Uneven
-parts are padded. Left out: reductions of unknown sizes.
+The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If a part
+is shorter than the others, it is padded. Left out: reductions of unknown sizes.
 """
 
 import math

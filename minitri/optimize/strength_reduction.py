@@ -8,8 +8,8 @@ multiplications.
 This optimisation is called strength reduction: an operation becomes a cheaper operation with the same result. The power
 function of the math library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the same graph without powers and divisions that can be replaced. The exponents are the integers from
--7 to 8, and the halves between -4.5 and 7.5:
+In: a graph. Out: the same graph without powers and divisions that can be replaced. Powers are replaced if the exponent
+is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
     x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal

@@ -4,10 +4,10 @@
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
     surely holds               4 <= r < i_start + 1         for all of them
 
-In: a boolean op. Out: a formula in negation normal form, and two intervals of indices of an axis. Each leaf of the
-formula is a test `expr >= 0` of an affine expression of axes. The first interval contains every index at which the
-condition can hold. The condition certainly holds at each index of the second interval. The first interval may be larger
-than necessary, and the second interval may be smaller than possible.
+In: a boolean op of a tile program. Out: a formula in negation normal form, and two intervals of indices of an axis.
+Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first interval contains every index
+at which the condition can hold. The condition certainly holds at each index of the second interval. The first interval
+may be larger than necessary, and the second interval may be smaller than possible.
 
 Not analysed: values that come from memory, products of positions, and numbers that may not fit into 32 bits. A
 condition that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.

@@ -11,11 +11,12 @@ fewer. The pass contains no rule for attention. A block is skipped if two things
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/conditions.py)
     no change        an iteration in which the condition fails changes no carried value
-    (optimize/skip_blocks/identity_proofs.py)
+                     (optimize/skip_blocks/identity_proofs.py)
 
-If the condition certainly holds for a block, the loop need not test the condition. So one loop becomes two or three
-loops over the same carried values. The text of each loop lists what was proven (`because`). In loops that compute
-products, a last block that may be incomplete gets a loop of its own. So the complete blocks need no bounds check.
+If the condition certainly holds for a block, the loop need not test the condition. So the pass replaces one loop by two
+or three loops over the same carried values. The text of each loop lists what was proven (`because`). In loops that
+compute products, a last block that may be incomplete gets a loop of its own. So the complete blocks need no bounds
+check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. (Index-set splitting:
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
@@ -111,8 +112,8 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Returns the loops that replace the loop, in the order along the axis. In the first and last loop the
-        condition holds for some elements, and in the middle loop for all elements.
+        """Returns the pieces that replace the loop, in the order along the axis. In the first and last piece the
+        condition holds for some elements, and in the middle piece for all elements.
         """
         axis, extent = self.axis, self.axis.extent
         whole = self._down(extent) if self._may_end_short() else extent
