@@ -1,4 +1,4 @@
-"""`minitri bench`: compares programs with the libraries that a user would pick instead, on this machine's GPU.
+"""`minitri bench`: compares programs with the libraries that a user would choose instead, on this machine's GPU.
 
 run.py                measures the cases and prints the tables
 clock.py              times the calls of several implementations, which alternate

@@ -1,7 +1,7 @@
-"""Random well-typed programs and arrays, for testing with hypothesis.
+"""Makes random well-typed programs and arrays, for testing with hypothesis.
 
-In: a source of choices. It is a seed, or hypothesis, which can shrink a failing program. Out: `RandomProgram`,
-which holds the *text* of a module and sizes for its dimensions, and numpy arrays to call it with.
+In: a source of random choices: a seed, or the library hypothesis, which can shrink a failing program. Out:
+`RandomProgram`, which holds the *text* of a module and sizes for its dimensions, and numpy arrays to call it with.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):
@@ -42,8 +42,9 @@ __all__ = ["Parameter", "RandomProgram", "arrays", "programs", "random_array", "
 
 
 def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
-    """A hypothesis strategy for well-typed programs of up to `max_ops` statements. They shrink to few and simple
-    statements.
+    """Returns a hypothesis strategy for well-typed programs of up to `max_ops` statements.
+
+    Failing programs shrink to few and simple statements.
     """
     from hypothesis import strategies as st
 
@@ -56,7 +57,10 @@ def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
 
 
 def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -> SearchStrategy[Any]:
-    """A hypothesis strategy for arrays of any strides. `type` is written as in the language: `"f32[M, N]"`."""
+    """Returns a hypothesis strategy for arrays of any strides.
+
+    `type` is written as in the language: `"f32[M, N]"`.
+    """
     from hypothesis import strategies as st
 
     seeds = st.integers(0, 2**32 - 1)
@@ -64,5 +68,8 @@ def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -
 
 
 def random_program(seed: int, max_ops: int = 8) -> RandomProgram:
-    """A random program of up to `max_ops` statements, without hypothesis. The same seed gives the same program."""
+    """Returns a random program of up to `max_ops` statements, without hypothesis.
+
+    The same seed gives the same program.
+    """
     return recorded(seed, max_ops)[0]

@@ -19,21 +19,22 @@ from minitri.triton.expressions import STEP, Lines
 
 
 def count(program: Program) -> Dim:
-    """The number of tiles of the grid."""
+    """Returns the number of tiles of the grid."""
     return product([a.tiles for a in program.grid])
 
 
 def widened(lanes: str, program: Program) -> str:
-    """The positions in a block as 64-bit integers if memory offsets need 64 bits.
+    """Returns the positions in a block as 64-bit integers if memory offsets need 64 bits.
 
-    Grid axes do not need this, because `tile` has 64 bits already.
+    Grid axes do not need this conversion, because `tile` has 64 bits already.
     """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
 
 def write_grid(program: Program, lines: Lines) -> None:
-    """Writes the indices of the axes with the roles "grid" and "whole". For a loop, it writes the positions in a block
-    if some op uses them.
+    """Writes the indices of the axes with the roles "grid" and "whole".
+
+    For an axis of a loop, this function writes the positions in a block if some op uses them.
 
     If a program has several tiles, all later lines are inside the loop over these tiles.
     """
@@ -65,7 +66,7 @@ class _Grid:
     def _persistent_loop(self, first: str) -> str:
         """Writes the loop over the tiles of a persistent program, and returns the name of the loop variable.
 
-        The loop starts at the program's own number, and its step is the number of programs.
+        The loop starts at the program's own number, and the step of the loop is the number of programs.
         """
         flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
@@ -109,7 +110,7 @@ class _Grid:
         self._index(column)
 
     def _from_end(self, a: TileAxis, tile: str) -> str:
-        """The number of a tile along an axis, counted from the end on the last axis of a `descending` program."""
+        """Returns the number of a tile along an axis, counted from the end on the last axis of a `descending` program."""
         if a is not self.program.grid[-1] or not self.program.descending:
             return tile
         known = a.tiles.constant

@@ -4,8 +4,9 @@
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
 In: tiles or scalars of f32. Out: f32 of the same shape. Each docstring gives the largest error. The one idea: one
-instruction of the special function unit, which flushes denormals to 0, replaces a sequence that keeps them. Kernels
-call these functions as `rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/ decides which kernels use them.
+instruction of the special function unit, which flushes denormals to 0, replaces a sequence of instructions that keeps
+denormals. Kernels call these functions as `rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/ decides which
+kernels use them.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.

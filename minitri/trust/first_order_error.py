@@ -141,7 +141,7 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """Returns the size of each factor of a product, divided by the absolute value of the factor."""
+        """Returns 1 + e(x) / |x| for each element x of a factor of a product, where e(x) is the size of x."""
         size, one = self.absolute(x), self.number(1.0, x, x.dtype.compute if x.dtype.is_float else f32)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 

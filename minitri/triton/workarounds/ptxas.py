@@ -2,8 +2,7 @@
 
     neg.s16 %rs2, %rs1;          becomes   { .reg .b16 t; not.b16 t, %rs1; add.s16 %rs2, t, 1; }
 
-    neg.s16, abs.s16             ptxas keeps the result in 32 bits. -(-32768) is 32768 there. A conversion to i32 or i64
-                                 does not change it to -32768, as it must.
+    neg.s16, abs.s16             ptxas keeps the result in 32 bits, so -(-32768) is 32768. A conversion to i32 or i64 must change this result to -32768, but does not change it.
     add.s16x2 with a constant    If only one half of the result is used, ptxas takes the constant for 0. LLVM makes
                                  packed additions of small indices in unrolled loops, such as those of `argmax`.
 
@@ -30,5 +29,5 @@ ADDED = (
 
 
 def mended(ptx: str) -> str:
-    """The same kernel without instructions that `ptxas` assembles wrongly."""
+    """Returns the same PTX without instructions that `ptxas` assembles wrongly."""
     return ADDITION.sub(ADDED, ABSOLUTE.sub(ABSOLUTE_VALUE, NEGATION.sub(NEGATED, ptx)))
