@@ -165,7 +165,7 @@ class SmallWriter(FormFiller):
     def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
         """Returns the program of some statements.
 
-        The parameters of the program are those that the statements read.
+        The parameters of the program are the parameters that the statements read.
         """
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))
