@@ -127,7 +127,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     functions around it (`EPS`, `other.EPS`). If one of these values changes, the next call compiles the function again.
 
     options   the settings `without`, `options` and `effort` of `Program`
-    Raises CompileError MT0003 if the text of the function cannot be found, and ParseError if the text is not in the language.
+
+    Raises CompileError MT0003 if the text of the function cannot be found, and ParseError if the text is not in the
+    language.
     """
     if function is None:
         return partial(jit, **options)

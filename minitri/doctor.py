@@ -1,4 +1,4 @@
-"""Which parts of minitri work on this machine, and how to fix the others.
+"""Examines which parts that minitri needs work on this machine, and how to repair broken or missing parts.
 
     ok      numpy         2.4.1
     missing triton        needed for kernels, on a CPU too
@@ -6,7 +6,7 @@
 
 In: nothing. Out: a row for each part, such as numpy, torch or the GPU. The row has a state and a detail. Unless the
 state is `ok`, the row also has a fix. Importing torch or running a compiler can be slow, and can crash. So a child
-process with a time limit imports torch and runs compilers. A broken installation then gives a row instead of a
+process with a time limit imports torch and runs compilers. A broken installation of torch then gives a row instead of a
 traceback. Versions are read from package metadata, without an import.
 
 Left out: repairs. The user runs the commands that fix a part.
@@ -133,7 +133,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def probe(script: str) -> dict[str, Any]:
-    """Runs a script in a child process, with the minitri of this process, and returns what it found.
+    """Runs a script in a child process, and returns the data that the script prints.
+
+     The script imports the same minitri as this process.
 
     If the script fails or takes longer than `TIME_LIMIT`, the result is {"problem": the last line of its error
     message}.

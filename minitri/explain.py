@@ -15,8 +15,8 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/vector_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
 array begin at multiples of 16 bytes depends on the strides of the array. Strides are constants in the kernel, or
-arguments that the launch checks. A kernel is compiled for one combination of results of these checks. It is also
-compiled for one set of sizes that are multiples of 16.
+arguments that the launch checks. A kernel is compiled for one combination of results of these checks. Which sizes of a
+call are multiples of 16 also decides which compiled kernel runs.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ def _claim(v: Verdict) -> str:
 def _parts(compiled: Compilation) -> Iterator[str]:
     """Returns lines about reductions, scans and products that are split into parts.
 
-    More programs of the GPU can then run at the same time.
+    Splitting makes more programs, which a GPU can run at the same time.
     """
     if compiled.context.start is not None:
         return

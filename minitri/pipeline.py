@@ -12,7 +12,7 @@ which has every stage as a value and as text. A stage is made when it is first r
 something, the verifier of the IR runs. If the verifier fails, the error MT0403 names the pass and shows the IR before
 and after the pass.
 
-The core compiles every program: one kernel for each node that computes, with a simple schedule. It imports no
+The core compiles every program: one kernel for each node that computes, with a simple schedule. The core imports no
 optimisation. The table in minitri/optimize/pass_table.py has the optimisations between the passes of the core.
 pipeline.py imports this table only when a program is optimised.
 """
@@ -109,7 +109,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass of the compiler.
+    """One pass of the compiler pipeline.
 
     `run(value, context)` makes the stage `stage` from the stage before it.
 
@@ -239,7 +239,8 @@ def passes(without: Collection[str]) -> tuple[Pass, ...]:
 
 
 class Compilation:
-    """All stages of one program for one context: first those of the passes, then those of Triton's compiler.
+    """All stages of one program for one context: the stages that minitri's passes make, and the stages of Triton's
+    compiler.
 
     context   the input of every pass
     values    the stages made so far, by name; the argument `known` has stages that were made before

@@ -8,8 +8,9 @@
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
 In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times alone, on the inputs and
-temporaries of the call. No kernel reads its own results, so repeated launches compute the same. runtime/timing.py
-describes the warm-up, the synchronisation and the clocks. The title of the table shows the time of whole calls.
+temporaries of the call. No kernel reads its own results, so repeated launches of a kernel compute the same results.
+runtime/timing.py describes the warm-up, the synchronisation and the clocks. The title of the table shows the time of
+whole calls.
 
 The column `bytes` counts the bytes that a kernel must read and write (kernels/memory_traffic.py). If the column `GB/s`
 is close to the bandwidth of the memory, the kernel cannot become much faster.
@@ -103,6 +104,7 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
 
     repeats   how often each kernel is measured; the median of the times counts
     warmup    how often each kernel runs before the measurement
+
     Raises the errors that a call of the program raises.
     """
     run, call = program.prepare(*arrays, **named)

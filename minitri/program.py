@@ -6,7 +6,7 @@
     f.lower(M=4096)["tile"]     the text of a stage
 
 A program has no arrays and no device of its own: the arguments of each call determine the device. runtime/variants.py
-keeps its compiled kernels, and runtime/replay.py keeps the checked launches that repeated calls use again.
+keeps the compiled kernels of a program, and runtime/replay.py keeps the checked launches that repeated calls use again.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Program(BaseProgram):
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
     ) -> Program:
-        """Returns the same program with other settings, which the class `Program` explains.
+        """Returns this program with other settings. The class `Program` explains the settings.
 
         A setting of None keeps the setting of this program.
         """
@@ -226,7 +226,7 @@ class Program(BaseProgram):
     def _kept(self, call: Call, stage: str) -> Compilation:
         """Returns the compilation of a call for the interpreter, with its stages up to the given stage.
 
-        Calls with the same compilation context share this compilation.
+        Calls with the same compilation context share one compilation.
         """
         context = self.context(call, INTERPRETER)
         with self._stages.lock:
@@ -282,7 +282,7 @@ class Program(BaseProgram):
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
         """Returns the call that the arguments of `lower` describe.
 
-        This call has no arrays if the arguments are sizes.
+        If the arguments of `lower` are sizes, the call has no arrays.
         """
         named = set(given).difference(sizes_of(self.function, {}))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
@@ -303,7 +303,7 @@ class Program(BaseProgram):
         """Returns a page of text: how each kernel runs, why its accesses are right, what was fused and why.
 
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
-        these arrays. This method measures nothing.
+        these arrays. The method `explain` measures nothing.
 
         measured   seconds by the name of the kernel (`Profile.measured` has them), shown beside the predictions
         """
@@ -341,8 +341,8 @@ class Program(BaseProgram):
     ) -> Page:  # fmt: skip
         """Returns the explorer: an HTML page that shows every stage side by side.
 
-        The method `save` of the page writes a file: `.save("page.html")`. The positional arguments, sizes and target
-        are those of the method `lower`.
+        The method `save` of the page writes a file: `.save("page.html")`. The method `explore` also takes all arguments
+        of the method `lower`.
 
         compare    the page also shows a second program, which differs in these arguments of `lower`: {"target":
                    "cuda:80"}
@@ -397,6 +397,7 @@ class Lowered:
         """Draws each kernel under the peak rates of the target's chip, and returns the matplotlib figure.
 
         measured   seconds by the name of the kernel (`Profile.measured` has them)
+
         Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0106 if a size is not known.
         """
         from minitri.notebook.figures import roofline_figure

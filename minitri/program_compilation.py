@@ -4,8 +4,8 @@ In: a module and its entry. Out: the `Context` of a call, and its `Compilation`.
 of all sizes and targets share one graph.
 
 Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
-run, measure and check programs may not import program.py, because program.py imports them. These modules use the class
-`BaseProgram` instead.
+run, measure and check programs may not import program.py, because program.py imports them. Modules below program.py use
+the class `BaseProgram` instead.
 """
 
 from __future__ import annotations
@@ -97,11 +97,13 @@ class BaseProgram:
     # ---- for one call ----------------------------------------------------------------
 
     def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
-        """Returns the checked call with these arguments. Raises CompileError MT03xx if they do not fit the parameters.
+        """Returns the checked call with these arguments.
+
+        Raises CompileError MT03xx if the arguments do not fit the parameters.
 
         A type that is taken from an array has names for its sizes, so that calls with other sizes share the graph. Some
-        programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. The graph of such a
-        program has the numbers of the call as its sizes.
+        programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. If a program is right
+        for certain sizes only, its graph contains the sizes of the call as numbers.
         """
         call = bind(self.function, args, keywords)
         if not call.instance.types:

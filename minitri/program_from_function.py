@@ -39,7 +39,7 @@ def defined(function: Callable[..., Any]) -> Definition:
 def definition(value: Any) -> Definition | None:
     """Returns the definition of a value that other functions can call.
 
-    A program has such a definition, unless it was read from the text of a stage.
+    A program has a definition, unless it was read from the text of a stage.
     """
     if isinstance(value, FunctionProgram):
         return value.definition

@@ -5,11 +5,11 @@
     g(x, b)
 
 In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with
-this stage and all later stages. The one idea: the first line of a stage is a signature. So a call binds its arguments
-to this signature as to the parameters of any program.
+this stage and all later stages. The one idea: the first line of a stage is a signature. A call binds its arguments to
+this signature as to the parameters of any program.
 
-The text is not trusted, so the verifier of its IR checks the text first. On a CPU, the numpy evaluator then checks
-every access before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a GPU,
+The text is not trusted, so the verifier of its IR checks the text first. On a CPU, the numpy evaluator checks every
+access to memory before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a GPU,
 accesses are not checked.
 
 Left out: the syntax tree, which defines the right result of other programs. The right result of a loaded program comes
@@ -238,8 +238,9 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """Returns the strides that an array must have: those of the text, or the array's own where the text has names for
-    strides.
+    """Returns the strides that an array must have: the strides in the text of the stage.
+
+     Where the text has a name instead of a stride, the result is the array's own stride.
 
     Adds the values of these names of strides to `sizes`.
     """

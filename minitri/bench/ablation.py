@@ -3,9 +3,9 @@
     minitri bench --ablate --json ablation.json
 
 In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the case's generated code differs
-without the optimisation. A cell holds three ratios of the version without the optimisation to the version with it: the
-time of a call, the memory of a call, and the time to a first result. A ratio of 1.25 means that the optimisation saves
-a fifth.
+without the optimisation. A cell holds three ratios: of the time of a call, of the memory of a call, and of the time to
+a first result. Each ratio is the value without the optimisation over the value with it. A ratio of 1.25 means that the
+optimisation saves a fifth.
 
 The versions of a case alternate while they are timed (clock.py), and all of them get the same inputs. Each result
 is compared with the reference in f64. Versions whose generated code is the same are not run.
@@ -75,7 +75,7 @@ class Cell:
     def best(self) -> float:
         """The largest of the three ratios.
 
-        It is inf if the version without the optimisation fails, because the case then needs the optimisation.
+        The ratio is inf if the version without the optimisation fails, because the case needs the optimisation.
         """
         return float("inf") if self.note else max(self.time, self.memory, self.first)
 

@@ -1,13 +1,13 @@
 """The cost of a call besides its kernels: the host's time, memory, and the time to a program's first result.
 
 In: nothing, but a GPU must be there. Out: `Table`s. The times are measured in new processes that have done nothing
-else. The host time is the time of one call when calls do not wait for the GPU. It is the median of 20 batches of 500
-calls. The batches of all implementations alternate, because the speed of a shared machine may change by half within
-seconds.
+else. The host time is the time of one call when calls do not wait for the GPU. The reported host time is the median of
+20 batches of 500 calls. The batches of all implementations alternate, because the speed of a shared machine may change
+by half within seconds.
 
-The time to a first result starts from the text of a program and ends when its result is there. All modules are imported
-before the measurement, and the input is on the GPU. The time to a first result is measured once with every cache empty,
-and once more in a second process.
+The time to a first result starts with the text of a program and ends when the result of the program is available. All
+modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured once
+with every cache empty, and once more in a second process.
 """
 
 import gc

@@ -26,7 +26,7 @@ class Input:
     below      0 for random floats; any other number for random integers from 0 to below - 1
     signed     whether the random integers start from -below
     positive   whether the floats are uniformly distributed from 0 to 1; otherwise they are normally distributed
-    layout     "transposed": the last two axes in memory are exchanged; "every other": the last axis has the stride 2;
+    layout     "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.
                "wide rows": the array is a part of an array with longer rows
     scale      the standard deviation of the random floats
     """

@@ -8,13 +8,13 @@ measurement last. Out: for each implementation the median time of a call in seco
     warm-up      the first calls of a measurement do not count. A kernel that computes a lot reaches the chip's
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
-Sets of inputs rotate, and each result is kept until its set of inputs is used again. There are enough sets
-(measure_case.py) to push the inputs and results of a call out of the L2 cache before their next use. The L2 cache is
-not cleared by filling it with zeros. These zeros would still be in the cache when the call begins, and writing them
-back would slow down a kernel that mostly reads.
+Sets of inputs rotate, and each result is kept until its set of inputs is used again. There are enough sets of inputs to
+push the inputs and results of a call out of the L2 cache before their next use (measure_case.py). The L2 cache is not
+cleared by filling it with zeros. Zeros in the cache would be written back to memory during the call, which would slow
+down a kernel that mostly reads.
 
-While the GPU spins, without touching memory, the host queues the call. So the measured time does not include the
-host's time.
+While the GPU spins, without touching memory, the host queues the call. So the measured time of a call does not include
+the host's time.
 
 Left out: the host's time of a call (call_overhead.py).
 """
@@ -164,7 +164,7 @@ def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:
     """Returns the seconds of `timed` calls.
 
-    These calls follow `warm` calls that do not count.
+    The measured calls follow `warm` calls that do not count.
     """
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []

@@ -5,7 +5,7 @@ In: a case and a clock. Out: a `Row`, which holds the times of all implementatio
 the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the reference is
 computed in f64. For a case without flops, a copy of memory is timed as one more implementation.
 
-Left out: printing (result_tables.py).
+Left out: the tables that are printed (result_tables.py).
 
 Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of blocks.
 The small table shows that the kernels are right, but not how fast they are.

@@ -1,8 +1,8 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
 In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has a text, arrays and a number of operations.
-Its method `case` makes a `Case` with the torch function of the same text (torch_twin.py), so a random program is
-measured like any other case.
+The method `case` of a `RandomProgram` makes a `Case` with the torch function of the same text (torch_twin.py), so a
+random program is measured like any other case.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
         v1 = layer_norm(x1, row2)

@@ -2,10 +2,10 @@
 
 In: a `Row` for each program. The ratio of a program is the time of torch over the time of minitri: above 1, minitri is
 faster. The time of torch is the shorter time of eager torch and torch.compile. Out: a table with a line for each class
-of programs, a table of first results, the rank correlation of predicted and measured times, and the ten slowest
-programs with their text.
+of programs, and a table of first results. The report also has the rank correlation of predicted and measured times, and
+the ten slowest programs with their text.
 
-Left out: measuring (random_run.py).
+Left out: the measurement of the programs (random_run.py).
 """
 
 import math
@@ -42,8 +42,9 @@ def ratio(row: Row) -> float:
 
 
 def _classes(rows: Sequence[Row]) -> str:
-    """Returns a line for all programs, and a line for each class of programs: how many there are, and how fast they
-    are.
+    """Returns a line for all programs, and a line for each class of programs.
+
+    A line shows the number of programs in the class, and their speedups.
     """
     words = sorted({word for r in rows for word in r.kind.split(", ")})
     lines: list[tuple[str, ...]] = [

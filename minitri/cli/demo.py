@@ -26,7 +26,7 @@ TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduc
 
 
 def demo(file: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the demo of a module. Dimensions without a size in `sizes` stay symbols."""
+    """Prints the demo of a module. Dimensions without a size in `sizes` stay symbolic."""
     program = mt.compile(Path(file))
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}

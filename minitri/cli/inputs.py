@@ -1,7 +1,7 @@
 """Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and all sizes. These are the values of `--input`:
+parameter, and all sizes. The option `--input` takes these values:
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange

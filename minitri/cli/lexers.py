@@ -4,7 +4,7 @@
 
 In: a text, and the name of its lexer. Out: the text with the colours of its tokens. lexers.toml has the rules of each
 lexer. pygments has lexers for LLVM IR, PTX and AMD's assembly too, but they do not know all the instructions that
-Triton emits. These lexers mark unknown instructions as errors.
+Triton emits. pygments marks unknown instructions as errors.
 
 Left out: Python, which has a good lexer in pygments, and the decision whether a stream gets colour (terminal.py).
 """

@@ -1,11 +1,10 @@
-"""The arguments of `minitri`.
+"""Reads the command line of `minitri`.
 
 In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
 commands.py, check.py, demo.py or doctor.py. main.py imports no library except click, so `--help` answers at once. Each
 command imports the compiler, numpy and rich only when it needs them.
 
-Exit codes: 0 for success, 1 for a diagnostic or a failed check, 2 for a usage error, 3 for a stage that is not
-available.
+Exit codes: 0 is success, 1 a diagnostic or a failed check, 2 a usage error, 3 a stage that is not available.
 """
 
 import re
@@ -200,7 +199,7 @@ def main() -> None:
 def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
     """Adds a command of the table commands.toml.
 
-    The field `where` names the function of the command; by default it is the function of the same name in
+    The field `where` names the function of the command; by default it is the function with the command's name in
     command_functions.py. The function is imported when the command runs. The arguments of the function are the values
     of the options. If the options name a program, the first argument is a `Request`.
     """

@@ -103,7 +103,7 @@ def _writing(name: str) -> Iterator[None]:
 def reported(as_json: bool = False) -> Iterator[None]:
     """Turns an exception of a command into a message and an exit code. Warnings become notes.
 
-    Exceptions of click pass through.
+    Exceptions of the library click pass through.
     """
     try:
         with warnings.catch_warnings():
@@ -144,7 +144,7 @@ def exit_code(error: CompileError) -> int:
     """Returns the exit code for an error.
 
     The code is 3 for a stage that is not available, and 2 for a stage, target, pass or option that does not exist. For
-    any other error it is 1.
+    any other error the exit code is 1.
     """
     if isinstance(error, mt.StageUnavailable):
         return 3

@@ -16,8 +16,8 @@ In: requests on standard input, each one line of JSON. Out: one line of JSON for
 `start` and `end` are places in the text, counted as JavaScript does, in UTF-16 units.
 
 The table `LIMITS` bounds the size of a program and the time to compile it. The worker process has little memory and no
-GPU, and it never runs a kernel. No part of a request becomes the name of a file. request_queue.py sends the requests,
-and ends a worker process that does not answer.
+GPU, and it never runs a kernel. No part of a request is used as the name of a file. request_queue.py sends the
+requests, and ends a worker process that does not answer.
 """
 
 import json
@@ -98,7 +98,7 @@ def _document(module: ast.Module, r: Mapping[str, Any]) -> dict[str, Any]:
 def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
     """Returns the names to which a request may give a size.
 
-    These are the dimensions and packs of the function, and the parameters that are numbers.
+    A request may give sizes to the dimensions and packs of the function, and values to parameters that are numbers.
     """
     function = {f.name: f for f in module.functions}.get(r["entry"], module.functions[-1])
     sizes = {n: "size" if isinstance(s, Dim) else "axes" for n, s in sizes_of(function, {}).items()}

@@ -10,9 +10,9 @@ generated Triton source that its location leads to.
 
 If a location lies in a function that Triton has inlined (minitri/triton/rt.py), the line of the call counts.
 
-On Blackwell GPUs, instructions compute in tensor memory, which other instructions have allocated. Rows that allocate it
-define the name `TENSOR`, and rows that access it use that name. So definitions and uses (triton_provenance.py) lead
-from an allocation to the matrix products, as they lead from an address to a load.
+On Blackwell GPUs, instructions compute in tensor memory, which other instructions have allocated. Rows that allocate
+tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. So definitions and uses
+(triton_provenance.py) lead from an allocation to the matrix products, as they lead from an address to a load.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
@@ -20,9 +20,9 @@ from an allocation to the matrix products, as they lead from an address to a loa
                                                defines it, and so serves the instructions that read its result
 
 One `tcgen05.alloc` becomes thirty instructions, and the code that frees the memory has traps for columns that were
-never allocated. None of these instructions has a line of the source. They are recognised as neighbours of an
-instruction that allocates or frees memory, up to the next row with a line. The entry and the exit of the kernel do not
-count as neighbours. Left out: which columns of tensor memory belong to which product.
+never allocated. The instructions for allocating and freeing tensor memory have no line of the source. They are
+recognised as neighbours of an instruction of the allocator, up to the next row with a line. The entry and the exit of
+the kernel do not count as neighbours. Left out: which columns of tensor memory belong to which product.
 """
 
 import re
@@ -270,7 +270,7 @@ _AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
 def sass_rows(text: str, disassembly: str) -> list[Row]:
     """Returns a row for each line of SASS.
 
-    `disassembly` has the same instructions, as `nvdisasm --print-line-info-inline` prints them.
+    `disassembly` has the instructions as `nvdisasm --print-line-info-inline` prints them.
     """
     places = iter(_sass_places(disassembly))
     rows: list[Row] = []
@@ -310,8 +310,8 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
     """Yields three values for each instruction: its source line, the assembler's routine that contains it, and the
     routine that it calls.
 
-    Comments before an instruction give its source lines, the line of the innermost function first. The instructions
-    that follow have the same lines, until the next comments.
+    Comments before an instruction give its source lines, the line of the innermost function first. Instructions after
+    such comments have these lines, until the next comments.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -345,7 +345,8 @@ _FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
     """Returns the rows with `TENSOR` as a name that allocations define and products use.
 
-    `head` is the line at which the kernel begins. An instruction with this line counts as one without a line.
+    `head` is the line at which the kernel begins. An instruction with the line `head` counts as an instruction without
+    a line.
     """
     lines = text.split("\n")
     made = list(rows)

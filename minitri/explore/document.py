@@ -154,7 +154,7 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
 def _views(trace: Trace) -> list[dict[str, Any]]:
     """Returns drawings of the simplified graph.
 
-    A program that begins after this stage has no drawings.
+    A program that begins after the simplified graph has no drawings.
     """
     if "graph.simplified" not in trace.stages:
         return []
@@ -210,7 +210,7 @@ DEFAULT_TARGET = "cuda:90"
 def command(compiled: Compilation, shown: Shown) -> str:
     """Returns the command that makes the page again.
 
-    It is a line for a shell, or a line of Python for a program from a cell, a string or a stage.
+    The command is a line for a shell. For a program from a notebook cell, a string or a stage, it is a line of Python.
     """
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"

@@ -141,8 +141,8 @@ def _resources(
 ) -> Resources:
     """Returns the resources of one kernel.
 
-    `counts` has the number of blocks that each resource allows, or is empty if it is unknown. `most` is the number of
-    warps that fit at once.
+    `counts` has the number of blocks that each resource allows, or is empty if this number is unknown. `most` is the
+    number of warps that fit at once.
     """
     warps, mix = code.kernel.warps, _mix(code.text(stage), stage)
     blocks = min(counts.values(), default=None)

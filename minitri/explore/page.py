@@ -2,11 +2,11 @@
 
 In: a document (document.py). Out: HTML. The file is a template, one style sheet, one script, and data. The data is
 JSON, deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts parts of a
-program as text only. A content policy allows only the script of this file, which it identifies by a hash. It forbids
-other scripts, connections, and HTML from a text.
+program as text only. A content policy allows only the script of this file, which it identifies by a hash. The policy
+forbids other scripts, connections, and HTML from a text.
 
 Only a served page has an editor. The editor is the library CodeMirror, and no other library is used. page/codemirror.js
-is a bundle of its packages with their licences; tests/codemirror/ makes it.
+is a bundle of CodeMirror's packages with their licences; tests/codemirror/ makes this bundle.
 """
 
 import base64

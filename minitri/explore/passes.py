@@ -2,7 +2,7 @@
 
 In: a compilation. Out: a `Step` for each pass, in order. `our_steps` are minitri's passes from the syntax tree to the
 Triton source. `triton_steps` are Triton's own passes over each kernel, down to Triton's GPU dialect. To find the rules
-that a pass applied, the pass runs once more on its input. Each rule that is applied is recorded
+that a pass applied, the pass runs once more on its input. Each rule that the pass applies is recorded
 (minitri/base/pass_logs.py).
 
 With MLIR_ENABLE_DUMP in the environment, Triton prints its IR to standard error before every pass. So a separate
@@ -16,8 +16,8 @@ because the numbers of locations change with each print. Left out: LLVM's passes
 
 `patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So unchanged text
 is not repeated in the data, and the page shows a patch as a difference. Lines that differ only in the numbers of values
-are marked as renumbered. `fresh` is true if there is no text before the pass, as for the first pass, and for the text
-of a kernel that Triton reads. `rules` is the field `rules` of `Step`.
+are marked as renumbered. `fresh` is true if there is no text before the pass. This holds for the first pass, and for
+the text of a kernel that Triton reads. `rules` is the field `rules` of `Step`.
 """
 
 import inspect

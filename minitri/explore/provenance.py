@@ -103,7 +103,7 @@ class Trace:
     def of(self, spans: Iterable[Span]) -> Nodes:
         """Returns the nodes of spans.
 
-        For a span without a number, these are the nodes at the same place in the source.
+        For a span without a number, returns the nodes at the same place in the source.
         """
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
@@ -138,7 +138,7 @@ class Trace:
     def _within(self, node: ast.Node | None) -> Nodes:
         """Returns the nodes with exactly the span of an expression.
 
-        For a statement, these are the nodes of its value.
+        For a statement, returns the nodes of the statement's value.
         """
         match node:
             case None:

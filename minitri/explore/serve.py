@@ -11,12 +11,13 @@ these properties before it reads a request:
     POST             must be JSON of a known and small size, which no form of another page can send
     rate, number     limits of requests a second and of connections
 
-The address stays the same, so that a link to a program stays valid: port 8748, and a token in the user's cache folder,
-which no other user can read. Each port has its own token. On any other free port (`--port 0`, or if 8748 is taken) the
-token is new and is not saved. Another process may use this port the next time.
+The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
+and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. On any
+other free port (`--port 0`, or if 8748 is taken) the token is new and is not saved. Another process may use this port
+the next time.
 
-There are no CORS headers and only two paths. Separate processes (request_queue.py) compile programs, with limits of time and
-memory, and never run a kernel.
+The server sends no CORS headers and answers only two paths. Separate processes (request_queue.py) compile programs,
+with limits of time and memory, and never run a kernel.
 """
 
 import hmac

@@ -134,7 +134,7 @@ def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
 def _whole(function: ast.FunctionDef) -> Iterator[int]:
     """Yields the lines of `if` and `else`, whose branches hold the whole kernel.
 
-    It also yields the lines of statements without a result, such as waiting for the previous kernel.
+    Also yields the lines of statements without a result, such as waiting for the previous kernel.
     """
     for node in ast.walk(function):
         if isinstance(node, ast.If):

@@ -99,7 +99,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """Returns the array that `_plain` wrote, with the same strides."""
+    """Returns the array that `_plain` wrote, with the strides that were written."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))

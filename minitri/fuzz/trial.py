@@ -5,8 +5,8 @@ In: a seed. Out: an `Outcome`, which says how much was compared, and has the shr
     check         every pass for every variant (minitri/trust/check.py)
     relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
 
-Shrinking repeats the comparison that failed. It first shrinks the choices that made the program, then the sizes and
-elements of its arguments. Left out: crashes and hangs, which workers.py reports.
+Shrinking repeats the comparison that failed. Shrinking starts with the random choices that made the program, and
+continues with the sizes and elements of its arguments. Left out: crashes and hangs, which workers.py reports.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Reads arrays of any library, and makes outputs of the same library.
+"""Reads arrays of any library, and allocates outputs with the library of the arguments.
 
 In: the caller's arguments (numpy arrays, torch tensors, objects with DLPack, Python numbers). Out: `ArrayView`s, which
 say where the elements are in memory. Outputs are allocated by the library of the arguments, on the same device. Arrays
-are not copied, except for two kinds of CPU arrays. Their byte order is not the machine's, or their strides are no
-multiple of the size of an element.
+are not copied, except for some CPU arrays. CPU arrays are copied if their byte order is not the machine's, or if their
+strides are no multiple of the size of an element.
 """
 
 import sys
@@ -139,7 +139,7 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
 def _cuda_view(value: Any, name: str) -> ArrayView:
     """Returns the `ArrayView` of a GPU array with the attribute `__cuda_array_interface__`, such as an array of numba.
 
-    The results of such a call are torch tensors, which have this attribute too.
+    The results of a call with such an array are torch tensors, which also have `__cuda_array_interface__`.
     """
     try:
         import torch
@@ -160,7 +160,7 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
     """Returns the GPU that holds an array.
 
-    torch must know this GPU, because it would copy the array to any other GPU.
+    torch must know the GPU of the array, because torch would copy the array to any other GPU.
     """
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}

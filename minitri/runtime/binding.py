@@ -71,9 +71,7 @@ class Call:
         return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
 
     def with_known_sizes(self) -> Call:
-        """Returns the same call, in which the types of parameters without annotation have literal sizes: f32[2], not
-        f32[n0].
-        """
+        """Returns this call with literal sizes in the types of parameters without annotation: f32[2], not f32[n0]."""
         types = self.instance.types
         own = {s.name for t in types.values() for e in t.shape for s in e.symbols()}
         known = {name: ArrayType(t.dtype, tuple(map(Dim.of, self.arrays[name].shape))) for name, t in types.items()}
@@ -121,7 +119,7 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
 def _is_static(param: ast.Param, value: Any) -> bool:
     """Checks whether an argument becomes part of the program.
 
-    This holds for an int or a bool, and for any number if the parameter has no declared type.
+    An int or a bool becomes part of the program. Any number does if the parameter has no declared type.
     """
     if param.annotation is None:
         return _is_number(value) or (param.default is not None and not hasattr(value, "dtype"))

@@ -147,7 +147,7 @@ class Guarded:
         return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
-        """Returns the call with guarded copies of its arrays. The copies have the same strides."""
+        """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""
         return replace(call, arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 
     def verify(self) -> None:

@@ -133,7 +133,7 @@ def _arguments(call: Call) -> dict[str, Any]:
 def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
     """Returns the result without any optimisation.
 
-    If there is not enough memory for it, returns the result of the program itself.
+    If there is not enough memory for the program without optimisations, returns the result of the program itself.
     """
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)

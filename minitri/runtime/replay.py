@@ -64,7 +64,8 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
     That function returns None if the new arguments may differ in type, shape or layout from `args`.
 
     The guards of torch.compile compare the arguments in C code. The result is None if an argument is no tensor, or
-    torch has no such guards. All code is in one function to save time, because many programs wait for the host.
+    torch has no such guards. All code of a repeated call is in one function to save time, because many programs wait
+    for the host.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None

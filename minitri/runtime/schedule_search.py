@@ -5,10 +5,10 @@
 
 In: a function that builds a program with given options, the candidate options, and the right result. Out: a `Tuning`,
 which has one trial for each candidate. The one idea: a cost model proposes candidates, and measurements decide. The
-first candidate is the model's choice. Threads compile all candidates at the same time. Then the candidates run one
-after the other. Only a candidate whose result is close to the reference can win. A candidate with another result, or
-one that does not compile, is rejected, and the table gives the reason. For example, a tile may need too much shared
-memory.
+first candidate is the model's choice. Threads compile all candidates at the same time. After compilation, the
+candidates run one after the other. Only a candidate whose result is close to the reference can win. A candidate with
+another result, or one that does not compile, is rejected, and the table gives the reason. For example, a tile may need
+too much shared memory.
 
 The winner is cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond this short list of candidates.
 """
@@ -98,9 +98,9 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
-    seconds   the time limit for compilation; later candidates are left out, but the first one is always tried
+    seconds   the time limit for compilation; later candidates are left out, but the first candidate is always tried
     scale     the magnitude of the operands, for the tolerance of `close`
-    progress  is called with the number of finished candidates, and of all candidates
+    progress  a function that is called with the number of finished candidates, and the number of all candidates
 
     A compilation that is not finished in time continues in its thread. The process waits for such a compilation before
     it exits.
@@ -141,9 +141,8 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance is a few units in the last place of the element, plus a few units in the last place of the root mean
-    square of its row. If `scale` is given, the tolerance also covers rounding errors of operands of this size
-    (minitri/trust/first_order_error.py).
+    The tolerance is a few units in the last place of the element and of the root mean square of its row. If `scale` is
+    given, the tolerance also covers rounding errors of operands of this size (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
@@ -244,8 +243,8 @@ def _is_choice(chosen: Schedule, options: Options) -> bool:
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Returns candidates for a kernel with reductions.
 
-    The candidates vary the number of warps. Some candidates compute a quarter of the rows that the cost model chose for
-    a program, or four times as many. If the reduction is a loop, candidates instead halve and double the block of the
+    The candidates vary the number of warps. Some candidates give each program a quarter of the rows that the cost model
+    chose, or four times as many rows. If the reduction is a loop, candidates instead halve and double the block of the
     loop.
     """
     chosen = schedule(kernel, Request(chip, interpreter))

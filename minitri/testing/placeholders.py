@@ -121,7 +121,7 @@ class FormFiller(ParameterWriter):
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
         """Returns a new array with the sides `letters`, or the size of one side.
 
-        The sizes of sides and the dtype are the same everywhere in a statement.
+        A letter stands for the same size, and the dtype stays the same, everywhere in a statement.
         """
         axes = []
         for letter in letters:
@@ -144,7 +144,7 @@ class FormFiller(ParameterWriter):
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
         """Returns the index of each element along an axis of x, shaped to broadcast with x.
 
-        The axis is the axis of the previous index plus `step`, or any axis.
+        If `step` is not 0, the axis comes `step` axes before the axis of the previous index; otherwise it is any axis.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

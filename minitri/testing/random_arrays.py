@@ -31,7 +31,7 @@ def elements(
 ) -> Any:
     """Returns random elements.
 
-    If `usual` is true, they sometimes include special values such as NaN, and integers beyond the range.
+    If `usual` is true, the elements sometimes include special values such as NaN, and integers beyond the range.
     """
     special = usual and rng.random() < 0.25
     if dtype.kind == "b":

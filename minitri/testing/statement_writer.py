@@ -5,8 +5,8 @@ In: a table of forms, and a function that chooses. Out: statements, one at a tim
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
 Two writers of whole programs share this statement writer. small_programs.py writes programs for tests, and
-minitri/bench/random_programs.py writes programs of everyday sizes. Each of the two defines what a placeholder becomes,
-and computes the value of a statement. A statement that cannot be computed is removed.
+minitri/bench/random_programs.py writes programs of everyday sizes. Each writer defines what a placeholder becomes, and
+computes the value of a statement. A statement that cannot be computed is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DoesNotFit(Exception):
 class Statement:
     """A statement `name = text`.
 
-    It has its kind in the table of forms, the values that it reads, and the shape of its result.
+    A `Statement` has its kind in the table of forms, the values that it reads, and the shape of its result.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Statement:
 class Filled(dict[str, Any]):
     """The texts that replace the placeholders of a statement.
 
-    A placeholder becomes the same text everywhere in the statement. The placeholders in `drawn_again`, and those for a
-    list of the table, are drawn again each time.
+    A placeholder becomes the same text everywhere in the statement. Placeholders in `drawn_again`, and placeholders for
+    a list of the table, get a new text each time.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -57,11 +57,11 @@ class Filled(dict[str, Any]):
 
 
 class StatementWriter(ABC):
-    """A program while it is written: its parameters, values and statements, by name.
+    """A program under construction: its parameters, values and statements, by name.
 
     kinds         the kinds of statements of the table; each kind has lists of forms
-    words         lists of texts, by the placeholder that stands for one of them
-    drawn_again   other placeholders that are drawn again each time
+    words         lists of texts, by the placeholder that stands for a text of the list
+    drawn_again   other placeholders that get a new text each time they occur
     refusals      exceptions of a statement that does not fit
     """
 

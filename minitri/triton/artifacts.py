@@ -1,4 +1,4 @@
-"""Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each of its stages.
+"""Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each stage.
 
 In: the Python source of the triton stage, its kernels, a target. Out: for each kernel the texts that Triton's compiler
 made: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN). No function in this file imports torch. A stage that this machine
@@ -91,7 +91,7 @@ class Built:
 
 
 def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Built]:
-    """Compiles every kernel ahead of time, without launching any."""
+    """Compiles every kernel ahead of time, without launching any kernel."""
     jitted = jit_functions(text)
     made = [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
     return [Built(m.asm, m.metadata.shared) for m in made]

@@ -93,8 +93,8 @@ class _Emitter(Expressions):
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
     def _peeled_branches(self, axis: TileAxis) -> None:
-        """Writes the statements twice: for complete tiles without their bounds checks, and for the last tile with
-        them.
+        """Writes the statements of a peeled loop or kernel twice: without bounds checks for complete tiles, and with
+        bounds checks for the last tile.
         """
         whole = self.size(floordiv(axis.extent, Dim.of(axis.block)))
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
@@ -112,7 +112,7 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries.
 
-        Such a constant is written in the line of the carry.
+        A constant that is only an initial value is written in the line of the carry.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}

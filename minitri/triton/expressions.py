@@ -133,7 +133,7 @@ class Expressions:
         self.predicates: dict[Dim, str] = {}
 
     def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Returns those of the given axes along which tiles have several elements, in the program's order of axes."""
+        """Returns the axes among `context` along which tiles have several elements, in the program's order of axes."""
         axes = set(axes)
         return tuple(a for a in self.extents if a in axes)
 

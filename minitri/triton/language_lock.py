@@ -1,4 +1,4 @@
-"""A lock for `triton.language`: one interpreter may use it at a time, or any number of compilers.
+"""A lock for the module `triton.language`, which one interpreter may use at a time, or any number of compilers.
 
 While Triton's interpreter runs a kernel, it replaces the functions of `triton.language` for the whole process. A second
 interpreter would save the replacements as the originals, and never restore the real functions. A compiler would use the

@@ -7,8 +7,8 @@ are the two `Namespace` objects of this module. The interpreter's own functions 
 interpreter, reductions are Python loops over elements, `libdevice` functions return nothing, conversions to bf16
 truncate, and maxima drop NaN.
 
-Elementwise functions come from the operator table. If the Triton spelling in a row of this table is a single call, such
-as `libdevice.tanh({0})`, the numpy function of the row computes the call.
+Elementwise functions come from the operator table. A row of this table has a Triton spelling and a numpy function. If
+the Triton spelling is a single call, such as `libdevice.tanh({0})`, the numpy function computes the call.
 
 Left out: the order in which compiled functions add elements.
 """
@@ -70,7 +70,7 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """The functions of a module by name: first the given functions, then those of the operator table."""
+    """The functions of a module by name: the given functions, and the functions of the operator table."""
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions

@@ -4,8 +4,8 @@ In: emitted kernels and their plan. Out: `module_text` gives complete Python sou
 launch plan as a comment. `functions` gives the kernels as Python functions, for triton.jit or for the interpreter.
 
 No user text gets into generated source. As a second safeguard, the generated source is parsed before it is executed.
-Its syntax and names are checked against an allowlist. Triton reads the source through an entry in `linecache` with a
-made-up file name, so no file is written.
+The syntax and names of the source are checked against an allowlist. Triton reads the source through an entry in
+`linecache` with a made-up file name, so no file is written.
 """
 
 import ast

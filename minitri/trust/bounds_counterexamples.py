@@ -4,8 +4,8 @@ In: a masked tile program and one of its accesses. Out: an `Example`, or None if
 one idea: the search tries concrete numbers, because arithmetic on numbers shows whether an access is out of bounds.
 
 The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, it
-tries the indices at the ends of blocks and axes. If there are few indices, it tries all of them. If an index is loaded
-from an array, the search assumes that it can be any number.
+tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an index is
+loaded from an array, the search assumes that it can be any number.
 
 Left out: proofs (minitri/trust/proofs.py). If the search finds nothing, the access may still be wrong.
 """

@@ -4,7 +4,7 @@ graph.
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
 The value is computed in f64. The value of f64 results is computed in a longer float type, if the machine has one. The
 radius bounds the effect of rounding, for any order of addition and any fusion. The method is running error analysis:
-each kind of node computes its value and radius from those of its operands:
+each kind of node computes its value and radius from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
@@ -16,9 +16,9 @@ small whole numbers are exact too, because no order of addition rounds them. For
 multiples of u, half a unit in the last place of 1 in the dtype of the node. error_propagation.py computes how far an
 operator's result can move.
 
-A radius of inf means that the result may be any number, because an overflow depends on the order of addition, or
-because an index is not certain. Such elements are not checked. Left out: correlations. For an inexact x with radius
-e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
+A radius of inf means that the result may be any number, because an overflow depends on the order of addition, or an
+index is not certain. Elements with a radius of inf are not checked. Left out: correlations. For an inexact x with
+radius e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ class _Analysis:
 
         For an output, the converted ends of the interval bound the result, because rounding keeps order. For other
         nodes, a fused kernel may round later in the computation. For example, `softmax(x) @ v` may divide after the
-        product, and `x @ (w * s)` may multiply sums with s. So the value of such a node stays unrounded, and the radius
-        grows by one rounding error.
+        product, and `x @ (w * s)` may multiply sums with s. So the value of a node that is no output stays unrounded,
+        and the radius grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -353,8 +353,8 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
 def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
     """Returns the extra error of an operator in a kernel with fast math.
 
-    The error is one rounding, or `RELAXED` units for operators that have a faster instruction. The error is inf if
-    the kernel may compute a reciprocal that overflows, because the divisor is almost denormal.
+    The extra error is one rounding, or `RELAXED` units for operators that have a faster instruction. The error is inf
+    if the kernel may compute a reciprocal that overflows, because the divisor is almost denormal.
     """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)

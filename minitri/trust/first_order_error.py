@@ -3,9 +3,9 @@
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct implementations differ by
-a few units in the last place of these sizes, for any order of addition. If terms cancel, the result is small but
-its size is still the size of the terms.
+In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct implementations of a program
+differ by a few units in the last place of these sizes, for any order of addition. If terms cancel, the result is small
+but its size is still the size of the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. error_bounds.py
@@ -18,8 +18,8 @@ where e(x) is the size of x:
     sum, scan         the sum or scan of |a| + e(a)
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
-Outputs that are not floats stay the same. Left out: errors of second order. Operators that jump, such as floor and
-==, are assumed to give the same result in both implementations.
+Outputs of the graph that are not floats stay the same. Left out: errors of second order. Operators that jump, such as
+floor and ==, are assumed to give the same result in both implementations.
 """
 
 import math

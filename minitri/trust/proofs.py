@@ -12,9 +12,9 @@ pass. The grid and the block sizes determine which indices an axis has:
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_counterexamples.py). Left out: overflow of
-32-bit offsets (graph/index_width.py, optimize/index_width.py). Also left out: ranges of loaded values; an index
-from memory can be any number.
+A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_counterexamples.py). Left out: overflow
+of 32-bit offsets (graph/index_width.py, optimize/index_width.py). Also left out: ranges of values that are loaded from
+memory. An index that is loaded from memory can be any number.
 """
 
 from collections import defaultdict
@@ -231,7 +231,7 @@ class _Proving:
     def _all_inside(self) -> Iterator[Fact]:
         """Returns facts about an element that must be written.
 
-        Its index is inside every axis and its position inside every block.
+        The index of such an element is inside every axis, and its position is inside every block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")

@@ -210,8 +210,9 @@ class Watch:
             raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
-        """Reports an element that one program reads and another program of the same kernel writes: their order is
-        not defined.
+        """Reports an element that one program reads and another program of the same kernel writes.
+
+        The order of the two accesses is not defined.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -233,8 +234,7 @@ def _span(program: Program, op: Op) -> Span | None:
 
     If the program was loaded from the text of a stage, returns the op's own line.
 
-    For a load, the result is the text of the op that uses the load, because the load's own text is the type of a
-    parameter.
+    For a load, the result is the text of the op that uses the load. The load's own text is the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

@@ -5,8 +5,9 @@
 In: the arguments of a call by name, the symbolic shapes of its arrays, the sizes, and a function `fails`.
 `fails(other)` is true if other arguments fail in the same way. Out: smaller arguments that fail in the same way.
 
-Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or one less. Elements shrink after that:
-to a row-major layout, zeros, ones, or small integers. If an array has few elements, each element also becomes simpler on its own.
+Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or the size minus one. Elements shrink after
+the sizes: to zeros, ones, or small integers in a row-major layout. If an array has few elements, each element also
+becomes simpler on its own.
 
 The one idea: a smaller array is always a part of the array that failed. So a property of all elements stays true, for
 example that indices are in range or that there is no NaN. If smaller arguments still fail, the search continues from
@@ -53,7 +54,10 @@ class _Search:
     tries: int
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Checks whether other arguments fail too. If they do, these arguments are shrunk further."""
+        """Checks whether other arguments fail too.
+
+        If the other arguments fail, they become the arguments to shrink further.
+        """
         self.tries -= 1
         if self.tries < 0 or not self.fails(arguments):
             return False

@@ -25,8 +25,8 @@ through `rt.unknown`, so the machine code has no more instructions.
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-In: a masked program. Out: the same program. Loops that must wait have the hint `wait`, and accumulators that several
-loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
+In: a masked program. Out: the same program with hints. Loops that must wait have the hint `wait`, and accumulators that
+several loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed

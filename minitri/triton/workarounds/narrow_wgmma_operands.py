@@ -9,9 +9,10 @@ missing, or the program reads memory outside of its arrays.
 
 A block in shared memory replaces another block if software pipelining does not copy it in advance. Triton does not copy
 in advance if the loop has one iteration, if the factor is computed, or if fewer than four bytes are contiguous. Tiles
-of fewer than 64 rows use other instructions, which read registers. So a kernel that ptxas would compile wrongly gets
-tiles of fewer rows. `python tests/undefined_registers.py` searches the machine code of many kernels for registers that
-nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
+of fewer than 64 rows use other instructions, which read registers instead of shared memory. So a kernel that ptxas
+would compile wrongly gets tiles of fewer rows. `python tests/undefined_registers.py` searches the machine code of many
+kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are
+supported.
 """
 
 from dataclasses import replace
