@@ -4,8 +4,8 @@ In: a compilation. Out: text. For each kernel, the page shows the schedule and t
 writes. For each access to memory, the page has the proof that the access stays in bounds, and the effect of removing
 each bounds check. The page also has the proof that each element is written once (minitri/trust/proofs.py). The page
 then shows the bytes, the operations, and the least time that they take on the target's chip
-(minitri/hardware/roofline.py). The last part of the page is the ledger: which nodes were fused, which were not, by
-which rule, and how many bytes the fusion saves.
+(minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: which nodes were fused and which were
+not, by which rule, and the bytes saved.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 

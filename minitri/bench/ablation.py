@@ -7,8 +7,8 @@ without the optimisation. A cell holds three ratios: of the time of a call, of t
 a first result. Each ratio is the value without the optimisation over the value with it. A ratio of 1.25 means that the
 optimisation saves a fifth.
 
-The versions of a case alternate while they are timed (clock.py), and all of them get the same inputs. Each result
-is compared with the reference in f64. Versions whose generated code is the same are not run.
+The versions of a case alternate while they are timed (clock.py), and all of them get the same inputs. Each result is
+compared with the reference in f64. A version is not run if its generated code equals the code with all optimisations.
 """
 
 import statistics

@@ -42,7 +42,7 @@ print(call_overhead.first(*sys.argv[1:]))
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of numbers, by row and column. All numbers have the unit `unit`."""
+    """A table of numbers, by row and column. All numbers of the table have the unit `unit`."""
 
     title: str
     unit: str
@@ -58,7 +58,7 @@ class Table:
 def tables() -> list[Table]:
     """Returns all tables of the module call_overhead.py.
 
-    Memory has no table here, because it is measured with each case.
+    Memory has no table in call_overhead.py, because memory is measured with each case.
     """
     return [call_times(), first_results()]
 
@@ -149,7 +149,7 @@ def _wait() -> None:
 def empty_caches() -> Iterator[str]:
     """Puts all caches into a new folder, which is removed at the end of the `with` block.
 
-    Yields the name of this folder.
+    Yields the name of the new folder.
     """
     with tempfile.TemporaryDirectory() as folder:
         caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}

@@ -1,6 +1,6 @@
 """The cases of the benchmark, made from the table cases.toml.
 
-In: rows of the table. Out: `Case`s. For example, this row of the table
+In: rows of the table. Out: `Case`s. For example, the following row of the table
 
     name = "softmax"
     function = "softmax_of_rows"
@@ -10,10 +10,10 @@ In: rows of the table. Out: `Case`s. For example, this row of the table
 gives the case "softmax f32 512x131072". The array x of this case has the shape [512, 131072], because its type in the
 program is `x: f32[M, N]`. Eager torch computes the same text as the program (torch_twin.py).
 
-Attention is written as its definition. In torch, the definition computes the scores of some queries at a time, so
-that the longest case fits into memory. Implementations besides eager and compiled torch are the kernels of cuDNN and
-FlashAttention-2, through `scaled_dot_product_attention`, and compiled flex_attention. If a machine lacks an
-implementation, the report says so.
+In the benchmark's programs, attention is written as its mathematical definition. In torch, the definition computes the
+scores of some queries at a time, so that the longest case fits into memory. Implementations besides eager and compiled
+torch are the kernels of cuDNN and FlashAttention-2, through `scaled_dot_product_attention`, and compiled
+flex_attention. If a machine lacks an implementation, the report says so.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Times calls on a GPU: implementations alternate, their inputs rotate, and two events enclose each call.
 
 In: for each implementation its calls, one for each set of inputs, and a pace. The pace is how long the warm-up and the
-measurement last. Out: for each implementation the median time of a call in seconds, or the exception that it raised.
+measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
+implementation raised.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more
     measurement  spin mark call mark, spin mark call mark, …; more spins if the host is slow to queue a call
@@ -58,7 +59,7 @@ Clock = Callable[[Mapping[str, Calls], Pace], Times]
 class Cuda:
     """The current stream of the current GPU.
 
-    Queued work runs in order, and the host does not wait for it.
+    Queued work of the stream runs in order, and the host does not wait for this work.
     """
 
     def spin(self) -> None:
@@ -88,8 +89,8 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda) -> d
     """Returns the median time of a call of each implementation, in seconds, or the exception that the implementation
     raised.
 
-    Each implementation is measured twice, and the second pass is in reverse order. The implementation that ends the
-    first pass starts the second one, without another warm-up. An implementation that fails is not run again. Before
+    Each implementation is measured twice, and the second pass is in reverse order. The last implementation of the first
+    pass is the first of the second pass, without another warm-up. An implementation that fails is not run again. Before
     each call, the GPU spins equally often for all implementations, because a chip that rests longer between calls
     computes faster. The number of spins is enough for the implementation that needs the host longest.
     """
@@ -131,7 +132,7 @@ class _Peer:
         self.seconds += _timed_calls(self.calls, warm, repetitions, spins, self.device)
 
     def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Runs `find_spins` or `measure`, unless one of them has failed before."""
+        """Runs `find_spins` or `measure`, unless one of these two methods has failed before."""
         if self.failed is None:
             try:
                 step(*arguments)
@@ -146,7 +147,7 @@ class _Peer:
 def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
     """Returns two times: the seconds of a call, and the seconds in which the host queues the call.
 
-    Each is the shortest time of three batches of three calls.
+    Each of the two times is the shortest of three batches of three calls.
     """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):

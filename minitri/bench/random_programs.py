@@ -1,7 +1,7 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
 In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has a text, arrays and a number of operations.
-The method `case` of a `RandomProgram` makes a `Case` with the torch function of the same text (torch_twin.py), so a
+The method `case` of a `RandomProgram` makes a `Case` with the torch function of the same text (torch_twin.py). So a
 random program is measured like any other case.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
@@ -90,7 +90,7 @@ class RandomProgram:
 
 
 def draw(seed: str, dtype: str, sizes: Sizes = EVERYDAY) -> RandomProgram:
-    """Returns the random program of a seed. The same seed gives the same program."""
+    """Returns the random program of a seed. Two calls with the same seed return the same program."""
     rng = Random(seed)
     return next(
         found for _ in count() if (found := EverydayWriter(rng, dtype, sizes).program(f"{dtype} {seed}")) is not None

@@ -1,14 +1,14 @@
 """`minitri bench --random N`: measures random programs, and shrinks the slow ones.
 
-In: the number of programs, a seed and a dtype. Out: the distribution of the ratios to torch (speedup_distribution.py),
-the figures as JSON after each program, and the exit status, which is 0 if every result was right.
+In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch
+(speedup_distribution.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
 
 torch.compile takes seconds for a program. So worker processes, one for each processor core, first compile a batch of
 programs. When the batch is compiled, the workers rest, and the main process measures the programs one after another.
 The main process finds the code that inductor compiled in inductor's cache. The times that inductor measured are deleted
-from this cache, because many processes shared the GPU during these measurements. All caches are in a new folder, so the
-time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is measured
-in a worker process, which shares the processor with other workers.
+from this cache, because many processes shared the GPU during inductor's measurements. All caches are in a new folder,
+so the time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is
+measured in a worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch.
 """

@@ -4,12 +4,12 @@ In: names of cases, parts of names, or kinds of cases, and perhaps a path for JS
 measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of the
 language ran and was right.
 
-clock.py describes how calls are timed. Every implementation of a case runs in this one process, on the same random
-inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's
-time: above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by minitri's
-time. The rate of this copy is measured together with the implementations. The rate in the table's head is measured
-before all cases. For matrix products, the column shows TFLOP/s instead. torch.compile runs with dynamic=False. Square
-matrix products are also measured tuned: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
+clock.py describes how calls are timed. Every implementation of a case runs in one process, on the same random inputs
+(measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's time:
+above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by minitri's time. The
+rate of the copy is measured together with the implementations. The rate in the table's head is measured before all
+cases. For matrix products, the column shows TFLOP/s instead. torch.compile runs with dynamic=False. Square matrix
+products are also measured tuned: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
 (runtime/schedule_search.py). With `--tune` all programs are also measured with measured schedules.
 
 Without a GPU, only a small table is printed, which shows errors (measure_case.py). The times in the small table say

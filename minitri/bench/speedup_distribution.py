@@ -44,7 +44,7 @@ def ratio(row: Row) -> float:
 def _classes(rows: Sequence[Row]) -> str:
     """Returns a line for all programs, and a line for each class of programs.
 
-    A line shows the number of programs in the class, and their speedups.
+    Each line shows the number of programs in a class, and their speedups.
     """
     words = sorted({word for r in rows for word in r.kind.split(", ")})
     lines: list[tuple[str, ...]] = [

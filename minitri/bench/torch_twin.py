@@ -6,9 +6,9 @@ becomes
 
     lambda scope: torch.sum(scope["x"], dim=0)
 
-Eager torch and torch.compile run this function. With f64 arrays this function is the reference, so a conversion to a
-shorter float dtype then converts to f64. The one idea: torch has the functions of the language under the same names,
-except for those in `NAMES` and `FUNCTIONS`.
+Eager torch and torch.compile run the made function. With f64 arrays, the made function is the reference. So a
+conversion to a shorter float dtype then converts to f64. The one idea: torch has the functions of the language under
+the same names, except for those in `NAMES` and `FUNCTIONS`.
 
 Left out: functions that no program of the benchmark needs, and calls of a program's own functions.
 """

@@ -39,7 +39,7 @@ from minitri.trust import check as trust
 def compile(
     request: Request, emit: Sequence[str], print_after: str | None, directory: str | None, as_json: bool
 ) -> None:
-    """Prints stages, and the program after passes, or writes them to files.
+    """Prints or writes to files the requested stages, and the texts of the program after the requested passes.
 
     The exit code is 3 if a stage is not available on this machine.
     """
@@ -165,7 +165,7 @@ def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
 def explain(request: Request, measure: bool) -> None:
     """Prints the compiler's decisions about a program and their reasons.
 
-    With `measure`, it also prints the measured time of each kernel.
+    With `measure`, also prints the measured time of each kernel.
     """
     with terminal.progress("explain"):
         request, times = _measured(request) if measure else (request, None)

@@ -1,8 +1,8 @@
 """Reads the command line of `minitri`.
 
 In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
-commands.py, check.py, demo.py or doctor.py. main.py imports no library except click, so `--help` answers at once. Each
-command imports the compiler, numpy and rich only when it needs them.
+command_functions.py, check.py, demo.py or doctor.py. main.py imports no library except click, so `--help` answers at
+once. Each command imports the compiler, numpy and rich only when it needs them.
 
 Exit codes: 0 is success, 1 a diagnostic or a failed check, 2 a usage error, 3 a stage that is not available.
 """

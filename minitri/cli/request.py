@@ -1,4 +1,4 @@
-"""The program that the arguments of a command name, and its sizes and target.
+"""Finds the program that the arguments of a command name, with its sizes and target.
 
 In: a file, an expression or the text of a stage; sizes, a target, a schedule. Out: a `Program`, as `mt.compile` returns
 it, or the stages of the program for these sizes and this target. Arguments that contradict each other are a usage

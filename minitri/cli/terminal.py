@@ -4,8 +4,8 @@
     with progress("check"):                 a bar, after two seconds
 
 The first of these settings decides about colour: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream is a
-terminal. rich and pygments take a while to import, so they are imported only when they are used. Left out: messages and
-exit codes (output.py), and the tokens of each text (lexers.py).
+terminal. The libraries rich and pygments take a while to import, so they are imported only when they are used. Left
+out: messages and exit codes (output.py), and the tokens of each text (lexers.py).
 """
 
 import os

@@ -47,7 +47,7 @@ RESERVED = ("self", "target", "without", "options")
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the answer to a request.
 
-    No exception leaves this function: each exception becomes an answer with `error`.
+    The function `answer` raises no exception: each exception becomes an answer with the field `error`.
     """
     named: dict[str, str] = {}
     try:

@@ -19,10 +19,11 @@ tensor memory define the name `TENSOR`, and rows that access tensor memory use t
     UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR; without a line of its own (Triton before 3.7) it also
                                                defines it, and so serves the instructions that read its result
 
-One `tcgen05.alloc` becomes thirty instructions, and the code that frees the memory has traps for columns that were
-never allocated. The instructions for allocating and freeing tensor memory have no line of the source. They are
-recognised as neighbours of an instruction of the allocator, up to the next row with a line. The entry and the exit of
-the kernel do not count as neighbours. Left out: which columns of tensor memory belong to which product.
+One `tcgen05.alloc` becomes thirty instructions, and the code that frees tensor memory has traps for columns that were
+never allocated. The instructions for allocating and freeing tensor memory have no line of the source. Instructions
+without a line belong to the allocator if they are neighbours of an instruction of the allocator, up to the next row
+with a line. The entry and the exit of the kernel do not count as neighbours. Left out: which columns of tensor memory
+belong to which product.
 """
 
 import re

@@ -52,7 +52,7 @@ Seconds = Mapping[str, float] | None  # by the name of a kernel
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The settings of a page besides its first program.
+    """The settings of an explorer page besides its first program.
 
     compare    how the second program differs from the first: texts by name, such as {"target": "cuda:80"}
     measured   the measured seconds of the first program's kernels, by name
@@ -105,7 +105,7 @@ def document(
 def program(
     compiled: Compilation, label: str = "", quick: bool = False, measured: Seconds = None, tell: Tell = SILENT
 ) -> dict[str, Any]:
-    """Returns one program at all its stages, as data.
+    """Returns all stages of one program, as data.
 
     `quick` leaves out what takes seconds: machine code, the player, the walk, and the plans that fusion did not choose.
     """
@@ -210,7 +210,8 @@ DEFAULT_TARGET = "cuda:90"
 def command(compiled: Compilation, shown: Shown) -> str:
     """Returns the command that makes the page again.
 
-    The command is a line for a shell. For a program from a notebook cell, a string or a stage, it is a line of Python.
+    The command is a line for a shell. For a program from a notebook cell, a string or a stage, the command is a line of
+    Python.
     """
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"

@@ -6,13 +6,13 @@ In: a compilation. Out: plain data for the page (`figures`):
     kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}
     resource  {name, warps, registers, shared, local, spills, blocks, occupancy, bound, instructions}
 
-`missing` gives the reason why a figure is not available. Measured times come from the caller (minitri/profile.py
-measures them). The roofline comes from minitri/hardware/roofline.py. `Resources` lists what a compiled kernel takes of
-a multiprocessor:
+`missing` gives the reason why a figure is not available. Measured times of kernels come from the caller
+(minitri/profile.py measures these times). The roofline comes from minitri/hardware/roofline.py. `Resources` lists what
+a compiled kernel takes of a multiprocessor:
 
   - registers and local memory, from the assembler (cuobjdump for NVIDIA, LLVM's report for AMD),
   - shared memory, from Triton,
-  - how many of its warps run at once, and what limits them (minitri/hardware/chips.py),
+  - how many warps of the kernel run at once, and what limits this number (minitri/hardware/chips.py),
   - a count of instructions by kind (instruction_sets.toml). An instruction in a loop counts once.
 
 Left out: measurements, and the drawing of the figures on the page (page/figures.js).

@@ -1,9 +1,9 @@
 """Writes a document of the explorer as one HTML file, which needs no network and no other file.
 
-In: a document (document.py). Out: HTML. The file is a template, one style sheet, one script, and data. The data is
-JSON, deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts parts of a
-program as text only. A content policy allows only the script of this file, which it identifies by a hash. The policy
-forbids other scripts, connections, and HTML from a text.
+In: a document (document.py). Out: HTML. The HTML file consists of a template, one style sheet, one script, and data.
+The data is JSON, deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts parts
+of a program as text only. The content policy of the page allows only the script of this file, which the policy
+identifies by a hash. The policy forbids other scripts, connections, and HTML from a text.
 
 Only a served page has an editor. The editor is the library CodeMirror, and no other library is used. page/codemirror.js
 is a bundle of CodeMirror's packages with their licences; tests/codemirror/ makes this bundle.

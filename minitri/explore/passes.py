@@ -5,10 +5,10 @@ Triton source. `triton_steps` are Triton's own passes over each kernel, down to 
 that a pass applied, the pass runs once more on its input. Each rule that the pass applies is recorded
 (minitri/base/pass_logs.py).
 
-With MLIR_ENABLE_DUMP in the environment, Triton prints its IR to standard error before every pass. So a separate
-process runs Triton's passes, and passes.py is also the program of this process. The process gets the source and the
-arguments of the kernels as JSON on standard input, and it has a time limit. Locations are removed from the printed IR,
-because the numbers of locations change with each print. Left out: LLVM's passes.
+If the variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. So a separate process
+runs Triton's passes, and passes.py is also the program of this process. The process gets the source and the arguments
+of the kernels as JSON on standard input, and it has a time limit. Locations are removed from the printed IR, because
+the numbers of locations change with each print. Left out: LLVM's passes.
 
 `our_passes` and `triton_passes` turn the steps into plain data, a list of these objects:
 

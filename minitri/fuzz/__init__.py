@@ -1,6 +1,6 @@
 """`minitri fuzz`: compiles random programs and checks every pass and stage, until the time is up.
 
-trial.py     checks one program: compares every pass with the reference, and with changed programs that must agree
+trial.py     checks one program: compares every pass with the reference, and the program with changed programs
 worker.py    the process that runs trials
 workers.py   starts worker processes and reports their crashes and hangs as failures
 session.py   runs a session of random programs: its seeds, counts and failures

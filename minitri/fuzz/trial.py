@@ -1,4 +1,4 @@
-"""Checks one random program: every pass and stage against the reference, and against changed programs.
+"""Checks one random program: compares every pass and stage with the reference, and the program with changed programs.
 
 In: a seed. Out: an `Outcome`, which says how much was compared, and has the shrunk failure, if there is one.
 

@@ -1,4 +1,5 @@
-"""The process that runs programs, so that a crash or a hang of the interpreter does not end the session.
+"""The worker process that checks random programs, so that a crash or a hang of Triton's interpreter does not end the
+session.
 
     python -m minitri.fuzz.worker cpu
 

@@ -6,13 +6,13 @@ function that launches the kernel. The launch function receives a stream and num
 
 Two ideas save time on the host. First, Triton's dispatcher finds types, alignment, options and a cache key at each
 launch. In minitri only the first call finds types, alignment and options, so each later launch is a single call of the
-compiled kernel. Second, torch comes with a compiled launcher, made for torch.compile. Triton up to 3.6 instead compiles
-one launcher for each signature, and a library that loads machine code. Triton's launcher and this library each need a
-run of a C compiler before the first result.
+compiled kernel. Second, torch comes with a compiled launcher, made for torch.compile. Without torch's launcher, Triton
+up to 3.6 compiles one launcher for each signature, and a library that loads machine code. Triton's launcher and this
+library each need a run of a C compiler before the first result.
 
-Some kernels still use Triton's launcher, because torch's launcher does not support them. These are kernels with tensor
-descriptors, kernels for GPUs of other vendors, and kernels with an early start. Launches that a profiler records use
-Triton's launcher too.
+Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
+kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. Launches that a
+profiler records use Triton's launcher too.
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ _ONE_DRIVER = threading.Lock()
 def driver() -> Any:
     """Returns Triton's driver object, which gives access to the GPU.
 
-    A lock makes sure that only one driver object exists. Without this lock, two threads could make two driver objects.
-    A tensor map of one driver object is not valid for another driver object.
+    A lock makes sure that only one driver object of Triton exists. Without this lock, two threads could make two driver
+    objects. A tensor map of one driver object is not valid for another driver object.
     """
     from triton.runtime import driver
 

@@ -1,11 +1,11 @@
 """Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
-before they end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs.
+before the kernels end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs.
 
-A system that overcommits memory gives a process more than it has, and kills the process when it uses this memory. So
-minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left out: GPU memory, because
-torch raises an error that its users know how to catch.
+A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
+this memory. So minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left out: a check
+of GPU memory, because torch raises an error that users of torch know how to catch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Step = NativeKernel | InterpretedKernel  # one kernel, with the function that ru
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch of a plan with its arguments. Calling it does nothing if the number of programs is 0."""
+    """One kernel launch of a plan with its arguments. Calling the `Launch` does nothing if the number of programs is 0."""
 
     step: Step
     programs: int
@@ -140,8 +140,9 @@ def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
 
 
 def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: Target) -> Executable:
-    """Returns a plan with the functions that run its kernels: machine code, compiled at the first launch, or the
-    interpreter.
+    """Returns a plan with the functions that run its kernels.
+
+    A kernel runs as machine code, which is compiled at the first launch, or in Triton's interpreter.
     """
     artifacts.require_triton()
     if target.kind == "interpreter":

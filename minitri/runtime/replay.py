@@ -61,7 +61,7 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
     """Returns a function that repeats a call with new arguments.
 
-    That function returns None if the new arguments may differ in type, shape or layout from `args`.
+    The returned function gives None if the new arguments may differ in type, shape or layout from `args`.
 
     The guards of torch.compile compare the arguments in C code. The result is None if an argument is no tensor, or
     torch has no such guards. All code of a repeated call is in one function to save time, because many programs wait
@@ -195,7 +195,7 @@ class _Step:
 
 
 class Bound:
-    """A call with fixed arrays and fixed outputs. Calling it launches the kernels, without any check.
+    """A call with fixed arrays and fixed outputs. Calling the `Bound` object launches the kernels, without any check.
 
     The outputs belong to the `Bound` object: each call overwrites the results of the previous call.
     """
@@ -235,8 +235,8 @@ def _native(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
 class Captured(Bound):
     """A call as a CUDA graph: one launch runs all its kernels, on the same arrays, into the same outputs.
 
-    Write new values into the arrays, call the `Captured` object, then read the results. torch.cuda.CUDAGraph has the
-    same rules.
+    Write new values into the arrays, call the `Captured` object, then read the results. The class torch.cuda.CUDAGraph
+    is used in the same way.
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
@@ -256,7 +256,9 @@ class Captured(Bound):
 
 
 def replayable(call: Call) -> bool:
-    """Checks whether all arrays of a call are tensors on a GPU, so that the key of the call describes it completely."""
+    """Checks whether all arrays of a call are tensors on a GPU, so that the key of the call describes the call
+    completely.
+    """
     tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())
 

@@ -5,10 +5,10 @@
 
 In: a function that builds a program with given options, the candidate options, and the right result. Out: a `Tuning`,
 which has one trial for each candidate. The one idea: a cost model proposes candidates, and measurements decide. The
-first candidate is the model's choice. Threads compile all candidates at the same time. After compilation, the
-candidates run one after the other. Only a candidate whose result is close to the reference can win. A candidate with
-another result, or one that does not compile, is rejected, and the table gives the reason. For example, a tile may need
-too much shared memory.
+first candidate is the choice of the cost model. Threads compile all candidates at the same time. After compilation, the
+candidates run one after the other. Only a candidate whose result is close to the reference can win. A candidate with a
+wrong result is rejected, and so is a candidate that does not compile. The table gives the reason. For example, a tile
+may need too much shared memory.
 
 The winner is cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond this short list of candidates.
 """

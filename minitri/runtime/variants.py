@@ -1,5 +1,5 @@
-"""The compiled kernels of a program: one `Executable` for each combination of sizes and layouts, and how a call gets
-its executable.
+"""The compiled kernels of a program, as one `Executable` for each combination of sizes and layouts. variants.py also
+chooses the executable of a call.
 
 On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. Later shapes
 share general kernels, in which only sizes that never changed are literals. The interpreter always gets kernels for the
@@ -64,7 +64,7 @@ class Variants:
             return self.kept.made(context.key, make)
 
     def is_special(self, call: Call, target: Target) -> bool:
-        """Checks whether a call gets kernels for its own sizes."""
+        """Checks whether a call gets kernels that are compiled for its own sizes."""
         if target.kind == "interpreter":
             return True
         shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))

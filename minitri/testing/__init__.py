@@ -7,8 +7,8 @@ In: a source of random choices: a seed, or the library hypothesis, which can shr
     def test(example, seed):
         assert example.compile().check(*example.arguments(seed)).ok
 
-The one idea: programs are valid by construction. The reference evaluator computes each statement as soon as it is
-written, so the writer knows the dtype and the shape of every value.
+The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as it
+is written, so the program writer knows the dtype and the shape of every value.
 
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
@@ -20,7 +20,7 @@ written, so the writer knows the dtype and the shape of every value.
     random_arrays.py       arrays
 
 `programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without it. Left out:
-programs with errors.
+random programs with errors.
 """
 
 from __future__ import annotations

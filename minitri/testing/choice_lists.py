@@ -72,7 +72,7 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
     """Yields lists without some of the numbers, the shortest lists first.
 
-    After these, it yields lists in which one number is smaller.
+    After the shorter lists, yields lists in which one number is smaller.
     """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):

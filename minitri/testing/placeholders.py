@@ -51,7 +51,7 @@ class FormFiller(ParameterWriter):
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
         """Returns the name of another value that broadcasts with x, or of a new parameter.
 
-        Some kinds of statements limit the common dtype of the two values.
+        Some kinds of statements limit the common dtype of x and the other value.
         """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
@@ -144,7 +144,8 @@ class FormFiller(ParameterWriter):
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
         """Returns the index of each element along an axis of x, shaped to broadcast with x.
 
-        If `step` is not 0, the axis comes `step` axes before the axis of the previous index; otherwise it is any axis.
+        If `step` is not 0, the axis comes `step` axes before the axis of the previous index; otherwise the axis is
+        random.
         """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])

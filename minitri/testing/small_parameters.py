@@ -1,6 +1,6 @@
-"""The parameters of a small program while it is written, and the values that a statement may read.
+"""Makes the parameters of a small program under construction, and finds the values that a statement may read.
 
-In: a function that chooses. Out: parameters with their axes, and sample arrays for them.
+In: a function that makes random choices. Out: parameters with their axes, and sample arrays for them.
 
     x: f16[N, 2 * N]     →     Value(a numpy array of the shape (3, 6), f16, exact)
 """
@@ -24,7 +24,7 @@ PARAMETERS = "xywzabcdefgh"
 
 
 class Axis(NamedTuple):
-    """An axis of a parameter: the text of its size in the program, and its size in this example."""
+    """An axis of a parameter: the text of its size in the program, such as `2 * N`, and its size in the sample arrays."""
 
     text: str
     size: int

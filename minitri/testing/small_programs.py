@@ -1,6 +1,6 @@
 """Random programs for tests: small arrays of all dtypes, ranks and awkward sizes, and statements of all kinds.
 
-In: a function that chooses. Out: a `RandomProgram`, which is valid by construction.
+In: a function that makes random choices. Out: a `RandomProgram`, which is valid by construction.
 
     def program(x: f16[N, M], y: i8[1, M]):
         v1 = cumulative_sum(x, axis=0)
@@ -96,7 +96,7 @@ class SmallWriter(FormFiller):
         return self._finished()
 
     def adds(self, kind: str) -> bool:
-        """Adds a statement of this kind, if one of a few random forms fits.
+        """Adds a statement of the given kind, if one of a few random forms fits.
 
         Returns whether a statement was added.
         """

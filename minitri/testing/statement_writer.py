@@ -1,6 +1,6 @@
 """Writes random statements: it draws forms from a table and fills their placeholders.
 
-In: a table of forms, and a function that chooses. Out: statements, one at a time.
+In: a table of forms of statements, and a function that makes random choices. Out: statements, one at a time.
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 

@@ -1,9 +1,9 @@
 """Runs the stages of Triton's compiler, and caches the machine code on disk under minitri's own keys.
 
-In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, a target. Out: Triton's compiled kernel, either
-new or from Triton's cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
-Computing this hash takes each process 0.3 s before the first compilation. minitri's key instead contains the version,
-size and date of Triton's library, which identify Triton too.
+In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, and a target. Out: Triton's compiled kernel,
+either new or from Triton's cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
+Computing this hash of all files takes each process 0.3 s before the first compilation. minitri's key instead contains
+the version, size and date of Triton's library, which identify Triton too.
 """
 
 import hashlib

@@ -5,8 +5,8 @@
     i < 777                      the line m3 = i < 777, then the name m3
 
 In: a value with its dtype, or an index expression of the tile IR. Out: source text, in which `rt` is
-minitri/triton/rt.py. A part of an expression that only depends on sizes becomes an argument, which the host computes.
-Left out: elementwise operators, whose spelling is in THE operator table (minitri/base/operators.py).
+minitri/triton/rt.py. A part of an expression that only depends on sizes becomes an argument, which the CPU computes at
+each launch. Left out: elementwise operators, whose spelling is in THE operator table (minitri/base/operators.py).
 """
 
 import math
@@ -133,7 +133,7 @@ class Expressions:
         self.predicates: dict[Dim, str] = {}
 
     def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Returns the axes among `context` along which tiles have several elements, in the program's order of axes."""
+        """Returns the members of `axes` along which tiles have several elements, in the program's order of axes."""
         axes = set(axes)
         return tuple(a for a in self.extents if a in axes)
 

@@ -1,13 +1,13 @@
-"""Writes the first lines of a Triton function: they compute which tile the program works on.
+"""Writes the first lines of a Triton function: these lines compute which tile the program works on.
 
     tile = tl.program_id(0)                        the programs are numbered along one axis
     j_tile = tile % 13                             this number is split into one tile number for each grid axis;
     tile = tile // 13                              the last axis changes fastest
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
-In: a tile program. Out: lines. Three options of a program change the order of its tiles. `group` makes groups of
-several rows. `descending` begins at the end of the last axis. `persistent` gives a program several tiles, one after
-the other.
+In: a tile program. Out: lines of Triton source. Three options of a program change the order of its tiles. `group` makes
+groups of several rows. `descending` begins at the end of the last axis. `persistent` gives a program several tiles, one
+after the other.
 """
 
 from collections.abc import Sequence
@@ -91,8 +91,9 @@ class _Grid:
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Numbers the tiles in groups of several rows. Programs that run at the same time then share operands in the
-        L2 cache.
+        """Numbers the tiles in groups of several rows.
+
+        Programs of one group run at the same time and share operands in the L2 cache.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"

@@ -5,8 +5,9 @@ the result that numpy would give. Each function exists because Triton's own oper
 (docs/reference/semantics.md). Triton's integer division rounds towards zero, and its maxima drop NaN. Shifts by too
 many bits and conversions of numbers out of range are undefined.
 
-minitri/triton/rt_interpreter.py has the same names for Triton's interpreter. Change both files together;
-tests/test_ops.py compares their names. Only generated kernels import this module: it needs triton, but not torch.
+minitri/triton/rt_interpreter.py has the same names for Triton's interpreter. Change rt.py and rt_interpreter.py
+together; tests/test_ops.py compares the names of their functions. Only generated kernels import rt.py, which needs
+triton, but not torch.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
 minitri/triton/rt_fast_math.py. Functions that change no result are in minitri/triton/rt_intrinsics.py. `rt`
@@ -265,8 +266,9 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 def reduce_max_in_parts(x):
     """The maximum of each row of a product, whose tile is first reduced to 16 columns by elementwise maxima.
 
-    A thread holds a quarter of a row of a result of the tensor cores. The maximum of this quarter would be one chain,
-    in which each step waits for the step before. A tile of 16 columns has four independent chains.
+    A thread holds a quarter of a row of a result of the tensor cores. Computing the maximum of this quarter would be
+    one chain of instructions, in which each instruction waits for the previous one. A tile of 16 columns has four
+    independent chains.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)

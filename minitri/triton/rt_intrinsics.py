@@ -20,7 +20,8 @@ from triton.language.extra.cuda import gdc_wait
 
 @tl.core.builtin
 def byte_to_f16(x, _semantic: Any = None):
-    """Converts i8 or u8 to f16 exactly: four elements take four instructions, or five if they are signed.
+    """Converts i8 or u8 to f16 exactly: four elements take four instructions, or five instructions if the bytes are
+    signed.
 
     The f16 with the bytes 0x64 and b has the value 1024 + b. So the code sets the high byte to 0x64 and subtracts 1024.
     For signed bytes, the code first flips the sign bit, which adds 128 to the byte. The plain spelling `.to` needs one

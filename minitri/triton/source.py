@@ -1,7 +1,7 @@
 """The Python source of the triton stage, and the conversion of generated source into functions.
 
-In: emitted kernels and their plan. Out: `module_text` gives complete Python source with imports, kernels, and the
-launch plan as a comment. `functions` gives the kernels as Python functions, for triton.jit or for the interpreter.
+In: emitted kernels and their launch plan. Out: `module_text` gives complete Python source with imports, kernels, and
+the launch plan as a comment. `functions` gives the kernels as Python functions, for triton.jit or for the interpreter.
 
 No user text gets into generated source. As a second safeguard, the generated source is parsed before it is executed.
 The syntax and names of the source are checked against an allowlist. Triton reads the source through an entry in

@@ -3,9 +3,9 @@
 In: a masked tile program and one of its accesses. Out: an `Example`, or None if no trial finds a counterexample. The
 one idea: the search tries concrete numbers, because arithmetic on numbers shows whether an access is out of bounds.
 
-The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, it
-tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an index is
-loaded from an array, the search assumes that it can be any number.
+The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, the
+search tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an
+index is loaded from an array, the search assumes that this index can be any number.
 
 Left out: proofs (minitri/trust/proofs.py). If the search finds nothing, the access may still be wrong.
 """
@@ -32,7 +32,7 @@ MAX_LANES = 1 << 18  # how many elements are tried for one combination of sizes
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A counterexample: sizes, the indices of the axes (and loaded values), and what goes wrong for them."""
+    """A counterexample: sizes, the indices of the axes (and loaded values), and what goes wrong for these numbers."""
 
     sizes: Mapping[str, int]
     at: Mapping[str, int]

@@ -1,8 +1,8 @@
 """Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
-In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the largest error
-of the stage that the pass made, the error bound, and whether the error stays within the bound. The first row that
-fails names the wrong pass: the stage before that pass was still right. `check` then shrinks the call to smaller
+In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the largest error of
+the stage that the pass made, the error bound, and whether the error stays within the bound. The first row that fails
+names the wrong pass: the stage before that pass was still right. If a pass fails, `check` shrinks the call to smaller
 arguments for which the same pass fails.
 
     interpreter     code for numpy arrays, run by Triton's interpreter; its tiles are as large as Triton allows
@@ -213,7 +213,7 @@ def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, fl
 def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
     """Compares one output and returns (ok, error, bound, note).
 
-    The error and the bound are those of the element that is nearest to its bound.
+    The result has the error and the bound of the element that is nearest to its bound.
     """
     result, value, radius = np.asarray(result), wanted.value, wanted.radius
     if result.shape != value.shape or result.dtype != wanted.dtype.numpy:

@@ -25,10 +25,10 @@ SHOWN = 24  # elements of an array that a report prints
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """The result of checking one stage, which the pass named `by` made.
+    """The result of checking one stage. `by` is the name of the pass that made the stage.
 
-    `max_error` and `bound` belong to the same element of the result. This element has the largest error relative to its
-    bound.
+    `max_error` and `bound` belong to the same element of the result. This element of the result has the largest error
+    relative to its bound.
     """
 
     by: str
@@ -158,7 +158,7 @@ class CheckReport:
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
     """Returns the table's cells for one pass in all variants.
 
-    The error and the bound are those of the worst variant.
+    The cells show the error and the bound of the worst variant.
     """
     worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
     found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}

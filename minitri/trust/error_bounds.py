@@ -16,9 +16,9 @@ small whole numbers are exact too, because no order of addition rounds them. For
 multiples of u, half a unit in the last place of 1 in the dtype of the node. error_propagation.py computes how far an
 operator's result can move.
 
-A radius of inf means that the result may be any number, because an overflow depends on the order of addition, or an
-index is not certain. Elements with a radius of inf are not checked. Left out: correlations. For an inexact x with
-radius e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
+A radius of inf means that the result may be any number. The reason is an overflow that depends on the order of
+addition, or an index that is not certain. Elements with a radius of inf are not checked. Left out: correlations. For an
+inexact x with radius e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class _Analysis:
     def _accumulator_start_error(self, product: Node, start: Node) -> Any:
         """Returns the extra error of `a @ b + c` if the sum of products starts from c.
 
-        Every rounding of the sum then includes c.
+        If the sum starts from c, every rounding of the sum includes c.
 
         Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         """
@@ -319,8 +319,8 @@ class _Analysis:
     def never_skipped(self, factor: Node) -> Any:
         """Returns 1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.
 
-        A kernel may skip products with such zeros (minitri/optimize/skip_blocks/skip.py). An infinity or a NaN in the
-        other factor of the product then has no effect.
+        A kernel may skip products with such zeros (minitri/optimize/skip_blocks/skip.py). If the product is skipped, an
+        infinity or a NaN in the other factor has no effect.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), Apply)))
 

@@ -130,7 +130,7 @@ class _Proving:
     def _needed(self, op: Access, test: Dim) -> Verdict:
         """Returns the verdict on whether the mask of an access needs one of its bounds checks.
 
-        The verdict is found by removing this bounds check.
+        The verdict is found by removing the bounds check.
         """
         verdict = partial(self._verdict, op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         rest = [c for c in _tests(op) if c != test]
@@ -231,7 +231,7 @@ class _Proving:
     def _all_inside(self) -> Iterator[Fact]:
         """Returns facts about an element that must be written.
 
-        The index of such an element is inside every axis, and its position is inside every block.
+        The index of an element that must be written is inside every axis, and its position is inside every block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")

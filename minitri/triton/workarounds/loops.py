@@ -3,7 +3,8 @@
 *Overwritten operands of products.* A tensor core of a Hopper GPU reads a computed first operand from registers. The
 tensor core may still read these registers when the program runs on. In a loop that Triton pipelines, the program
 already computes the operand of the next product. Nothing in Triton 3.6 keeps the program from writing the same
-registers (triton-lang/triton, issue 9433). The sums of the product can then be wrong, and differ from call to call.
+registers (triton-lang/triton, issue 9433). If registers are overwritten too early, the sums of the product can be
+wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
@@ -15,7 +16,7 @@ product of the iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
 block. The loop adds the result to an accumulator with a constant initial value. The pass expects that one op reads the
-accumulator after the loop. If several ops read it, Triton 3.6 stops with "PassManager::run failed"
+accumulator after the loop. If several ops read the accumulator, Triton 3.6 stops with "PassManager::run failed"
 (triton-lang/triton, pull request 11305). The pass skips an accumulator whose initial value is unknown. LLVM sees
 through `rt.unknown`, so the machine code has no more instructions.
 

@@ -9,8 +9,9 @@
 `ptxas` 12.8 (Triton 3.6) and 12.9 (Triton 3.9) have both errors; tests/test_ptxas.py shows it. This file can be
 deleted when no supported version of `ptxas` has these errors.
 
-In: the PTX of a kernel. Out: PTX to assemble. Triton's own compile function does not use this file. minitri calls that
-function only if a setting of Triton inspects or changes its stages (minitri/triton/compile.py).
+In: the PTX of a kernel. Out: PTX that `ptxas` assembles correctly. Triton's own compile function does not use the
+rewrites of ptxas.py. minitri calls Triton's compile function only if a setting of Triton inspects or changes its stages
+(minitri/triton/compile.py).
 """
 
 import re
