@@ -60,7 +60,7 @@ class Program(BaseProgram):
               rules
     """
 
-    watched: Sequence[Read] = ()  # values outside the program that it was compiled with
+    watched: Sequence[Read] = ()  # Python values outside the program that were used to compile it
 
     def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:
         super().__init__(module, entry, **settings)

@@ -31,7 +31,7 @@ from minitri.runtime.replay import Bound
 from minitri.tiles.schedule import Options
 
 MAX_CHOICES = 64  # measured options kept for one program
-MAX_GRAPHS = 64  # kept for one program: one for each rank, and for each value of an int or a bool
+MAX_GRAPHS = 64  # graphs kept for one program: one for each rank, and for each value of an int or a bool
 
 
 class BaseProgram:

@@ -202,7 +202,7 @@ class Loaded(Program):
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         stage = self.stage if stage == "ast" and isinstance(self.value, Graph) else stage
         if stage not in ("triton", "gpu"):
-            self._kept(call, stage)  # not available is not wrong
+            self._kept(call, stage)  # a stage that is not available is not wrong
         with _watched(stage):
             return super().evaluate(stage, self.fitted(call))
 

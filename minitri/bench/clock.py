@@ -32,7 +32,7 @@ from typing import Any
 from minitri.bench.case import torch
 
 Run = Callable[[], Any]
-Calls = Sequence[Run]  # of one implementation: one call for each set of inputs
+Calls = Sequence[Run]  # the calls of one implementation: one call for each set of inputs
 Times = Mapping[str, "float | Exception"]
 
 SPIN_CYCLES = 200_000
@@ -137,7 +137,7 @@ class _Peer:
             try:
                 step(*arguments)
             except Exception as error:
-                self.failed = error.with_traceback(None)  # its frames would keep arrays alive
+                self.failed = error.with_traceback(None)  # the frames of the traceback would keep arrays alive
 
     @property
     def result(self) -> float | Exception:

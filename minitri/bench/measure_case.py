@@ -37,7 +37,7 @@ WITHIN = {"i8": 0.0, "f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}
 # A product needs a longer warm-up, until the chip reaches its power limit.
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)
 ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 caches; the most sets
-COPY_BYTES = 2 << 30  # that a copy reads; it writes as many
+COPY_BYTES = 2 << 30  # bytes that a copy reads; it writes as many
 
 Arrays = Sequence[Any]
 Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one after another; may raise

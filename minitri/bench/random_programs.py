@@ -193,7 +193,7 @@ class EverydayWriter(StatementWriter):
         operands = [self.values[n] for n in reads]
         meta = torch_twin(f"def f({', '.join(reads)}):\n    return {text}\n")(*(v.meta for v in operands))
         log = max(v.log for v in operands if v.meta.is_floating_point())
-        if group == "totals":  # of many elements of about 1
+        if group == "totals":  # the total of many elements of about 1
             log += math.log(max(operands[0].meta.numel() / meta.numel(), *operands[0].shape)) - 1
         log *= {"squares": 2, "cubes": 3}.get(group, 1)
         large = log > math.log(LARGEST[self.dtype]) or not 0 < meta.numel() <= 2 * self.sizes["most"]

@@ -72,7 +72,7 @@ def main(session: Session) -> int:
     facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     first = ("def f(x: f32[8]):\n    return x + x\n", (Input("f32", (8,)),), "cuda")
     with call_overhead.empty_caches() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of inductor, about programs that are random
+        warnings.simplefilter("ignore")  # warnings of inductor about random programs
         os.environ |= {"PYTHONWARNINGS": "ignore", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the workers are enough
         spawn = get_context("spawn")  # a process with a GPU must not fork
         with ProcessPoolExecutor(jobs, spawn, compile_time, first) as pool:

@@ -21,7 +21,7 @@ from minitri.pipeline import OUR_STAGES
 from minitri.program import Program
 
 TARGET = "cuda:90"
-LINES, WIDTH = 2, 100  # of each stage that are shown
+LINES, WIDTH = 2, 100  # lines of each stage that are shown
 TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduce|scan|shfl|SHFL")
 
 

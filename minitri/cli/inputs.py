@@ -32,7 +32,7 @@ from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
 from minitri.tiles.schedule import Options
 
-Size = int | tuple[int, ...]  # of a dimension, or the axes of a pack
+Size = int | tuple[int, ...]  # the size of a dimension, or the sizes of the axes of a pack
 
 SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors", "blocks")
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
@@ -70,7 +70,7 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
         if param.default is not None and param.name not in given:
             if any(p.name in given for p in function.params[len(arrays) :]):
                 raise InputError(f"give --input {param.name}=... as well: a later parameter has a value")
-            break  # this and all later ones keep their defaults
+            break  # this parameter and all later parameters keep their defaults
         own = param.name in files
         arrays.append(files[param.name] if own else maker.value(param, given.get(param.name, "random")))
     return Inputs(tuple(arrays), known, assumed)
@@ -273,7 +273,7 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
         match_sizes(declared, shape, found, lambda: CompileError("MT0302", "rank"))
         solve_sizes(declared, shape, found)
     except CompileError:
-        return  # of another rank: the call will say so
+        return  # an array of another rank: the call will raise the error
     for key, value in found.items():
         size: Size = int(value) if isinstance(value, Dim) else tuple(map(int, value))
         if sizes.setdefault(key, size) != size:

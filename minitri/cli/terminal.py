@@ -75,7 +75,7 @@ def page(text: str) -> None:
     if pager in ("", "cat") or not _drawable():
         return echo(text)
     os.environ["PAGER"] = pager  # click reads it
-    os.environ.setdefault("LESS", "FRX")  # ends at once if all fits, keeps colour, leaves the text on the screen
+    os.environ.setdefault("LESS", "FRX")  # `less` ends at once if all fits, keeps colour, leaves the text on the screen
     click.echo_via_pager(text, color=coloured())
 
 

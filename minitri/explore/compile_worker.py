@@ -145,7 +145,7 @@ def main(requests: TextIO) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever is printed is no answer
+    os.dup2(2, 1)  # printed text must not be mixed with the answers
     answer({"text": "x + 1", "types": {"x": "f32[N]"}})  # loads what every request needs
     for line in requests:
         out.write(json.dumps(answer(json.loads(line))) + "\n")

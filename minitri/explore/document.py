@@ -45,7 +45,7 @@ from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
 from minitri.tiles.schedule import Options
 
-PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # beside the stages
+PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # panes of the page beside the stages
 SILENT: Tell = lambda done, text: None  # noqa: E731
 Seconds = Mapping[str, float] | None  # by the name of a kernel
 
@@ -133,7 +133,7 @@ def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
     """
     tell(0, "stages of minitri")
     if not quick and trace.compilation.context.target.stages:
-        with suppress(StageUnavailable):  # each stage says so by itself
+        with suppress(StageUnavailable):  # each stage has its own note that it is missing
             trace.machine.make(lambda done, text: tell(0.1 + 0.5 * done, text))
     return [_stage(trace, name, quick) for name in trace.stages]
 

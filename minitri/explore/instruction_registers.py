@@ -21,7 +21,7 @@ Names = tuple[str, ...]
 
 MACHINES = table_beside(__file__, "instruction_sets.toml")
 _PREDICATE = re.compile(r"!?U?P(T|\d+)")
-_WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # of two registers: 64 bits, or two floats
+_WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # operands of two registers: 64 bits, or two floats
 
 
 def effects(text: str, machine: str) -> tuple[Names, Names]:
@@ -34,7 +34,7 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     read = _all(operands[count:], opcode, machine)
     if guard:  # where it does not run, the old value stays
         read += _all([guard], "", machine) + written
-    if machine == "amdgcn" and "_load" in opcode:  # nor in lanes that are masked
+    if machine == "amdgcn" and "_load" in opcode:  # masked threads keep the old value too
         read += written
     return written, read
 

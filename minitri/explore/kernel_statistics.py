@@ -127,7 +127,7 @@ def _nvidia(code: KernelCode, target: Target) -> Resources:
 def _amd(code: KernelCode, target: Target) -> Resources:
     kernel, shared, text, limits = code.kernel, code.built.shared, code.text("amdgcn"), compute_unit(target)
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
-    waves = _number(r"; Occupancy: (\d+)", text)  # that the registers allow on one SIMD
+    waves = _number(r"; Occupancy: (\d+)", text)  # the warps that the registers allow on one SIMD
     most = limits.waves * limits.simds if limits else 0
     counts: dict[str, int] = {}
     if limits and waves:

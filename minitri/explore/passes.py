@@ -226,7 +226,7 @@ def plain(text: str) -> str:
 # ---- passes as data for the page ----------------------------------------------------------------
 
 
-MAX_CASES = 6  # of a rule that are shown
+MAX_CASES = 6  # pairs of texts of a rule that are shown
 MAX_COMPARED = 4000  # lines of a text that are compared one by one
 
 # The name of a value or of a layout, whose number moves with every line above it: %3, v3, %v1_21, #blocked6.

@@ -94,7 +94,7 @@ class Trace:
     def __getitem__(self, stage: str) -> StageTrace:
         if stage not in self._stages:
             ours = stage not in self.compilation.context.target.stages
-            text = self.compilation[stage] if ours else self.machine.text(stage)  # of each distinct kernel
+            text = self.compilation[stage] if ours else self.machine.text(stage)  # the lines of each distinct kernel
             origins = self._origins(stage)[: len(text.removesuffix("\n").split("\n"))]
             nodes, how = tuple(o.nodes for o in origins), tuple(o.how for o in origins)
             self._stages[stage] = StageTrace(stage, text, nodes, how)

@@ -42,7 +42,7 @@ from minitri.hardware.targets import TARGETS
 EXAMPLES = table_beside(__file__, "examples.toml")["examples"]
 ADDRESS, PORT = "127.0.0.1", 8748
 QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
-LARGEST = 64 << 10  # bytes of a request
+LARGEST = 64 << 10  # the most bytes of a request
 CONNECTIONS = 32
 RATE, BURST = 20.0, 60.0  # requests a second
 HEADERS = {

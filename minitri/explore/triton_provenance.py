@@ -91,7 +91,7 @@ class _Line:
     number: int  # from 1
     defines: frozenset[str]
     uses: frozenset[str]
-    loop: bool  # it stands in one
+    loop: bool  # the line is inside a loop
 
 
 def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:

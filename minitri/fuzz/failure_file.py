@@ -25,7 +25,7 @@ from minitri.runtime.arguments import strided
 from minitri.testing import Parameter, RandomProgram
 
 MARK = "# case "
-MOST = 4096  # a file holds at most so many elements of arguments
+MOST = 4096  # the most elements of arguments in a file
 
 
 @dataclass(frozen=True)

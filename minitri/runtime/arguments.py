@@ -151,7 +151,7 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
         if written := about.get("stream"):  # kernels on this stream may still write the array
             on = torch.cuda.ExternalStream(written, device=tensor.device)
             torch.cuda.current_stream(tensor.device).wait_stream(on)
-    except Exception as error:  # the attribute may have any contents
+    except Exception as error:  # the attribute of an unknown object may have any contents
         why = f"cannot be read through __cuda_array_interface__ ({type(error).__name__})"
         raise _refused(name, why, "pass a CUDA tensor, or an object with __dlpack__") from None
     return _torch_view(tensor, name)

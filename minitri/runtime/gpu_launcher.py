@@ -147,7 +147,7 @@ def load(compiled: Any, device: int) -> Start:
         return by_torch
     try:
         driver()
-        _ = compiled.run  # loads the machine code
+        _ = compiled.run  # this call loads the machine code
         return by_triton
     except Exception:
         # torch's launcher cannot start the kernel early, but the result is right, and it needs no C compiler.

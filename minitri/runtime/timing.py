@@ -18,7 +18,7 @@ from typing import Any
 
 from minitri.base.text_tables import milliseconds
 
-CACHE_BYTES = 256 << 20  # more than the L2 cache of any GPU
+CACHE_BYTES = 256 << 20  # bytes: more than the L2 cache of any GPU
 
 
 @dataclass(frozen=True, slots=True)

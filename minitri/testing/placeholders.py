@@ -16,7 +16,7 @@ from minitri.testing.statement_writer import DoesNotFit, Filled
 
 INDEX_DTYPES = ("i64", "i32", "u8")
 SIGNED = INDEX_DTYPES[:2]
-SIDES = (16, 32, 48, 64, 5, 17, 33, 40)  # of matrices in parts of models; tensor cores need multiples of 16
+SIDES = (16, 32, 48, 64, 5, 17, 33, 40)  # sizes of matrices in parts of models; tensor cores need multiples of 16
 
 
 class FormFiller(ParameterWriter):

@@ -59,7 +59,7 @@ def _laid_out(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], rn
         return make(shape)
     if layout == "columns":  # axes in reverse order
         return make(shape[::-1]).T
-    if layout == "part":  # of a larger array
+    if layout == "part":  # a part of a larger array
         return make(tuple(n + 3 for n in shape))[tuple(slice(2, n + 2) for n in shape)]
     step, axis = int(layout), int(rng.integers(0, len(shape)))  # a stride that is negative, larger, or 0
     whole = make(tuple(n * abs(step) or 1 if k == axis else n for k, n in enumerate(shape)))

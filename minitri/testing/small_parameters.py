@@ -18,7 +18,7 @@ from minitri.testing.statement_writer import StatementWriter, words
 
 SIZES = (3, 1, 2, 7, 0, 17, 33, 130)
 DTYPE_CHOICES = ("f32", "f16", "bf16", "f64", "i32", "i64", "i8", "u8", "i16", "u16", "u32", "u64", "bool")
-MAX_ELEMENTS = 20_000  # of a value
+MAX_ELEMENTS = 20_000  # the most elements of a value
 NAMES = ("N", "M", "K", "D")
 PARAMETERS = "xywzabcdefgh"
 

@@ -39,7 +39,7 @@ from minitri.testing.small_parameters import DTYPE_CHOICES, MAX_ELEMENTS, Parame
 from minitri.testing.statement_writer import DoesNotFit, words
 
 TABLE = table_beside(__file__, "statement_forms.toml")
-TRIES = 3  # forms that are tried of one kind
+TRIES = 3  # how many forms of one kind are tried
 SHAPE_ERRORS = ("MT0201", "MT0203", "MT0204", "MT0205", "MT0206", "MT0304")
 HELPERS = {
     "scaled": "def scaled(a, by=2):\n    return a * by\n",
@@ -147,7 +147,7 @@ class SmallWriter(FormFiller):
         program = self._written(lines, ["end"])
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that two dimensions must be equal
+                warnings.simplefilter("ignore")  # the warning that two dimensions must be equal
                 program.compile().run("graph", *(self.values[p.name].data for p in program.parameters))
         except CompileError as error:
             return error.code not in SHAPE_ERRORS
@@ -170,7 +170,7 @@ class SmallWriter(FormFiller):
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))
         taken = [p for n, p in self.arrays.items() if n in used]
-        for p in self.arrays.values():  # those whose types name dimensions that the body uses
+        for p in self.arrays.values():  # parameters whose types name dimensions that the body uses
             missing = (used & self.sizes.keys()).difference(*(words(q.type) for q in taken))
             if p not in taken and missing.intersection(words(p.type)):
                 taken.append(p)

@@ -82,7 +82,7 @@ def not_written_once(
             complete &= points.complete
             inside, *place = np.broadcast_arrays(points.holds(own), *[points.value(d) for d in op.index])
             for i, n in zip(place, shape):
-                inside = inside & (i >= 0) & (i < n)  # accesses out of bounds are another error
+                inside = inside & (i >= 0) & (i < n)  # accesses out of bounds are reported as another error
             np.add.at(count, tuple(i[inside] for i in place), 1) if place else count.__iadd__(int(inside.sum()))
         for bad, happens in ((count > 1, "is written twice"), (count < 1, "is never written")):
             if complete and bad.any():

@@ -54,7 +54,7 @@ VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 6
     "cuda wide": (CUDA, False, True),
 }
 USUAL = ("interpreter", "cuda", "cuda general", "gpu")
-MOST_PROGRAMS = 3000  # that run one after another with a GPU's schedule: about ten seconds
+MOST_PROGRAMS = 3000  # programs that run one after another with a GPU's schedule: about ten seconds
 
 
 # ---- checking --------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class _Check:
         before, row, wrong = compiled.value(self.begin), None, False
         stages = [p.stage for p in compiled.table]
         for p in compiled.table[stages.index(self.begin) + 1 :]:
-            if p.stage == "triton" and wrong:  # it may access memory out of bounds
+            if p.stage == "triton" and wrong:  # the stage may access memory out of bounds
                 return
             after = None
             with suppress(Exception):  # `row` runs the stage again, and reports the error

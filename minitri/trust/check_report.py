@@ -12,7 +12,7 @@ import numpy as np
 from minitri.base.text_tables import table
 from minitri.notebook.html import card, counted
 
-PLACES = {  # the variants: what runs, and where, for people
+PLACES = {  # the variants: what runs, and on which processor, as reports show it
     "interpreter": "interpreter",
     "cuda": "cuda:90 on CPU",
     "cuda general": "any sizes on CPU",

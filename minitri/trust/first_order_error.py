@@ -36,7 +36,7 @@ from minitri.graph.rewrite import copy
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
 NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
 ROUNDED = 1 / 16  # share of a rounding error: two results seldom round to different neighbours
-EXACT = ("negative", "positive", "abs", "maximum", "minimum", "where")  # round nothing
+EXACT = ("negative", "positive", "abs", "maximum", "minimum", "where")  # operators that do not round
 STEP = 64  # units by which an argument moves; f then changes by more than its own rounding error
 
 

@@ -205,7 +205,7 @@ class _Proving:
         goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
         twice = [n for n in set(walked) if walked.count(n) > 1]
         over = {*(a.name for a in self.program.grid), *enclosing(self.program, op), *op.value.axes} - set(walked)
-        counts = {n: self.axes[n].blocks * self.axes[n].lanes for n in sorted(over)}  # with elements past the end
+        counts = {n: self.axes[n].blocks * self.axes[n].lanes for n in sorted(over)}  # axes with elements past the end
         goals += [(f"one {n} an element", ONE - count, self.common) for n, count in counts.items()]
         found = [(words, follows(goal, known)) for words, goal, known in goals]
         missing = [f"a place of its own for {n}" for n in twice] + [words for words, p in found if p is None]

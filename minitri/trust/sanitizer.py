@@ -74,7 +74,7 @@ class Watch:
         self.writers = {b.name: np.full(memory[b.name].flat.size, -1) for b in (*plan.temporaries, *plan.outputs)}
         self.readers: dict[str, Any] = {}
         self.runs: list[tuple[str, tuple[int, ...]]] = []
-        self.first_run = 0  # of this kernel
+        self.first_run = 0  # the number of the first program of this kernel
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.program: Program | None = None
 

@@ -33,7 +33,7 @@ several loops read have the hint `unknown_start`. This file can be deleted when 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
 from minitri.tiles.ir import Loop, Program
 
-ROWS = 64  # of one Hopper tensor core instruction; smaller tiles use other instructions, which wait
+ROWS = 64  # rows of one Hopper tensor core instruction; smaller tiles use other instructions, which wait
 
 
 # ---- products ----------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from dataclasses import replace
 from minitri.kernels.ir import Dot, Kernel, Load, needed
 from minitri.tiles.schedule import Schedule, ceil_pow2
 
-NARROW = 32  # columns
-ROWS = 64  # of one Hopper tensor core instruction
+NARROW = 32  # columns of a narrow block
+ROWS = 64  # rows of one Hopper tensor core instruction
 COPIED = 4  # the fewest contiguous bytes that Triton copies ahead
 
 
