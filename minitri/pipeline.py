@@ -109,9 +109,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass of the compiler pipeline.
-
-    `run(value, context)` makes the stage `stage` from the stage before it.
+    """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
     function   the function that does the work, which `run` calls
     without    the function that runs instead of `run` if the pass is left out; None if the pass cannot be left out
@@ -168,10 +166,7 @@ def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
 
 
 def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
-    """Returns the tile programs of the kernels of a plan.
-
-    The function `lowered` returns the tile program of one kernel, and whether its memory offsets need 64 bits.
-    """
+    """Returns the tile programs of a plan. `lowered` returns the program of a kernel, and whether offsets need 64 bits."""
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
@@ -227,10 +222,7 @@ OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.maske
 
 
 def passes(without: Collection[str]) -> tuple[Pass, ...]:
-    """Returns the passes of a compilation without the named optimisations.
-
-    The name "all" removes every optimisation, so that only the passes of the core are left.
-    """
+    """Returns the passes of a compilation without the named optimisations; "all" leaves out every optimisation."""
     if set(without) == {"all"}:
         return CORE
     rooms = import_module(ROOMS)

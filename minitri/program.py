@@ -49,15 +49,11 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 @hides_frames_of_methods
 class Program(BaseProgram):
-    """A function of the language, which is compiled when it is called.
+    """A function of the language, which is compiled again for other dtypes, sizes or devices of its arguments.
 
-    Calls with other dtypes, sizes or devices compile the program again.
-
-    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out every
-              optimisation
+    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out all
     options   how kernels are scheduled (`Options`): block sizes by axis, warps, software pipelining and others
-    effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules by
-              rules
+    effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
     """
 
     watched: Sequence[Read] = ()  # Python values outside the program that were used to compile it
@@ -97,10 +93,7 @@ class Program(BaseProgram):
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
     ) -> Program:
-        """Returns this program with other settings. The class `Program` explains the settings.
-
-        A setting of None keeps the setting of this program.
-        """
+        """Returns this program with other settings. A setting of None keeps the setting of this program."""
         dropped = tuple(self.without) if without is None else without
         with using(self.limits):
             return self._made(without=dropped, options=options or self.options, effort=effort or self.effort)
@@ -111,9 +104,7 @@ class Program(BaseProgram):
     # ---- calling ---------------------------------------------------------------------
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        """Runs the generated kernels, and returns arrays of the caller's library.
-
-        Calls with torch tensors return torch tensors on the same device; calls with numpy arrays return numpy arrays.
+        """Runs the generated kernels, and returns arrays of the caller's library, on the device of the arguments.
 
         Raises CompileError MT03xx, before any kernel starts, for arguments that do not fit the parameters.
         """
@@ -146,10 +137,7 @@ class Program(BaseProgram):
         """Compiles again if a Python value that the program uses has changed."""
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Moves keyword arguments to their positions: `f(x, b=b, a=a)` becomes `f(x, a, b)`.
-
-        A call that leaves out a parameter is not changed.
-        """
+        """Moves keyword arguments to their positions, if none is missing: `f(x, b=b, a=a)` becomes `f(x, a, b)`."""
         names = self._names[len(args) : len(args) + len(keywords)]
         if any(name not in keywords for name in names) or len(names) < len(keywords):
             return args, keywords
@@ -193,11 +181,7 @@ class Program(BaseProgram):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """Returns the reference result, which numpy computes from the syntax tree.
-
-        A program that was read from a later stage has no syntax tree, so numpy evaluates this stage. The results are
-        numpy arrays.
-        """
+        """Returns the reference result: numpy evaluates the syntax tree, or the stage that the program was loaded from."""
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
@@ -224,10 +208,7 @@ class Program(BaseProgram):
         return run_stage.results(self._kept(moved, stage), stage, moved)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
-        """Returns the compilation of a call for the interpreter, with its stages up to the given stage.
-
-        Calls with the same compilation context share one compilation.
-        """
+        """Returns the compilation of a call for the interpreter. Calls with the same context share one compilation."""
         context = self.context(call, INTERPRETER)
         with self._stages.lock:
             kept = self._stages.made(context.key, lambda: self.compilation(context))
@@ -235,16 +216,11 @@ class Program(BaseProgram):
         return kept
 
     def _fits_memory(self, call: Call) -> None:
-        """Raises CompileError if some value of the program would not fit into memory.
-
-        The reference and the evaluators store every value of the program.
-        """
+        """Raises CompileError if some value would not fit into memory, because evaluators store every value."""
         require_graph(self.graph(call.instance), call.sizes)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Compares the result of every pass with the reference.
-
-        `report.guilty` is the name of the first wrong pass.
+        """Compares the result of every pass with the reference. `report.guilty` is the name of the first wrong pass.
 
         A program that was read from a stage after the graph is compared with the program `against` of `mt.load`. Raises
         CompileError MT0402 if `mt.load` was called without `against`.
@@ -264,9 +240,7 @@ class Program(BaseProgram):
         self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None,
         **sizes: Any,
     ) -> Lowered:  # fmt: skip
-        """Returns the stages of the program for given arrays, or for given sizes.
-
-        Dimensions that are left out stay symbolic.
+        """Returns the stages of the program for given arrays or sizes. Dimensions that are left out stay symbolic.
 
         lower(M=4096, target="h100")
         lower(B=(8, 16), D=64)          the axes of the pack `*B`; scalar parameters are keywords too
@@ -280,10 +254,7 @@ class Program(BaseProgram):
         return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """Returns the call that the arguments of `lower` describe.
-
-        If the arguments of `lower` are sizes, the call has no arrays.
-        """
+        """Returns the call that the arguments of `lower` describe. If the arguments are sizes, the call has no arrays."""
         named = set(given).difference(sizes_of(self.function, {}))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
             return self._bound(args, given)
@@ -339,13 +310,11 @@ class Program(BaseProgram):
         self, /, *args: Any, compare: Mapping[str, Any] | None = None, measured: Mapping[str, float] | None = None,
         panes: Sequence[str] = (), **sizes: Any,
     ) -> Page:  # fmt: skip
-        """Returns the explorer: an HTML page that shows every stage side by side.
+        """Returns the explorer: a page that shows every stage side by side. `.save("page.html")` writes the page.
 
-        The method `save` of the page writes a file: `.save("page.html")`. The method `explore` also takes all arguments
-        of the method `lower`.
+        The method `explore` also takes all arguments of the method `lower`.
 
-        compare    the page also shows a second program, which differs in these arguments of `lower`: {"target":
-                   "cuda:80"}
+        compare    a second program to show, which differs in these arguments of `lower`: {"target": "cuda:80"}
         measured   seconds by the name of the kernel (`Profile.measured` has them), for the roofline
         panes      the panes of the page that are open at first: ("player", "tile.masked")
         """
@@ -360,10 +329,7 @@ class Program(BaseProgram):
 
 @hides_frames_of_methods
 class Lowered:
-    """The stages of a program for given sizes and a target.
-
-    For example, `lowered["tile"]` is the text of the stage `tile`.
-    """
+    """The stages of a program for given sizes and a target. `lowered["tile"]` is the text of the stage `tile`."""
 
     def __init__(self, compilation: Compilation) -> None:
         self.compilation = compilation
@@ -415,9 +381,7 @@ class Lowered:
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
-    """Returns the positions of the float parameters among all parameters, each with its default (0.0 if there is no
-    default).
-    """
+    """Returns the position and the default of each float parameter; the default is 0.0 if there is none."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
 
@@ -427,9 +391,6 @@ def _takes_array(param: ast.Param) -> bool:
 
 
 def _is_typed(param: ast.Param) -> bool:
-    """Checks whether a program can be typed without a value for this parameter.
-
-    An int or a bool parameter needs a value or a default.
-    """
+    """Checks whether a parameter has a type without an argument. An int or a bool needs a value or a default."""
     at_call = isinstance(param.annotation, ast.ScalarType) and not takes_float(param)
     return param.default is not None or (param.annotation is not None and not at_call)
