@@ -14,7 +14,7 @@ and after the pass.
 
 The core compiles every program: one kernel for each node that computes, with a simple schedule. The core imports no
 optimisation. The table in minitri/optimize/pass_table.py has the optimisations between the passes of the core.
-pipeline.py imports this table only when a program is optimised.
+pipeline.py imports the optimisations only when a program is optimised.
 """
 
 import os

@@ -10,9 +10,9 @@
     EPS = 1e-3
     unit(x)                 compiles again: EPS has changed
 
-In: the function. Out: a Program. language/linking.py makes one module of the function and of what it calls. Every use
-of the program compares these functions and constants with their earlier values. A repeated call on a GPU has no other
-cost.
+In: the function. Out: a Program. language/linking.py makes one module of the function and the functions that it calls.
+Every use of the program compares these functions and constants with their earlier values. A repeated call on a GPU has
+no other cost.
 """
 
 import re

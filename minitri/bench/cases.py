@@ -135,7 +135,7 @@ def _flex(mask: str, q: Any, k: Any, v: Any) -> Any:
 def _compiled_flex(mask: str, rows: int, keys: int, device: str) -> Callable[..., Any]:
     """Returns compiled flex_attention.
 
-    The function is compiled only once, so the compilation is not timed.
+    flex_attention is compiled only once, so the compilation is not timed.
     """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

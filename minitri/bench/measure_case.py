@@ -283,7 +283,7 @@ def relative(result: Any, reference: Any) -> float:
 
 
 def small(n: int) -> int:
-    """Returns a small size in place of a large size: 16384 becomes 129. Equal sizes stay equal."""
+    """Returns a small size in place of a large size: 16384 becomes 129. Equal sizes of a case stay equal."""
     return n // 128 + 1
 
 

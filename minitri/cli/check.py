@@ -70,7 +70,7 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 def error_text(report: CheckReport) -> str:
     """Returns a text with the error that comes nearest to its bound.
 
-    The report must have no wrong pass.
+    The report is one without a wrong pass.
     """
     worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
     return f"error {worst.max_error:.2g}, allowed {worst.bound:.2g}" if worst.bound else "no error"

@@ -194,7 +194,7 @@ class _Maker:
             raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
 
     def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        """Returns the array for a text.
+        """Returns the array that a value of `--input` describes.
 
         The dtype of this array may be wrong; `array` converts the dtype.
         """

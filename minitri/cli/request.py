@@ -46,7 +46,7 @@ class Request:
     schedule: Mapping[str, str] = field(default_factory=dict)  # inputs.SCHEDULE
 
     def program(self, untyped: Sequence[str] = ()) -> Program:
-        """Returns the program.
+        """Returns the program that the request names.
 
         `untyped` names further parameters of an expression, whose types come from the arguments of a call.
         """

@@ -113,7 +113,7 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
 def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, str] | None:
     """Returns the options that tuning has chosen for this call, and the name of their entry in the cache.
 
-    Nothing is measured.
+    The function `known` measures nothing.
 
     The result is None if no options have been measured for this call yet.
     """

@@ -94,7 +94,7 @@ def _for_call(context: Context, options: Options) -> Options:
 
 
 def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
-    """Returns the options that a call on a GPU uses, and a line about the options for `explain`. Nothing is measured.
+    """Returns the options that a call on a GPU uses, and a line about the options for `explain`, without measuring.
 
     The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.
     """

@@ -49,7 +49,7 @@ class FormFiller(ParameterWriter):
     # ---- other operands ----------------------------------------------------------------------
 
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
-        """Returns the name of another value that broadcasts with x, or of a new parameter.
+        """Returns the name of another value that broadcasts with x, or the name of a new parameter.
 
         Some kinds of statements limit the common dtype of x and the other value.
         """
@@ -84,7 +84,7 @@ class FormFiller(ParameterWriter):
         return self.found(suits) or filled["x"]
 
     def factor(self, filled: Filled, x: Value) -> str:
-        """Returns a right factor for a matrix product with x, or a new parameter."""
+        """Returns a right-hand factor for a matrix product with x: an existing value or a new parameter."""
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):
             return name

@@ -47,7 +47,7 @@ def byte_to_f16(x, _semantic: Any = None):
 def unknown(start):
     """Returns `start` as a value that Triton's compiler does not know.
 
-    minitri/triton/workarounds/loops.py explains the reason.
+    minitri/triton/workarounds/loops.py explains why kernels need `rt.unknown`.
     """
     return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
 
@@ -56,7 +56,7 @@ def unknown(start):
 def settle(_semantic: Any = None):
     """Waits until tensor cores have read their registers.
 
-    minitri/triton/workarounds/loops.py explains the reason.
+    minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
     Only the Hopper generation (sm90) needs this wait: its tensor cores read registers while the program continues.
     """

@@ -262,7 +262,7 @@ class _Analysis:
         Online reductions compute sums in such parts (minitri/optimize/online_reductions/transport.py). The error occurs
         even if every term is exact. Let V = sum (x - mean)^2, and let each running mean have an error of at most o. The
         steps of the running means, times n, add up to at most sqrt(2 n V). Each step of a running mean adds an error of
-        o times its length. The rounding errors of the sums are added to these errors.
+        o times the length of the step. The rounding errors of the sums are added to these errors.
         """
         means = deviations(node)
         if means is None:
@@ -286,10 +286,10 @@ class _Analysis:
     def contract(self, node: Contract) -> tuple[Any, Any]:
         """Returns the value and the radius of a matrix product.
 
-        An element is a sum of m products that are not 0, so each product is rounded at most m times. For 16-bit
-        operands a tensor core truncates instead of rounding, which doubles the error. If factors are rounded before the
-        multiplication, as in TF32, the radius includes that error. The precision "f32" may mean "tf32x3" if the sums
-        have many terms.
+        An element of a matrix product is a sum of m products that are not 0, so each product is rounded at most m
+        times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If factors are
+        rounded before the multiplication, as in TF32, the radius includes that error. The precision "f32" may mean
+        "tf32x3" if the sums have many terms.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))

@@ -164,7 +164,7 @@ class _Proving:
         return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns the reason why a test that no bound needs still changes the result, or None."""
+        """Returns the reason why a condition of a mask still changes the result although no bound needs it, or None."""
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
         for s in test.symbols():
