@@ -185,7 +185,7 @@ def test_short_columns_have_16_bytes_of_a_row_for_each_thread() -> None:
 
 def test_a_long_row_with_a_short_last_axis_has_blocks_of_both_axes() -> None:
     (first, _) = mt.compile("sum(x, axis=(0, 2))", x="f32[1000000, 64, 3]").lower().compilation.value("kernels").kernels
-    assert {a.name: scheduled(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 512), "s": ("loop", 4)}
+    assert {a.name: scheduled(first).axes[a.name] for a in first.reduced} == {"r": ("loop", 64), "s": ("loop", 4)}
 
 
 @pytest.mark.parametrize("given, expected", [

@@ -42,18 +42,20 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
 
-def contiguity(kernel: Kernel) -> dict[str, int]:
+def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
-    A load or store with a small stride counts in part: by the share of the bytes of a memory sector that it uses.
+    A load or store with a small stride counts in part: by the share of the bytes of a memory sector that it uses. With
+    `fastest`, each load or store counts only for the axis in which its stride is smallest.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
         if isinstance(op, (Load, Store)):
-            for axis in kernel.axes:
-                stride = abs(_step(op.offset, axis.symbol))
-                if 0 < stride * op.buffer.dtype.bytes < SECTOR or stride == 1:
-                    weight[axis.name] += op.buffer.dtype.bytes * touched(kernel, op) // stride
+            bytes, strides = op.buffer.dtype.bytes, {a.name: abs(_step(op.offset, a.symbol)) for a in kernel.axes}
+            small = {name: stride for name, stride in strides.items() if stride == 1 or 0 < stride * bytes < SECTOR}
+            for name, stride in small.items():
+                if not fastest or stride == min(small.values()):
+                    weight[name] += bytes * touched(kernel, op) // stride
     return weight
 
 
@@ -79,9 +81,13 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
     return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
 
 
-def rival(order: Sequence[Axis], weight: Mapping[str, int]) -> Axis | None:
-    """Returns the second axis of `order` if many bytes are contiguous along it, as on one side of a transpose."""
-    return order[1] if len(order) > 1 and weight[order[1].name] * 8 > weight[order[0].name] > 0 else None
+def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
+    """Returns the axis of `order`, other than its first, along which many bytes are contiguous, as on one side of a
+    transpose. Returns None if there is no such axis.
+    """
+    weight = contiguity(kernel, fastest=True)
+    second = max(order[1:], key=lambda a: weight[a.name], default=None)
+    return second if second is not None and weight[second.name] * 8 > weight[order[0].name] > 0 else None
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:

@@ -26,9 +26,8 @@ def elementwise(kernel: Kernel, request: Request) -> Schedule | None:
         return None
     if not kernel.axes:
         return Schedule({}, warps=1, rule="one element")
-    weight, bytes = contiguity(kernel), widest_bytes(kernel)
-    order = innermost(kernel.axes, weight)
-    first, second = order[0], rival(order, weight)
+    order, bytes = innermost(kernel.axes, contiguity(kernel)), widest_bytes(kernel)
+    first, second = order[0], rival(order, kernel)
     if second is not None and not request.interpreter:
         side = 128 if bytes <= 2 else 64
         blocks = filled(order, SQUARE, filled([first], side) | filled([second], side))

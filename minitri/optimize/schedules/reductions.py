@@ -223,17 +223,15 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
     of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
-    second = rival(lanes, weight)
+    second = rival(lanes, kernel)
     narrow = 2 * SECTOR // min(SECTOR, widest_bytes(kernel))  # elements along both axes of a transpose
     blocks = filled(lanes[:1], 2 * narrow if second is not None else 64)
     blocks |= filled([second], narrow) if second is not None else {}
     width = math.prod(blocks.values())
     roles = {a.name: "grid" for a in kernel.parallel}
     corrects = any(isinstance(op, Old) for op in kernel.body)  # has online reductions
-    deep, more = (
-        (2 if second is None else 8) * ENOUGH // width,
-        2 if corrects else 1,
-    )  # fewer iterations have fewer corrections
+    deep = (2 if second is None else 8) * ENOUGH // width
+    more = 2 if corrects else 1  # fewer iterations have fewer corrections
     programs = math.prod(size(a, 1024) for a in kernel.parallel) // width
     most = 8192 // width if programs <= few else deep  # a few programs load all their rows at once
     for a in reversed(kernel.reduced):
