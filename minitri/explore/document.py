@@ -106,21 +106,22 @@ def program(
 ) -> dict[str, Any]:
     """One program at all its stages. `quick` leaves out what takes seconds: machine code, the player, the walk, and
     the plans that fusion did not choose."""
-    trace = Trace(compiled)
+    trace, ours = Trace(compiled), our_passes(compiled)
     sources = _Sources(trace)
     marks = [{"label": n.text, "spans": [at for s in n.spans for at in sources.place(s)]} for n in trace.nodes]
     with ThreadPoolExecutor(1) as aside:  # Triton's passes are printed by another process
         printed = None if quick else aside.submit(triton_passes, trace.machine)
         stages = _stages(trace, quick, tell)
         tell(0.7, "fusion plans")
+        played = None if quick else player(compiled)
         made = {
             "name": compiled.context.entry, "label": label, "target": str(compiled.context.target), "quick": quick,
             "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages, "marks": marks,
             "views": _views(trace), "figures": figures(trace, measured, quick), "ledger": None if quick else plans(trace),
-            "player": None if quick else player(compiled), "walk": [] if quick else walk(trace, stages),
+            "player": played, "walk": [] if quick else walk(trace, stages, ours, played),
         }  # fmt: skip
         tell(0.9, "passes")
-        return made | {"passes": [*our_passes(compiled), *(printed.result() if printed else [])]}
+        return made | {"passes": [*ours, *(printed.result() if printed else [])]}
 
 
 def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
