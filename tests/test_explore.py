@@ -639,7 +639,7 @@ def test_the_player_shows_every_program_of_the_grid(tab: Browser) -> None:
     kernel = data(html("attention"))["programs"][0]["player"]["kernels"][0]
     assert len(kernel["programs"]) == kernel["count"] == len(tab.all(".grid button")) == 8
     tab.all(".grid button")[-1].click()
-    assert "Program (3, 1)" in tab.find(".said").text
+    assert "Grid program (3, 1)" in tab.find(".said").text
 
 
 def test_the_player_draws_an_array_of_four_axes_as_slices_with_values(tab: Browser) -> None:

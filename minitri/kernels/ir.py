@@ -282,7 +282,8 @@ class Decision:
     """One line of the ledger: a value that one node passes to another, whether both are in one kernel, and why.
 
     `again` is true if the consumer is in the same kernel but in a later loop, which loads its inputs from memory
-    again. `bytes` is the memory traffic that fusion saves or costs. `spans` are the source spans of the value.
+    again. `bytes` is the memory traffic that fusion saves, or the traffic between the two kernels: a read for
+    each reader, and the write for one of them. `spans` are the source spans of the value.
     """
 
     value: str

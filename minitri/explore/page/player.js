@@ -4,7 +4,7 @@ EXTRA.push((program, at, links) => [{id: 'player', apart: true,
   make: () => program.player ? new Player(program.player, at, links) : new Note(program.quick ? SOON : TOO_LARGE)}]);
 
 const SOON = 'Wait a moment: the small instance is being run.';
-const TOO_LARGE = 'The sizes that this program fixes are too large to show each element.';
+const TOO_LARGE = 'The sizes that this program fixes are too large to show each element, or there are none.';
 
 class Player {
   constructor(data, program, links) {
