@@ -124,7 +124,7 @@ class SmallWriter(FormFiller):
         limit = 2e4 if dtype.name == "f16" else 1e12 if dtype.is_float else math.inf
         if overflows or made.largest > limit or data.size > MAX_ELEMENTS or data.ndim > 5:
             raise DoesNotFit
-        if any(1 in v.shape for v in operands) and not self._shapes_fit(text):
+        if any(0 in v.shape or 1 in v.shape for v in operands) and not self._shapes_fit(text):
             raise DoesNotFit
         return made
 
