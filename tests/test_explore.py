@@ -576,8 +576,8 @@ def test_the_player_shows_the_effect_of_a_missing_mask(tab: Browser) -> None:
     tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now code")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "reads 4 elements of x" in tab.find(".said").text
-    tab.find("[aria-label='next program']").click()
-    tab.find("[aria-label='next program']").click()
+    tab.find("[aria-label='next grid program']").click()
+    tab.find("[aria-label='next grid program']").click()
     assert (
         "reads 1 element of x, 3 masked" in tab.find(".said").text and len(tab.all(".cell.masked")) == 4
     )  # one of them is in the legend

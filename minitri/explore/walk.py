@@ -143,7 +143,7 @@ class _Walk:
         }
 
     def _stages(self) -> dict[str, str]:
-        """The stages that the walk goes through, and those that it passes over."""
+        """The stages that the walk goes through, and the stages that it passes over."""
         gone_through = {pane for step in STEPS for pane in step["panes"]}
         to_come, skipped = ([f"`{s}`" for s in self.texts if (s in gone_through) == there] for there in (True, False))
         said = f" The walk passes over {listed(skipped)}, which the free view has." if skipped else ""
@@ -220,14 +220,14 @@ class _Walk:
             yield f"For a reduction, a masked element counts as {'; or as '.join(known)}."
 
     def _played(self) -> dict[str, str]:
-        """The sizes of the player's example, and an axis whose blocks have more lanes than elements."""
+        """The sizes of the player's example, and an axis whose tiles have more elements than its blocks."""
         played = self.player or {"sizes": {}, "kernels": []}
         axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
         wide = next((a for a in axes if a["role"] != "whole" and a["lanes"] > a["block"]), None)
         sizes = [f"{name} = {size}" for name, size in played["sizes"].items()]
         lanes = wide and (
-            f"The places of a tile are lanes. A block of {wide['block']} along {wide['name']} has {wide['lanes']} lanes, "
-            "because Triton needs a power of two: the rest is past the end of the block."
+            f"`in {wide['lanes']} lanes` means that the tile of a block of {wide['block']} along {wide['name']} has "
+            f"{wide['lanes']} elements, because Triton needs a power of two. The rest is past the end of the block."
         )
         return {"sizes": sizes and f", here {listed(sizes)}" or "", "lanes": lanes or ""}
 
