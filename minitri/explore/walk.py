@@ -229,7 +229,7 @@ class _Walk:
             f"`in {wide['lanes']} lanes` means that the tile of a block of {wide['block']} along {wide['name']} has "
             f"{wide['lanes']} elements, because Triton needs a power of two. The rest is past the end of the block."
         )
-        return {"sizes": sizes and f", here {listed(sizes)}" or "", "lanes": lanes or ""}
+        return {"sizes": f", here {listed(sizes)}" if sizes else "", "lanes": lanes or ""}
 
     def _triton(self) -> str:
         """What a reader of the Triton source asks: what `rt` is, and what the parts of a load are."""
