@@ -33,7 +33,7 @@ SOFTMAX = Case("softmax", TEXT, (Input("f32", (24, 40)),), lambda x: torch.softm
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call moves 100 bytes, and nothing waits for a GPU."""
-    monkeypatch.setattr(ablation.host, "peak", lambda call: call() is not None and 100)
+    monkeypatch.setattr(ablation.call_overhead, "peak", lambda call: call() is not None and 100)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(ablation, "forget", lambda: None)
     monkeypatch.setattr(measure_case, "SETS", 2)

@@ -1,7 +1,7 @@
-"""Error codes, and error messages that point at the source with carets.
+"""Defines error codes, and formats error messages that point at the source with carets.
 
-In: a problem found anywhere in the compiler, with the source spans it concerns.
-Out: one exception, `CompileError`. `str(error)` is
+In: a problem found anywhere in the compiler, with the source spans it concerns. Out: one exception, `CompileError`. For
+example, the text of an error, `str(error)`, is
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12
@@ -10,8 +10,8 @@ Out: one exception, `CompileError`. `str(error)` is
       = help: drop the transpose: `x @ w` is f16[M, N]
       = more: minitri explain MT0203
 
-error_codes.toml has a short description of every code. `error.edits` has the correction as data, for editors: `corrected`
-applies it.
+error_codes.toml has a short description of every code. `error.edits` has the correction as data, for editors. The
+function `corrected` applies the correction of an error to its source.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TABLE = table_beside(__file__, "error_codes.toml")
 CODES: dict[str, str] = {code: row["text"] for code, row in _TABLE.items()}
 
 
-MOST_LINES = 7  # of `str(error)`
+MOST_LINES = 7  # lines of `str(error)`
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A correction of a program: write `text` in place of what is at `span`."""
+    """A correction of a program: it replaces the text at `span` by `text`."""
 
     span: Span
     text: str
@@ -44,11 +44,11 @@ class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
     edits    the help as data: replacements in the source that correct the mistake
-    notes    further facts, a line each: the line of a library function, the call of a function
-    others   independent errors of the same program, in the order of their places
+    notes    further facts, each on a line of its own, such as the call of the function with the error
+    others   independent errors of the same program, in the order of their positions in the text
 
-    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The code decides
-    the subclass (`BUILTIN`).
+    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The error code
+    decides the subclass of CompileError (table `BUILTIN`).
     """
 
     def __new__(cls, code: str, *_: object, **__: object) -> Self:
@@ -66,28 +66,34 @@ class CompileError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        """The error in full, with at most `MOST_LINES` lines."""
+        """Returns the error in full, with at most `MOST_LINES` lines."""
         return summary(self)
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of a traceback."""
+        """Returns the lines that IPython shows instead of a traceback."""
         return str(self).split("\n")
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
     def at(self, span: Span | None) -> CompileError:
-        """Sets the span of this error, if it has none yet. Returns the error."""
+        """Sets the span of this error, if the error has no span yet. Returns the error."""
         if self.span is None:
             self.span = span
         return self
 
     def write(self, span: Span, text: str, help: str = "") -> Self:
-        """The same error, with the correction to write `text` at `span`. The help says so if there is none."""
+        """Adds to this error the correction to write `text` at `span`. Returns the error.
+
+        If `help` is "" and the error has no help, the help says what to write.
+        """
         return self.correct(Edit(span, text), help=help or self.help)
 
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
-        """The same error, with these corrections; None stands for none. The help says what to write."""
+        """Adds these corrections to the error; None stands for no correction.
+
+        Returns the error. `help` says what to write.
+        """
         self.edits = tuple(edit for edit in edits if edit is not None)
         if help or self.edits:
             lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")] if self.edits else []
@@ -95,24 +101,30 @@ class CompileError(Exception):
         return self
 
     def guess(self, span: Span, question: str) -> Self:
-        """The same error with a question "did you mean `f`?" as its help: f at `span` is the correction. "" asks nothing."""
+        """Adds a question "did you mean `f`?" to the error as its help, and the correction to write f at `span`.
+
+        The question "" adds nothing.
+        """
         return self.correct(Edit(span, question.split("`")[1]) if question else None, help=question)
 
 
 class CompileValueError(CompileError, ValueError):
-    """An invalid value or shape. It is also a `ValueError`."""
+    """The error for an invalid value or shape. A CompileValueError is also a `ValueError`."""
 
 
 class CompileTypeError(CompileError, TypeError):
-    """An invalid dtype or kind of argument. It is also a `TypeError`."""
+    """The error for an invalid dtype or kind of argument. A CompileTypeError is also a `TypeError`."""
 
 
 class CompileIndexError(CompileError, IndexError):
-    """An invalid index. It is also an `IndexError`."""
+    """The error for an invalid index. A CompileIndexError is also an `IndexError`."""
 
 
 class CompileAxisError(CompileValueError, CompileIndexError):
-    """An invalid axis number. Like numpy's `AxisError`, it is also a `ValueError` and an `IndexError`."""
+    """The error for an invalid axis number.
+
+    Like numpy's `AxisError`, this error is also a `ValueError` and an `IndexError`.
+    """
 
 
 _PYTHON = {
@@ -128,7 +140,10 @@ BUILTIN: dict[str, tuple[str, ...]] = {
 
 
 class ParseError(CompileError, SyntaxError):
-    """A syntax error in a program. It is also a `SyntaxError`, so that other tools recognise it."""
+    """The error for a syntax error in a program.
+
+    A ParseError is also a `SyntaxError`, so that other tools recognise it.
+    """
 
     msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]
 
@@ -137,11 +152,14 @@ class ParseError(CompileError, SyntaxError):
 
 
 class ShapeWarning(UserWarning):
-    """A program that is right for some sizes only: `x + b` of f32[M, N] and f32[K] needs K == N."""
+    """The warning for a program that is right for some sizes only: `x + b` of f32[M, N] and f32[K] needs K == N."""
 
 
 class BrokenRule(ValueError):
-    """The error of a verifier when an IR breaks a rule. `spans` are the source spans of the faulty operation."""
+    """The error that a verifier raises when an IR breaks a rule.
+
+    `spans` are the source spans of the faulty operation.
+    """
 
     def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:
         super().__init__(message)
@@ -152,9 +170,9 @@ class BrokenRule(ValueError):
 
 
 def render(error: CompileError, width: int = 100) -> str:
-    """One error as plain text, with the source line and a caret line under the span.
+    """Returns one error as plain text, with the source line and a caret line under the span.
 
-    width   columns of the source line that are shown, around the caret
+    width   the number of columns of the source line that are shown, around the caret
     """
     out = [f"error[{error.code}]: {error.message}"]
     if error.span is not None:
@@ -165,7 +183,7 @@ def render(error: CompileError, width: int = 100) -> str:
 
 
 def report(error: CompileError, width: int = 100) -> str:
-    """The error and all others of the program in full, and the commands that explain their codes."""
+    """Returns the error and all others of the program in full, and the commands that explain their codes."""
     codes = dict.fromkeys(e.code for e in (error, *error.others))
     return "\n".join(
         [*(render(e, width) for e in (error, *error.others)), *(f"  = more: minitri explain {code}" for code in codes)]
@@ -173,7 +191,10 @@ def report(error: CompileError, width: int = 100) -> str:
 
 
 def summary(error: CompileError) -> str:
-    """The error in full, and a line for each other error of the program: `MOST_LINES` lines at most."""
+    """Returns the error in full, and a line for each other error of the program.
+
+    The text has at most `MOST_LINES` lines.
+    """
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
     room = MOST_LINES - 1 - len(lines)
@@ -188,7 +209,10 @@ def _place(error: CompileError) -> str:
 
 
 def corrected(error: CompileError) -> str:
-    """The source of the error with its edits made, and those of the other errors that fit beside them or into them."""
+    """Returns the source text after the edits of the error and of the other errors.
+
+    An edit of another error is left out if it conflicts with an earlier edit.
+    """
     made = list(error.edits)
     source = made[0].span.source
     for edit in (e for other in error.others for e in other.edits if e.span.source == source):
@@ -202,14 +226,17 @@ def corrected(error: CompileError) -> str:
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """The text with edits made that do not overlap."""
+    """Returns the text after the edits, which must not overlap."""
     for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         text = text[: edit.span.start] + edit.text + text[edit.span.end :]
     return text
 
 
 def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
-    """The place of a span, its first source line cut to `columns` characters, and carets: three lines of text."""
+    """Returns three lines of text: the position of a span, the span's first source line, and carets.
+
+    The source line is cut to `columns` characters.
+    """
     line, column = span.line_column
     text = span.first_line.expandtabs(1)
     width = max(1, min(span.end - span.start, len(text) - column + 1))
@@ -224,7 +251,10 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 
 
 def _window(text: str, column: int, limit: int) -> tuple[str, int]:
-    """Cuts a line to at most `limit` characters around a column. Returns the text and the new column."""
+    """Cuts a line to at most `limit` characters around a column.
+
+    Returns the cut line and the position of the column in it.
+    """
     if len(text) <= limit:
         return text, column
     start = max(0, column - 1 - limit // 3)
@@ -234,23 +264,23 @@ def _window(text: str, column: int, limit: int) -> tuple[str, int]:
 
 
 def printable(text: str) -> str:
-    """The text with each unprintable character replaced by `?`, so that it cannot send escape codes to a terminal."""
+    """Replaces each unprintable character by `?`, so that the text cannot send escape codes to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _columns(text: str) -> int:
-    """The width of a text on a terminal. East Asian characters take two columns, combining characters none."""
+    """Returns the width of a text on a terminal. East Asian characters take two columns, combining characters none."""
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The question "did you mean …?" with the known names that are spelt most like `name`, or ""."""
+    """Returns the question "did you mean …?" with the known names that are spelt most like `name`, or ""."""
     near = nearest(name, known)
     return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
 
 
 def listed(words: Sequence[str], joiner: str = "and") -> str:
-    """Several names as an English list: `a, b and c`."""
+    """Returns several names as an English list: `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {joiner} {words[-1]}"

@@ -1,7 +1,7 @@
 """Symbolic integers: the sizes of arrays, and index expressions over named axes.
 
-A `Dim` is a polynomial with integer coefficients. It is stored in canonical form, a sorted sum of products. So equal
-polynomials compare equal: `(M + 1) * 2 == 2 * M + 2`. The factors of a product are called atoms:
+A `Dim` is a polynomial with integer coefficients. A `Dim` is stored in canonical form, as a sorted sum of products. So
+equal polynomials compare equal: `(M + 1) * 2 == 2 * M + 2`. The factors of a product are called atoms:
 
     Symbol(name, "size")     a dimension of the program, an integer >= 0
     Symbol(name, "axis")     an iteration axis, with 0 <= axis < extent
@@ -9,8 +9,9 @@ polynomials compare equal: `(M + 1) * 2 == 2 * M + 2`. The factors of a product 
     Quotient(a, b), Remainder(a, b)     floor division, as Python's // and %
     Largest(a, b), Smallest(a, b)       maxima and minima (minitri/base/symbolic_minmax.py)
 
-Left out: deciding equality in general. If `a == b` is false, the polynomials differ, but they may still have equal
-values for some sizes. `sign` looks at the signs of single terms only (intervals.py and inequalities.py prove more).
+Left out: a test that finds out for any two Dims whether they are equal. If `a == b` is false, the polynomials a and b
+differ, but their values may be equal for some sizes. `sign` looks at the signs of single terms only (intervals.py and
+inequalities.py prove more).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, ClassVar, Literal, Union
 from minitri.base.diagnostics import CompileError
 from minitri.base.program_limits import check_product, current, exceeded
 
-MAX_DEPTH = 50  # nested quotients, maxima, …: functions over them recurse
+MAX_DEPTH = 50  # nested quotients, maxima, …: functions that visit them recurse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,20 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A function of two sizes that is no polynomial of them, such as the quotient n // m. Each subclass is one function."""
+    """A function of two sizes that is no polynomial of these sizes, such as the quotient n // m.
+
+    Each subclass of Pair defines one function.
+    """
 
     a: Dim
     b: Dim
     depth: int = field(default=1, compare=False)  # levels of nested pairs
     weight: int = field(default=1, compare=False)  # number of atoms, with those of nested pairs
     of: ClassVar[Callable[[Dim, Dim], Dim]]  # applies the same function to two other Dims
-    value: ClassVar[Callable[[Any, Any], Any]]  # applies it to two integers, or to two integer arrays
+    value: ClassVar[Callable[[Any, Any], Any]]  # applies the function to two integers or integer arrays
 
     def is_never_negative(self) -> bool:
-        """Whether the value is proven to be >= 0 for all sizes."""
+        """Checks whether the value is proven to be >= 0 for all sizes."""
         raise NotImplementedError
 
 
@@ -61,7 +65,7 @@ DimLike = Union["Dim", int]
 
 
 class Dim:
-    """An integer polynomial in canonical form. `Dim.of`, `size`, `axis` and the operators + - * // % make one."""
+    """An integer polynomial in canonical form. `Dim.of`, `size`, `axis` and the operators + - * // % make a `Dim`."""
 
     __slots__ = ("terms", "_hash", "_text")
     terms: tuple[tuple[Monomial, int], ...]
@@ -81,7 +85,7 @@ class Dim:
 
     @property
     def constant(self) -> int | None:
-        """The value of a polynomial without symbols, or None if there are symbols."""
+        """The value of a polynomial without symbols, or None if the polynomial has symbols."""
         if not self.terms:
             return 0
         if len(self.terms) == 1 and not self.terms[0][0]:
@@ -90,7 +94,7 @@ class Dim:
 
     @property
     def atom(self) -> Atom | None:
-        """The single atom of which the polynomial consists, or None if it is anything else."""
+        """The single atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if there is none."""
         if len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0][0]
         return None
@@ -158,12 +162,12 @@ class Dim:
             yield from m
 
     def symbols(self) -> frozenset[Symbol]:
-        """All symbols, also the symbols inside quotients, remainders, maxima and minima."""
+        """Returns all symbols, including the symbols inside quotients, remainders, maxima and minima."""
         parts = ({a} if isinstance(a, Symbol) else a.a.symbols() | a.b.symbols() for a in self.atoms())
         return frozenset[Symbol]().union(*parts)
 
     def pairs(self) -> Iterator[Pair]:
-        """All quotients, remainders, maxima and minima. Nested ones come before the one that contains them."""
+        """Yields all quotients, remainders, maxima and minima. Nested ones come before the one that contains them."""
         for atom in self.atoms():
             if isinstance(atom, Pair):
                 yield from (*atom.a.pairs(), *atom.b.pairs(), atom)
@@ -191,11 +195,11 @@ class Dim:
         return out
 
     def evaluate(self, env: Mapping[str, int]) -> int:
-        """The value for known sizes. `env` maps the names of the sizes to numbers."""
+        """Returns the value for known sizes. `env` maps the names of the sizes to numbers."""
         return self.compute({s: env[s.name] for s in self.symbols()})
 
     def compute(self, env: Mapping[Symbol, Any]) -> Any:
-        """The value for symbols that are integers, or integer arrays of broadcastable shapes."""
+        """Returns the value for symbols that are integers, or integer arrays of broadcastable shapes."""
         total: Any = 0
         for m, c in self.terms:
             term: Any = c
@@ -205,10 +209,11 @@ class Dim:
         return total
 
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
-        """`self >= 0` solved for one symbol: (s, 1, bound) for `s >= bound`, (s, -1, bound) for `s < bound`.
+        """Solves the condition `self >= 0` for one symbol s.
 
-        The bound contains no symbol that `varies`. A symbol that varies is preferred to one that does not. The result is
-        None if the condition cannot be solved like this.
+        Returns (s, 1, bound) for `s >= bound`, and (s, -1, bound) for `s < bound`. The bound contains no symbol that
+        `varies`. A symbol that varies is preferred to a symbol that does not. The result is None if the condition
+        cannot be solved for a symbol.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -218,16 +223,16 @@ class Dim:
         return None
 
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
-        """(c, rest) with self == c * symbol + rest, where neither contains `symbol`.
+        """Returns (c, rest) with self == c * symbol + rest, where neither c nor rest contains `symbol`.
 
-        Returns None if there is no such pair.
+        Returns None if the Dim cannot be written like this.
         """
         linear, rest = split(self, Dim({(symbol,): 1}))
         return None if symbol in linear.symbols() | rest.symbols() else (linear, rest)
 
 
 def _atom_key(atom: Atom) -> tuple[str, str]:
-    """Sort key of the factors of a term. It has the kind too, because a size and an axis may both be called `i`."""
+    """Returns a key to sort the factors of a term. It has the kind, since a size and an axis may both be called `i`."""
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
 
 
@@ -246,7 +251,7 @@ def _signed(position: int, monomial: Monomial, c: int) -> str:
 
 
 def _wrap(d: Dim) -> str:
-    """The text of a Dim, in brackets unless it is one name, one number >= 0 or one call such as `max(a, b)`."""
+    """Returns the text of a Dim, in brackets unless it is one name, one number >= 0 or one call such as `max(a, b)`."""
     alone = d.constant is not None and d.constant >= 0 or d.atom is not None
     return str(d) if alone and not isinstance(d.atom, Division) else f"({d})"
 
@@ -276,7 +281,7 @@ def product(dims: tuple[Dim, ...] | list[Dim]) -> Dim:
 
 
 def floordiv(a: Dim, b: Dim) -> Dim:
-    """a // b, where terms that b divides are moved out of the quotient: (4*M + i) // 4 = M + i // 4."""
+    """Returns a // b, with terms that b divides moved out of the quotient: (4*M + i) // 4 is M + i // 4."""
     if b == 1:
         return a
     whole, rest = split(a, b)
@@ -288,7 +293,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def _is_count(d: Dim) -> bool:
-    """Whether `d` is a product of sizes and one positive number."""
+    """Checks whether `d` is a product of sizes and one positive number."""
     return (
         len(d.terms) == 1
         and d.terms[0][1] > 0
@@ -297,7 +302,7 @@ def _is_count(d: Dim) -> bool:
 
 
 def remainder(a: Dim, b: Dim) -> Dim:
-    """a % b, without the terms of a that b divides: (4*M + i) % 4 = i % 4."""
+    """Returns a % b, without the terms of a that b divides: (4*M + i) % 4 is i % 4."""
     _, rest = split(a, b)
     if rest.constant is not None and b.constant:
         return Dim.of(rest.constant % b.constant)
@@ -308,7 +313,7 @@ def remainder(a: Dim, b: Dim) -> Dim:
 
 
 class Division(Pair):
-    """A quotient or a remainder."""
+    """A quotient or a remainder of two Dims."""
 
     __slots__ = ()
     symbol: ClassVar[str]
@@ -334,9 +339,9 @@ class Remainder(Division):
 
 
 def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """(w, r) with a == w * b + r. If b has one term, the terms of a that b divides go into w.
+    """Returns (w, r) such that a == w * b + r. If b has one term, the terms of a that b divides go into w.
 
-    Example: 4*M + i is split by 4 into (M, i). If b has several terms, w is 1 for a == b and else 0.
+    Example: 4*M + i is split by 4 into (M, i). If b has several terms, w is 1 if a == b, and otherwise 0.
     """
     if len(b.terms) != 1:
         return (ONE, ZERO) if a == b else (ZERO, a)
@@ -361,7 +366,10 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
-    """A Dim that consists of one pair. Raises CompileError MT0401 if its nesting or its size exceeds the limits."""
+    """Returns a quotient, remainder, maximum or minimum of a and b as a Dim.
+
+    Raises CompileError MT0401 if the nesting or the size of the Dim exceeds the limits.
+    """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
     weight = 1 + sum(x.weight if isinstance(x, Pair) else 1 for x in inner)
@@ -373,10 +381,11 @@ def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
-    """The sign of d, if it is the same for all sizes: 1 for d >= 0, -1 for d <= 0, 0 for d == 0, else None.
+    """Returns the sign of d, if it is the same for all sizes.
 
-    It is proven if all coefficients have the same sign and all atoms are >= 0. Sizes in `positive` are >= 1. Replacing
-    such a size N by N + 1 proves N - 1 >= 0.
+    The sign is 1 for d >= 0, -1 for d <= 0, 0 for d == 0, and otherwise None. The sign is proven if all coefficients
+    have the same sign and all atoms are >= 0. Sizes in `positive` are >= 1. For a size N in `positive`, replacing N by
+    N + 1 proves N - 1 >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

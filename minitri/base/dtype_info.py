@@ -28,7 +28,7 @@ class Info:
 
 @cache
 def finfo(dtype: DType) -> Info:
-    """The facts bits, eps, max, min, smallest_normal and dtype of a float.
+    """Returns the facts bits, eps, max, min, smallest_normal and dtype of a float dtype.
 
     Raises CompileError MT0202 for another dtype.
     """
@@ -41,7 +41,7 @@ def finfo(dtype: DType) -> Info:
 
 @cache
 def iinfo(dtype: DType) -> Info:
-    """The facts bits, max, min and dtype of an integer. Raises CompileError MT0202 for another dtype."""
+    """Returns the facts bits, max, min and dtype of an integer dtype. Raises CompileError MT0202 for another dtype."""
     if not dtype.is_integer:
         raise CompileError("MT0202", f"iinfo takes integers, not {dtype}", help="finfo is for floats")
     low, high = dtype.limits

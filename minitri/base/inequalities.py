@@ -4,21 +4,21 @@
     facts   4*N - 1 - i >= 0,  i - 4*(i//4) >= 0
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
-In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None.
-The one idea: a proof is an equation
+In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None. The one idea: a proof
+is an equation of this form, with weights > 0 and multipliers >= 0:
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-with weights > 0 and multipliers >= 0. It shows that goal > -1, and an integer > -1 is >= 0.
+This equation shows that goal > -1, and an integer > -1 is >= 0.
 
-`Proof.check` compares both sides as polynomials, so a wrong search cannot give a wrong proof. The search treats
-each product of symbols as one unknown. The equation is then linear, and the simplex algorithm (simplex.py) finds the
+`Proof.check` compares both sides as polynomials, so a wrong search cannot give a wrong proof. The search treats each
+product of symbols as one unknown. The equation is then linear, and the simplex algorithm (simplex.py) finds the
 weights.
 
-Three steps prepare the search. It splits maxima and minima into cases. It adds the facts that define quotients and
-remainders. It multiplies facts by factors that occur in the goal's products.
+Three steps prepare the search. The first step splits maxima and minima into cases. The second step adds the facts that
+define quotients and remainders. The third step multiplies facts by factors that occur in the goal's products.
 
-Left out: completeness. If the result is None, the goal may still be true.
+Left out: completeness. If the search finds no proof, the goal may still be true.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The fact that `expr` >= 0, with the reason. `proof` is set if it was derived from other facts."""
+    """The fact that `expr` >= 0, with the reason. `proof` is set if the fact was derived from other facts."""
 
     expr: Dim
     because: str
@@ -63,10 +63,10 @@ class Step:
 class Proof:
     """A proof that goal >= 0, in one of four forms.
 
-    steps   an equation whose right side is a sum of facts, with `scale` and `room` (see above)
+    steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
     wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
     cases   one proof for each of the two cases of the maximum or minimum `atom`
-    never   a proof that -1 >= 0: the facts contradict each other, so the case cannot occur
+    never   a proof that -1 >= 0 follows from the facts, so the facts contradict each other
     """
 
     goal: Dim
@@ -80,7 +80,7 @@ class Proof:
     never: Proof | None = None
 
     def check(self) -> bool:
-        """Whether the proof is valid. This compares polynomials and needs no search."""
+        """Checks whether the proof is valid. The check compares polynomials and needs no search."""
         if self.atom is not None:
             goals = [self.goal.replace_atoms({self.atom: value}) for value, _ in _in_cases(self.atom)]
             return [p.goal for p in self.cases] == goals and all(p.check() for p in self.cases)
@@ -97,7 +97,7 @@ class Proof:
         return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
 
     def facts(self) -> Iterator[Fact]:
-        """The facts that the proof uses. Derived facts are replaced by the facts of their own proofs."""
+        """Yields the facts that the proof uses. Derived facts are replaced by the facts of their own proofs."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *self.cases):
@@ -106,9 +106,9 @@ class Proof:
 
 
 def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
-    """The two cases of a maximum or minimum: its value, and an expression that is >= 0 in this case.
+    """Returns the two cases of a maximum or minimum. A case has the value, and an expression that is >= 0 in this case.
 
-    max(a, b) is a where a - b >= 0, and b where b - a - 1 >= 0.
+    Example: max(a, b) is a if a - b >= 0, and b if b - a - 1 >= 0.
     """
     a, b = (atom.a, atom.b) if isinstance(atom, Largest) else (atom.b, atom.a)
     return (a, atom.a - atom.b), (b, atom.b - atom.a - 1)
@@ -118,18 +118,21 @@ def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
 
 
 def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """A proof that the goal is >= 0 whenever all facts are >= 0. Sizes and axes are known to be >= 0."""
+    """Returns a proof that the goal is >= 0 whenever all facts are >= 0. Sizes and axes are known to be >= 0."""
     return _search(goal, facts, MAX_CASES) if facts else _for_all_sizes(goal)
 
 
 @lru_cache(maxsize=4096)
 def _for_all_sizes(goal: Dim) -> Proof | None:
-    """A proof without facts. Most such goals are false, and trying some small sizes shows this quickly."""
+    """Returns a proof that needs no facts, or None.
+
+    Most goals are false without facts, and trying some small sizes shows this quickly.
+    """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
 
 def _is_refuted(goal: Dim) -> bool:
-    """Whether the goal is negative for some of the `SAMPLES`."""
+    """Checks whether the goal is negative for some of the `SAMPLES`, which are small sizes."""
     symbols = sorted(goal.symbols(), key=lambda s: (s.name, s.kind))
     for numbers in SAMPLES:
         with suppress(ZeroDivisionError):
@@ -158,9 +161,9 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """A proof of one step: the goal is a fact plus an expression that `sign` proves to be >= 0.
+    """Returns a proof of one step: the goal is a fact plus an expression that `sign` proves to be >= 0.
 
-    Returns None if there is no such fact.
+    Returns None if no fact gives a proof of one step.
     """
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
@@ -172,7 +175,7 @@ def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _plain(d: Dim) -> tuple[Step, ...]:
-    """The proof step for an expression that `sign` proves to be >= 0. Nothing for the expression 0."""
+    """Returns the proof step for an expression that `sign` proves to be >= 0. Returns no step for the expression 0."""
     return (Step(1, ONE, Fact(d, "a sum of what is never negative")),) if d.terms else ()
 
 
@@ -192,9 +195,10 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
 
 
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
-    """The facts that define quotients and remainders: n*(x//n) <= x < n*(x//n) + n, and 0 <= x%n < n, if n >= 1.
+    """Returns the facts that define quotients and remainders, for divisors n >= 1.
 
-    With `with_bounds`, also the bounds of x//n that follow from facts about x.
+    These facts are n*(x//n) <= x < n*(x//n) + n and 0 <= x%n < n. With `with_bounds`, the function also returns the
+    bounds of x//n that follow from facts about x.
     """
     found: list[Fact] = []
     pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases
@@ -215,12 +219,12 @@ def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool)
 
 
 def _positive(n: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """A proof that n - 1 >= 0."""
+    """Returns a proof that n - 1 >= 0, or None."""
     return _at_once(n - 1, facts) or _by_sum(n - 1, [*facts, *_signs([n])])
 
 
 def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
-    """Bounds of a quotient that follow from facts about the dividend: x <= 4*N - 1 gives x//4 <= N - 1."""
+    """Yields bounds of a quotient that follow from facts about the dividend: x <= 4*N - 1 gives x//4 <= N - 1."""
     own = Dim({(q,): 1})
     goals = [own]
     for f in facts:
@@ -236,19 +240,22 @@ def _quotient_bounds(q: Quotient, facts: Sequence[Fact]) -> Iterator[Fact]:
 
 
 def _signs(exprs: Iterable[Dim]) -> list[Fact]:
-    """The facts that the sizes and axes in these expressions are >= 0."""
+    """Returns the facts that the sizes and axes in these expressions are >= 0."""
     symbols = {s for d in exprs for s in d.symbols() if s.kind != "value"}
     return [Fact(Dim({(s,): 1}), f"{s} is never negative") for s in sorted(symbols, key=lambda s: (s.name, s.kind))]
 
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """A proof by n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal."""
+    """Proves the goal by n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
+
+    Returns None if that fails.
+    """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """A proof of the goal by n*goal + n - 1 >= 0 and n >= 1, or None."""
+    """Proves the goal by n*goal + n - 1 >= 0 and n >= 1. Returns None if that fails."""
     positive = _positive(n, facts)
     if positive is None:
         return None
@@ -261,7 +268,10 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 
 
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """A proof by a weighted sum of facts. If there is none, also facts times factors of the goal's products."""
+    """Proves the goal by a weighted sum of facts.
+
+    If no such sum is found, the sum may also contain products of facts and factors of the goal's products.
+    """
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):
         weights = combination(goal, [m * f.expr for m, f in terms])
@@ -271,7 +281,7 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
-    """The proof with these weights, multiplied by a common denominator so that all weights are integers."""
+    """Returns the proof with these weights, multiplied by a common denominator so that all weights are integers."""
     scale = lcm(*(w.denominator for w in weights.values()))
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
     rest = goal * scale - sum((s.multiplier * s.fact.expr * s.weight for s in steps), ZERO)
@@ -282,7 +292,10 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Products of a factor and a fact that may help: if the goal contains N*i, N times the fact M - 1 - i >= 0."""
+    """Returns products of a factor and a fact that may help in a proof.
+
+    Example: if the goal contains N*i, a product is N times the fact M - 1 - i >= 0.
+    """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}
     for m in sorted(wanted, key=str):

@@ -1,12 +1,12 @@
-"""Interval arithmetic: the range of an index expression, given the ranges of its axes.
+"""Interval arithmetic: computes the range of an index expression from the ranges of its axes.
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a `Dim` and the ranges of its axes. Out: its least and its greatest value as Dims over sizes, or a simpler
-`Dim`. The one idea: if an expression is linear in an axis, and the sign of the coefficient is known, then its extreme
-values are at the ends of that axis.
+In: a `Dim` and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims over sizes.
+`simplify` returns a simpler `Dim` instead. The one idea: if an expression is linear in an axis, and the sign of the
+coefficient is known, the extreme values are at the ends of the axis.
 
-Left out: proofs that combine several conditions (inequalities.py).
+Left out: proofs that combine several conditions, which are in inequalities.py.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ Ranges = Mapping[Symbol, Range]
 
 
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
-    """The smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
+    """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
 
     Each axis is replaced in the whole expression by one end of its range, so i - i has the range 0 … 0. Returns None if
     an axis does not occur linearly, or if its coefficient has no known sign. Sizes in `positive` are >= 1.
@@ -41,9 +41,9 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 
 
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
-    """`d` with the symbol replaced by `rising` if `d` increases with it, or by `falling` if `d` decreases.
+    """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases.
 
-    Returns None if neither is proven.
+    Returns None if `d` is proven neither to increase nor to decrease.
     """
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None
@@ -53,7 +53,10 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders of axes by new axes. Returns the new expression and all ranges."""
+    """Replaces quotients and remainders of axes by new axes.
+
+    Returns the new expression, and the ranges of all old and new axes.
+    """
     fresh: dict[Symbol, Range] = {}
 
     def atom(a: Atom) -> Dim:
@@ -80,13 +83,16 @@ def _pair_range(a: Atom, ranges: Ranges, positive: frozenset[Symbol]) -> Range |
 
 
 def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> bool:
-    """Whether d >= 0 is proven for all values of the axes in their ranges, and for all sizes."""
+    """Checks whether d >= 0 is proven for all values of the axes in their ranges, and for all sizes."""
     found = bounds(d, ranges, positive)
     return found is not None and sign(found[0], positive) in (0, 1)
 
 
 def is_natural(d: Dim, ranges: Ranges) -> bool:
-    """Whether `d` is proven to be >= 0. Truncating division by hardware then equals floor division."""
+    """Checks whether `d` is proven to be >= 0.
+
+    For such `d`, the truncating division of hardware equals floor division.
+    """
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
 
@@ -123,7 +129,10 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """`d` with `low`, which is a % n, joined to the quotient a // n, or to a remainder of a // n plus other terms."""
+    """Returns `d` with the remainder `low` = a % n joined to another term, in every way that is possible.
+
+    The other term is the quotient a // n, or a remainder of a // n plus other terms.
+    """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)
     quotient = simplify(floordiv(a, n), ranges)
@@ -136,15 +145,15 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 
 
 def _pairs(d: Dim) -> int:
-    """The number of quotients and remainders in an expression."""
+    """Returns the number of quotients and remainders in an expression."""
     return sum(1 for _ in d.pairs())
 
 
 def _units(x: Dim, y: Dim) -> list[Dim]:
-    """Common divisors of y and of some terms of x, the largest first.
+    """Returns common divisors of y and of some terms of x, the largest first.
 
-    With such a unit u, y = u*q and x = u*p + r, and if 0 <= r < u then x // y is p // q: (4*i + j) // 64 is i // 16
-    if 0 <= j < 4.
+    With a common divisor u, y = u*q and x = u*p + r. If 0 <= r < u, then x // y is p // q. Example: (4*i + j) // 64 is
+    i // 16 if 0 <= j < 4.
     """
     if len(y.terms) != 1:
         return []

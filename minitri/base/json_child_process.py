@@ -3,9 +3,9 @@
     child = Child(["python", "-m", "minitri.explore.compile_worker"], environment)
     child.ask({"text": "x + 1"}, seconds=6)
 
-In: a command line and requests. Out: answers. A request raises TimeoutError if the answer takes too long, and
-EOFError if the process has died. The child runs in its own process group, so `end` also kills the processes that the
-child has started. Left out: a queue of requests. The caller sends one request at a time.
+In: a command line and requests. Out: the answers of the child process. A request raises TimeoutError if the answer
+takes too long, and EOFError if the process has died. The child runs in its own process group, so `end` also kills the
+processes that the child has started. Left out: a queue of requests, because the caller sends one request at a time.
 """
 
 import contextlib
@@ -23,7 +23,10 @@ MAX_ANSWER_BYTES = 64 << 20
 
 
 class Child:
-    """A running child process. With `keep_stderr`, `end` returns the text that it wrote to standard error."""
+    """A running child process.
+
+    With `keep_stderr`, the method `end` returns the text that the child wrote to standard error.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], keep_stderr: bool = False) -> None:
         self.errors = tempfile.TemporaryFile() if keep_stderr else open(os.devnull, "w+b")
@@ -33,7 +36,7 @@ class Child:
         )  # fmt: skip
 
     def ask(self, request: Any, seconds: float) -> Any:
-        """Sends a request and returns the answer, both any JSON value.
+        """Sends a request and returns the answer. The request and the answer are any JSON values.
 
         Raises TimeoutError, EOFError or OSError, and ValueError if the answer is not JSON.
         """
@@ -58,9 +61,11 @@ class Child:
         return bytes(received)
 
     def end(self) -> str:
-        """Kills the child and all processes that it has started. Returns what it wrote to standard error.
+        """Kills the child and all processes that the child has started.
 
-        A second call does nothing and returns "".
+        Returns the text that the child wrote to standard error.
+
+        A second call of `end` does nothing and returns "".
         """
         if self.errors.closed:
             return ""
@@ -72,9 +77,9 @@ class Child:
 
 
 def environment(*without: str, **more: str) -> dict[str, str]:
-    """The environment variables for a child: those of this process, changed, with one thread for numpy.
+    """Returns the environment variables for a child: the variables of this process, changed, with one thread for numpy.
 
-    Variables whose names begin with a prefix in `without` are left out. Those in `more` are added.
+    Variables whose names begin with a prefix in `without` are left out. The variables in `more` are added.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **more}

@@ -4,13 +4,13 @@
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
 In: a kind of entry, and its key (any JSON value). Out: the value stored for exactly that key, or None. The one idea:
-callers must always expect an empty cache. So a damaged file, or one of another version or key, counts as missing.
+callers must always expect an empty cache. So a damaged file, or a file of another version or key, counts as missing.
 Nothing is stored if the disk is full, or if the folder is not writable or belongs to another user. `get` and `put`
-raise no errors for this, and they never execute an entry.
+raise no errors in these cases, and they never execute an entry.
 
-The folder is MINITRI_CACHE_DIR, or else the user's cache folder; its mode is 0700. The name of a file is the hash of
-its key, so it contains no text of the user. `put` writes a file under a temporary name and then renames it. So when
-two processes write the same entry, one complete file remains. Left out: an age limit.
+The cache folder is MINITRI_CACHE_DIR, or else the user's cache folder. The folder's mode is 0700. The name of a file is
+the hash of its key, so it contains no text of the user. `put` writes a file under a temporary name and then renames it.
+So when two processes write the same entry, one complete file remains. Left out: a limit on the age of cached values.
 """
 
 import contextlib
@@ -22,13 +22,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-VERSION = 1  # of the file format
-MAX_BYTES = 1 << 20  # of one entry
+VERSION = 1  # version of the file format
+MAX_BYTES = 1 << 20  # size of one entry
 UNUSABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # errors from a bad entry or folder
 
 
 def folder() -> Path | None:
-    """The cache folder, which is created if it is missing. Returns None if no folder can be private to this user."""
+    """Returns the cache folder, which is created if it is missing.
+
+    Returns None if no folder can be private to this user.
+    """
     try:
         path = configured_folder()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -38,14 +41,14 @@ def folder() -> Path | None:
 
 
 def configured_folder() -> Path:
-    """The path of the cache folder, which may not exist yet."""
+    """Returns the path of the cache folder, which may not exist yet."""
     from platformdirs import user_cache_path
 
     return Path(os.environ.get("MINITRI_CACHE_DIR") or user_cache_path("minitri"))
 
 
 def get(kind: str, key: Any) -> Any:
-    """The value stored under this key, or None."""
+    """Returns the value stored under this key, or None."""
     with contextlib.suppress(*UNUSABLE):
         entry = json.loads(_read(_place(kind, key)))
         if entry["version"] == VERSION and entry["kind"] == kind and entry["key"] == _plain(key):
@@ -54,7 +57,7 @@ def get(kind: str, key: Any) -> Any:
 
 
 def put(kind: str, key: Any, value: Any) -> bool:
-    """Stores a value. Returns False if it cannot be stored."""
+    """Stores a value. Returns False if the value cannot be stored."""
     with contextlib.suppress(*UNUSABLE):
         entry = json.dumps({"version": VERSION, "kind": kind, "key": key, "value": value}, sort_keys=True)
         if len(entry) <= MAX_BYTES:
@@ -64,7 +67,7 @@ def put(kind: str, key: Any, value: Any) -> bool:
 
 
 def _place(kind: str, key: Any) -> Path:
-    """The path of an entry's file. Raises OSError if there is no cache folder."""
+    """Returns the path of an entry's file. Raises OSError if there is no cache folder."""
     root, text = folder(), json.dumps([VERSION, kind, key], sort_keys=True)
     if root is None:
         raise OSError("no folder for the cache")
@@ -72,12 +75,15 @@ def _place(kind: str, key: Any) -> Path:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON would return it: tuples become lists, and keys become strings."""
+    """Returns the value as JSON would return it: tuples become lists, and keys become strings."""
     return json.loads(json.dumps(value))
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a path is a folder, not a link, that belongs to this user. Removes the access of other users."""
+    """Checks whether a path is a folder that belongs to this user, and not a link.
+
+    Removes the access of other users.
+    """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return False
@@ -91,7 +97,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _read(place: Path) -> bytes:
-    """The bytes of an entry. Raises OSError if it is not a regular file of this user, or is too large."""
+    """Returns the bytes of an entry. Raises OSError if its file is not a regular file of this user, or is too large."""
     handle = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
@@ -102,7 +108,7 @@ def _read(place: Path) -> bytes:
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Writes a temporary file and renames it. After an error the old file is unchanged."""
+    """Writes a temporary file and renames it to the entry's file. After an error, the old file is unchanged."""
     handle, made = tempfile.mkstemp(dir=place.parent, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -3,8 +3,8 @@
     variants = Recent(64)
     variants.made(key, lambda: compiled(key))     compiles on the first call; later calls return the stored value
 
-After 64 other keys have been used, the value is dropped. If one thread computes a value, other threads that use the
-cache wait for it.
+In this example, the value is dropped after 64 other keys have been used. While one thread computes a value, other
+threads that use the cache wait.
 """
 
 import threading
@@ -17,14 +17,14 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """An LRU cache with at most `most` values. Several threads may use it at once."""
+    """An LRU cache with at most `most` values. Several threads may use the cache at once."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most, self.lock = most, threading.RLock()
 
     def made(self, key: K, make: Callable[[], V]) -> V:
-        """The value stored under `key`. If there is none, calls `make` and stores its result."""
+        """Returns the value stored under `key`. If there is none, calls `make`, and stores and returns its result."""
         with self.lock:
             value = self[key] if key in self else make()
             self[key] = value

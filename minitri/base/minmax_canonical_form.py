@@ -1,17 +1,18 @@
-"""A canonical form for sizes with maxima and minima. It keeps the sizes of slices of slices short.
+"""A canonical form for sizes with maxima and minima. This form keeps the sizes of slices of slices short.
 
     max(N - 1, 0) + min(N, 1)                  is N: all elements except the first, and the first
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-In: a `Dim` with maxima and minima. Out: an equal `Dim`. Two Dims that are equal functions of one size become the same
-`Dim`.
+In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. Two Dims that are equal functions of one size
+become the same `Dim`.
 
-The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are
-a piecewise linear function of n. The function ramp(n - k) changes its slope at k only. So the whole function is a
-linear part plus one ramp for each bend, a place where the slope changes. The factor of the ramp is that change.
+The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
+piecewise linear function of n. The function ramp(n - k) changes its slope at k only. So the whole function is a linear
+function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the ramp is the change
+of the slope.
 
-Left out: nested maxima of several different sums of sizes, and maxima within products, quotients and remainders. They
-stay unchanged.
+Left out: nested maxima of several different sums of sizes, and maxima within products, quotients and remainders. Such
+maxima stay unchanged.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 class Ramps:
     """A piecewise linear function: `plain` plus the sum of factor * ramp(n - k), with ramp(x) = max(x, 0).
 
-    `bends` maps each n to its bends: from k to the factor.
+    `bends` has the ramps for each n, as a map from k to the factor. At n = k the slope changes.
     """
 
     plain: Dim
     bends: Mapping[Dim, Bends] = field(default_factory=dict)
 
     def plus(self, other: Ramps, factor: int = 1) -> Ramps:
-        """The sum self + factor * other."""
+        """Returns the sum self + factor * other."""
         bends = {n: Counter(self.bends.get(n, {})) for n in (*self.bends, *other.bends)}
         for n, more in other.bends.items():
             bends[n].update({k: factor * c for k, c in more.items()})
@@ -49,7 +50,10 @@ class Ramps:
         return Ramps(self.plain + other.plain * factor, {n: own for n, own in kept.items() if own})
 
     def dim(self) -> Dim:
-        """The function as a `Dim`. A ramp with a factor above 0 becomes a maximum, any other a minimum."""
+        """Returns the function as a `Dim`.
+
+        A ramp with a factor above 0 becomes a maximum, and any other ramp a minimum.
+        """
         total = self.plain
         for n, bends in self.bends.items():
             for k, c in sorted(bends.items()):
@@ -58,12 +62,12 @@ class Ramps:
 
 
 def tidy(d: Dim) -> Dim:
-    """The canonical form of a size. A single maximum or minimum stays unchanged."""
+    """Returns the canonical form of a size. A single maximum or minimum stays unchanged."""
     return _ramps(d).dim() if _is_nested(d) else d
 
 
 def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
-    """`d` simplified under the assumption that none of the extents is 0.
+    """Returns `d`, simplified under the assumption that none of the extents is 0.
 
     Example: if the extent max(N - 2, 0) is not 0, then N >= 3, so min(N, 1) is 1.
     """
@@ -75,13 +79,13 @@ def where_present(d: Dim, extents: Iterable[Dim], allows: Allows) -> Dim:
 
 
 def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
-    """Whether d >= 0 is proven under the assumption that none of the extents is 0."""
+    """Checks whether d >= 0 is proven under the assumption that none of the extents is 0."""
     least = _least_sizes(extents, allows)
     return sign(tidy(d.substitute({s: size(s.name) + n for s, n in least.items()}))) in (0, 1)
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """For each size, the smallest value that makes no extent 0 and that `allows` permits."""
+    """Returns, for each size, the smallest value that makes no extent 0 and that `allows` permits."""
     least: dict[Symbol, int] = {}
     for symbol, n in (found for e in extents for found in _least(e)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
@@ -90,7 +94,7 @@ def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
 
 
 def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:
-    """The size on which an extent depends, and the least value of that size for which the extent is not 0.
+    """Yields the size on which an extent depends, and the least value of that size for which the extent is not 0.
 
     Yields nothing if the extent depends on several sizes.
     """
@@ -112,13 +116,13 @@ def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Whether d has several maxima and minima, or nested ones."""
+    """Checks whether d has several maxima and minima, or nested ones."""
     found = [a for a in d.atoms() if isinstance(a, Extreme)]
     return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
 
 def _ramps(d: Dim) -> Ramps:
-    """`d` as a sum of ramps."""
+    """Returns `d` as a sum of ramps, where ramp(x) is max(x, 0)."""
     found = Ramps(ZERO)
     for monomial, c in d.terms:
         alone = monomial[0] if len(monomial) == 1 else None
@@ -127,14 +131,17 @@ def _ramps(d: Dim) -> Ramps:
 
 
 def _of_extreme(a: Extreme) -> Ramps:
-    """A maximum or minimum as a sum of ramps: max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x)."""
+    """Returns a maximum or minimum as a sum of ramps.
+
+    max(x, y) is y + ramp(x - y), and min(x, y) is y - ramp(y - x).
+    """
     factor = 1 if isinstance(a, Largest) else -1
     ramp = _ramp(_ramps((a.a - a.b) * factor))
     return Ramps(Dim({(a,): 1})) if ramp is None else _ramps(a.b).plus(ramp, factor)
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes."""
+    """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes."""
     n, slope = _base(inner.plain)
     over = {*inner.bends, *((n,) if slope else ())}
     if len(over) > 1:
@@ -152,7 +159,10 @@ def _ramp(inner: Ramps) -> Ramps | None:
 
 
 def _base(d: Dim) -> tuple[Dim, int]:
-    """(n, c) with d = c * n + a constant. |c| is as large as possible, and n begins with a positive coefficient."""
+    """Returns (n, c) such that d = c * n + a constant.
+
+    |c| is as large as possible, and n begins with a positive coefficient.
+    """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:
         return ZERO, 0
@@ -161,9 +171,9 @@ def _base(d: Dim) -> tuple[Dim, int]:
 
 
 def _corners(constant: int, slope: int, bends: Bends) -> set[int]:
-    """All places where max(f(n), 0) may bend, for f(n) = constant + slope * n + ramps.
+    """Returns all n at which max(f(n), 0) may change its slope, for f(n) = constant + slope * n + ramps.
 
-    These are the bends of f and the integers next to its zeros.
+    The result has the values of n at which f changes its slope, and the integers next to the zeros of f.
     """
     corners = set(bends)
     for k, c in [(None, 0), *sorted(bends.items())]:
@@ -175,9 +185,9 @@ def _corners(constant: int, slope: int, bends: Bends) -> set[int]:
 
 
 def _bent(n: Dim, value: Callable[[int], int], corners: set[int]) -> Ramps:
-    """Writes a piecewise linear function of n as ramps. `corners` are all places where its slope may change.
+    """Writes a piecewise linear function of n as ramps. `corners` are all values of n at which its slope may change.
 
-    If n cannot be negative, only the places above 0 are needed.
+    If n cannot be negative, only corners above 0 are needed.
     """
     if sign(n) == 1:
         start, corners = 0, {k for k in corners if k > 0}

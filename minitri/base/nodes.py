@@ -3,8 +3,9 @@
     class Node(metaclass=NodeClass):        class Name(Node):
         span: Span                              id: str             Name(span, "x")
 
-In: a class with annotated fields. Out: the dataclass. The one idea: a file of nodes reads like a grammar, so no class
-needs a decorator. The text of a node (`repr`) does not show its fields, because a tree may be deep.
+In: a class with annotated fields. Out: a dataclass with these fields. The one idea: a metaclass makes the dataclasses,
+so a file of nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show its fields,
+because a tree may be deep.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, dataclass_transform
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class NodeClass(type):
-    """The metaclass of nodes."""
+    """The metaclass of node classes."""
 
     only_keywords = False
 
@@ -26,6 +27,6 @@ class NodeClass(type):
 
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True)
 class KeywordNodeClass(NodeClass):
-    """The metaclass of nodes whose fields are given by keyword."""
+    """The metaclass of node classes whose fields are given by keyword."""
 
     only_keywords = True

@@ -3,8 +3,8 @@
     reduce("sum", x, [0])        sum(x, axis=0)
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-All evaluators use these functions. minitri/base/operators.py has the tables of reductions and of elementwise
-operators. Arrays have compute dtypes. Only the result of a cast may also be f16 or bf16.
+All evaluators use these functions. minitri/base/operators.py has the tables of reductions and of elementwise operators.
+The arrays have compute dtypes, such as f32 for a f16 value. Only the result of a cast may also be f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,18 +38,18 @@ def cast(x: Any, dtype: DType) -> Any:
 
 
 def apply(op: str, dtype: DType, arrays: Sequence[Any]) -> Any:
-    """The result of an elementwise operator, or of "cast". `dtype` is the result's."""
+    """Returns the result of an elementwise operator, or of "cast". `dtype` is the dtype of the result."""
     with np.errstate(all="ignore"):
         return cast(arrays[0], dtype) if op == "cast" else OPERATORS[op].numpy(*arrays)
 
 
 def elementwise(op: str, dtype: DType, operands: Sequence[tuple[DType, Any]]) -> Any:
-    """The same for (dtype, value) pairs, as a numpy array."""
+    """Applies an elementwise operator, or "cast", to (dtype, value) pairs. Returns a numpy array."""
     return np.asarray(apply(op, dtype, [np.asarray(value, of.numpy) for of, value in operands]))
 
 
 def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
-    """The reduction `op`, such as "sum", over some axes, which the result lacks."""
+    """Applies the reduction `op`, such as "sum", to some axes. The result does not have these axes."""
     row = reduction(op)
     with np.errstate(all="ignore"):
         if row.kind == "position":
@@ -59,7 +59,9 @@ def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
 
 
 def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -> Any:
-    """The index of the first largest (argmax) or smallest (argmin) element along an axis. A NaN wins.
+    """Returns the index of the first largest (argmax) or smallest (argmin) element along an axis.
+
+    A NaN counts as the largest or smallest element.
 
     With axis None, the index counts all elements in row-major order.
     """
@@ -69,23 +71,23 @@ def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -
 
 
 def _dtype_of(x: Any) -> DType:
-    """The dtype of an array. numpy's longdouble counts as f64."""
+    """Returns the dtype of an array. numpy's longdouble counts as f64."""
     found = from_numpy(x.dtype.name) or (f64 if x.dtype.kind == "f" else None)
     assert found is not None
     return found
 
 
 def scan(op: str, x: Any, axis: int) -> Any:
-    """The partial results of the reduction `op` along an axis, such as cumulative sums."""
+    """Returns the partial results of the reduction `op` along an axis, such as cumulative sums."""
     with np.errstate(all="ignore"):
         return running(op).ufunc.accumulate(x, axis=axis, dtype=x.dtype)
 
 
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
-    """The matrix product of [*B, M, K] and [*B, K, N], accumulated in `dtype`.
+    """Returns the matrix product of [*B, M, K] and [*B, K, N], accumulated in `dtype`.
 
     `precision` says how f32 factors are multiplied (minitri/kernels/ir.py): "tf32" rounds them to TF32, and "tf32x3"
-    multiplies their TF32 parts. If such a sum is not finite, "tf32x3" multiplies the factors themselves.
+    multiplies their TF32 parts. If a sum of "tf32x3" is not finite, the unsplit f32 factors are multiplied instead.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):
@@ -101,13 +103,13 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
 
 
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
-    """The value of an index expression over integer arrays."""
+    """Returns the value of an index expression over integer arrays."""
     with np.errstate(all="ignore"):
         return expr.compute(env)
 
 
 def take(x: Any, index: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """x[index], where `index` has one integer array for each axis of x, broadcast to `shape`.
+    """Returns x[index], where `index` has one integer array for each axis of x, broadcast to `shape`.
 
     An element whose index is out of bounds gets the fill value: NaN for floats, else 0 or False.
     """

@@ -14,7 +14,7 @@ import numpy as np
 
 
 def float_to_int(x: Any, dtype: Any) -> Any:
-    """Converts floats to integers: truncates, clips to the range of `dtype`, and turns NaN into 0."""
+    """Converts floats to integers. The function truncates, clips to the range of `dtype`, and turns NaN into 0."""
     limits = np.iinfo(dtype)
     low, high = float(limits.min), float(2 ** int(limits.max).bit_length())  # powers of two: exact
     out = np.where((x >= low) & (x < high), x, 0).astype(dtype)
@@ -23,9 +23,9 @@ def float_to_int(x: Any, dtype: Any) -> Any:
 
 
 def round_to_tf32(x: Any) -> Any:
-    """Rounds f32 values to TF32: 11 significant bits, and the exponents of f32. Ties round away from zero.
+    """Rounds f32 values to TF32, which has 11 significant bits and the exponents of f32. Ties round away from zero.
 
-    Neighbouring subnormal results are 2**-136 apart.
+    Neighbouring subnormal TF32 values are 2**-136 apart.
     """
     wide = x.astype(np.float64)
     step = np.ldexp(1.0, np.maximum(np.frexp(wide)[1], -125) - 11)
@@ -35,10 +35,10 @@ def round_to_tf32(x: Any) -> Any:
 
 
 def _pow(b: Any, n: Any) -> Any:
-    """C's pow for floats.
+    """Computes C's pow for floats.
 
-    For a scalar exponent of 0.5 numpy computes a square root, which has other results for -inf and -0.0. So the
-    exponent becomes an array first.
+    For a scalar exponent of 0.5, numpy computes a square root, which has other results for -inf and -0.0. So this
+    function converts the exponent to an array first.
     """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]
@@ -68,7 +68,10 @@ def bitwise_right_shift(x: Any, n: Any) -> Any:
 
 
 def _unless_integer(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A rounding function that returns integers and bools unchanged. numpy before 2.1 converted them to floats."""
+    """Returns a rounding function that does not change integers and bools.
+
+    numpy before 2.1 converted integers and bools to floats.
+    """
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
@@ -88,7 +91,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Any) -> Any:
-    """The error function, computed in f64 and rounded to the dtype of x."""
+    """Computes the error function in f64, and rounds the result to the dtype of x."""
     return _erf(np.asarray(x, np.float64)).astype(x.dtype)
 
 

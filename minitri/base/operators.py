@@ -1,4 +1,6 @@
-"""THE operator table: one row adds one elementwise operator. A second table has the reductions and scans.
+"""The operator table of the compiler: one row adds one elementwise operator.
+
+A second table has the reductions and scans.
 
     [expm1]
     doc = "exp(x) - 1, exact near zero"
@@ -6,7 +8,8 @@
     …
 
 In: operators.toml, which has the rows. Out: `OPERATORS`, from names to `Operator`s. `BY_SYMBOL` finds an operator by
-its infix or prefix symbol, and `ALIASES` has the names in other libraries. These parts read the table:
+its infix or prefix symbol, and `ALIASES` has the names in other libraries. These parts of the project read the operator
+table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -16,25 +19,27 @@ its infix or prefix symbol, and `ALIASES` has the names in other libraries. Thes
 Operators compute in *compute* dtypes only: f32, f64, integers and bool. Values of f16 and bf16 are converted to f32
 first (docs/reference/semantics.md).
 
-Operators mean what they mean in numpy. Where numpy raises an error, warns or leaves the result open, the result is:
+Operators have the same results as in numpy. If numpy raises an error, warns or does not define the result, the result
+is:
 
     x // 0, x % 0                  0 for integers
     b ** -n                        1 / b**n truncated: 1, ±1 for b = ±1, else 0 (also for b = 0)
     x << n, x >> n                 0, or the sign, when n < 0 or n >= the number of bits
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
-`ulp` is the error of a f32 result on a CUDA GPU, in units in the last place. It is 0.5 if the result is correctly
-rounded. Otherwise it is the distance from the correctly rounded result. The figures come from the CUDA C++ Programming
-Guide (appendix "Mathematical Functions"). The figure of an operator that calls several functions is their sum.
+The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The error is
+0.5 if the result is correctly rounded. Otherwise the error is the distance from the correctly rounded result. The
+values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator
+that calls several functions is the sum of the functions' errors.
 
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
 
 `REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row adds a reduction to the language,
 the typing rules, all evaluators, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
-`scan_NAME` of minitri/triton/rt.py. `reduction` and `running` raise an error for an unknown name.
+`scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
 
-Left out: contractions and views. They are classes of graph nodes.
+Left out: contractions and views, which are classes of graph nodes.
 """
 
 from collections.abc import Callable
@@ -52,12 +57,12 @@ from minitri.base.types import DType, bool_, f32
 class Operator:
     """One elementwise operator.
 
-    name       function name in the language (the array API standard's where it has one)
+    name       the function's name in the language, which is the name in the array API standard if there is one
     arity      number of array operands
-    numpy      the function that defines the operator. It takes numpy arrays of one compute dtype
+    numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
                numpy's warnings. A row of the file names a function of numpy_elementwise.py or of
-               numpy. The default is the operator's own name
+               numpy. By default the function has the operator's name
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
                the operand dtype (`tl.float32`). A table has one template for each dtype or kind
                of dtype: {"f64": ..., "iu": ...}. Templates may use `tl`, `libdevice` (the math
@@ -66,15 +71,15 @@ class Operator:
     doc        one line for the reference pages
     accepts    the kinds of dtypes that the operands may have, of "b" "i" "u" "f"
     operands   the dtype to which operands are converted first. "same": the promoted dtype.
-               "float": the same, but integers and bools become f32. "bool": bool. "where": bool
-               for the first operand, "same" for the others
+               "float": the promoted dtype, but integers and bools become f32. "bool": the dtype
+               bool. "where": bool for the first operand, the promoted dtype for the others
     result     the dtype of the result: "operand" (that of the operands) or "bool"
     symbol     the infix or prefix symbol, if the operator has one
     aliases    names of the operator in other libraries
     domain     the interval of random f32 and f64 test values. Tests add special values
     ulp        error bound of a f32 result in units in the last place (see the top of the file)
     derivative  one expression of the language for each operand, over x, y, z, `out` (the result) and
-               `g` (the gradient of the result). "" if there is no derivative or it is zero
+               `g` (the gradient of the result). "" stands for no derivative or the derivative zero
     cost       "cheap": one or two instructions. "special": slow, or on the special-function unit
     relaxed    a shorter f32 template with a relative error of about 2**-18, for kernels whose
                results are rounded to 16 bits (minitri/optimize/fast_math/relax.py)
@@ -97,7 +102,7 @@ class Operator:
     relaxed: str = ""
 
     def operand_dtype(self, promoted: DType) -> DType:
-        """The dtype to which operands are converted, given their promoted dtype."""
+        """Returns the dtype to which operands are converted, given their promoted dtype."""
         if self.operands == "bool":
             return bool_
         if self.operands == "float" and not promoted.is_float:
@@ -109,16 +114,16 @@ class Operator:
 
     @property
     def templates(self) -> dict[str, str]:
-        """The Triton templates. A key is a dtype name such as "f64", or kinds of dtypes such as "iu"."""
+        """Returns the Triton templates. A key is a dtype name such as "f64", or kinds of dtypes such as "iu"."""
         return {"biuf": self.triton} if isinstance(self.triton, str) else self.triton
 
     def spelling(self, operand: DType) -> str:
-        """The Triton template for operands of this dtype."""
+        """Returns the Triton template for operands of this dtype."""
         own = self.templates.get(operand.name)
         return own or next(t for kinds, t in self.templates.items() if kinds.isalpha() and operand.kind in kinds)
 
     def spell(self, operand: DType, *names: str, relaxed: bool = False) -> str:
-        """The Triton expression for operands with these names. `relaxed` allows the shorter f32 template."""
+        """Returns the Triton expression for operands with these names. `relaxed` allows the shorter f32 template."""
         short = self.relaxed if relaxed and operand == f32 else ""
         return (short or self.spelling(operand)).format(*names, t=f"tl.{operand.triton}")
 
@@ -131,7 +136,7 @@ ALIASES: dict[str, str] = {}
 
 
 def register(op: Operator) -> Operator:
-    """Adds an operator to the table. Returns it."""
+    """Adds an operator to the table. Returns the operator."""
     assert op.name not in OPERATORS, op.name
     OPERATORS[op.name] = op
     ALIASES.update(dict.fromkeys(op.aliases, op.name))
@@ -141,7 +146,10 @@ def register(op: Operator) -> Operator:
 
 
 def _operator(name: str, row: dict[str, Any]) -> Operator:
-    """The operator for a row of the file. `numpy` names a function of numpy_elementwise.py, or else one of numpy."""
+    """Returns the operator for a row of the file.
+
+    `numpy` names a function of numpy_elementwise.py, or else a function of numpy.
+    """
     function = row.pop("numpy", name)
     numpy = getattr(numpy_elementwise, function, None) or getattr(np, function)
     fields: dict[str, Any] = {f: tuple(value) if isinstance(value, list) else value for f, value in row.items()}
@@ -166,17 +174,17 @@ Kind = Literal["sum", "product", "extreme", "logical", "bits", "position"]
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction: it combines all elements along an axis into one.
+    """A reduction combines all elements along an axis into one element.
 
     name       the name of the function in the language. The scan is called `cumulative_NAME`
     ufunc      numpy's function of two elements, which is associative and commutative
     neutral    the neutral element: a number, or the "lowest" or "highest" value of the dtype
     combine    the operator that combines two partial results. For a position (argmax, argmin), the
-               comparison that decides whether an element replaces the best one so far
+               comparison that decides whether an element replaces the best element so far
     kind       decides typing, error bounds and proofs (see `Kind`)
     accepts    the kinds of dtypes that the elements may have, of "b" "i" "u" "f"
     doc        one line for the reference pages
-    scan_doc   the same for the scan. Empty if there is no scan
+    scan_doc   one line about the scan. Empty if there is no scan
     """
 
     name: str
@@ -197,21 +205,24 @@ COMBINE = {name: row.combine for name, row in REDUCTIONS.items() if row.kind != 
 
 
 def reduction(op: str) -> Reduction:
-    """The row of a reduction. Raises ValueError for an unknown name."""
+    """Returns the row of a reduction. Raises ValueError for an unknown name."""
     if op not in REDUCTIONS:
         raise ValueError(f"there is no reduction {op}")
     return REDUCTIONS[op]
 
 
 def running(op: str) -> Reduction:
-    """The row of a reduction that has a scan. Raises ValueError for an unknown name and for other reductions."""
+    """Returns the row of a reduction that has a scan.
+
+    Raises ValueError for an unknown name and for other reductions.
+    """
     if op not in SCANS:
         raise ValueError(f"there is no scan {op}")
     return REDUCTIONS[op]
 
 
 def neutral(op: str, dtype: DType) -> int | float | bool:
-    """The neutral element of a reduction for a dtype: 0 for a sum; -inf for a maximum of floats."""
+    """Returns the neutral element of a reduction for a dtype: 0 for a sum; -inf for a maximum of floats."""
     value = reduction(op).neutral
     if value == "lowest":
         return float("-inf") if dtype.is_float else dtype.limits[0]
@@ -221,5 +232,5 @@ def neutral(op: str, dtype: DType) -> int | float | bool:
 
 
 def fill_value(dtype: DType) -> int | float | bool:
-    """The value that a gather returns for an index that is out of bounds."""
+    """Returns the value that a gather returns for an index that is out of bounds."""
     return float("nan") if dtype.is_float else False if dtype.kind == "b" else 0

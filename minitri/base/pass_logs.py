@@ -1,6 +1,6 @@
-"""Reports of the passes while they run: log lines, and the rewrite rules that they apply.
+"""Reports what the passes do while they run: log lines, and the rewrite rules that the passes apply.
 
-The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each line begins with its topic:
+The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic:
 
     a pass or a stage   the text of the program after the pass
     fusion              the list of fusion decisions
@@ -8,12 +8,12 @@ The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. 
     cache               the entries that were found on disk
 
 A `+` before a topic is allowed, and `all` enables every topic. An unknown topic is reported once, with a list of the
-known ones.
+known topics.
 
     with recorded() as firings:
         simplify(graph)             a `Firing` for each rule that was applied
 
-Outside such a block, `fired` does almost nothing.
+Outside a `recorded` block, the function `fired`, which reports a rule, does almost nothing.
 """
 
 import os
@@ -62,8 +62,8 @@ def check_topics(setting: str, known: tuple[str, ...]) -> None:
 class Firing:
     """One application of a rewrite rule.
 
-    `before` and `after` are what the rule replaced and its replacement: nodes, operations or pairs of axes.
-    `spans` is the source from which they come.
+    `before` is what the rule replaced, and `after` is the replacement: nodes, operations or pairs of axes. `spans` are
+    the source spans of what the rule replaced.
     """
 
     rule: Callable[..., Any]
@@ -86,7 +86,7 @@ def recorded() -> Iterator[list[Firing]]:
 
 
 def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
-    """Reports that a rule was applied. It does nothing outside a `recorded` block."""
+    """Reports that a rule was applied. The function does nothing outside a `recorded` block."""
     found = _firings.get()
     if found is not None:
         found.append(Firing(rule, before, after, spans))

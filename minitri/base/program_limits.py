@@ -4,11 +4,11 @@
         program = mt.compile(text)
 
 In: an amount that a program is about to use: characters, brackets, operations, sizes, seconds. Out: nothing, or a
-CompileError MT0401 that names the limit and says how to raise it. The one idea: no program text can make the compiler
-use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
+CompileError MT0401 that names the limit and says how to raise this limit. The one idea: no program text can make the
+compiler use an unlimited amount of time or memory. A user who trusts a text can raise the limits.
 
-A compiled program remembers the limits that were set when it was made. Left out: Triton's own compiler, which cannot
-be interrupted, and the run time of programs.
+A compiled program stores the limits that were set when the program was compiled. Left out: Triton's own compiler, which
+cannot be interrupted, and the run time of programs.
 """
 
 import time
@@ -23,15 +23,15 @@ from minitri.base.spans import Span
 # No option raises these limits: they are limits of numpy or Triton, or the compiler recurses that deep.
 MAX_RANK = 64  # axes of a value
 MAX_DEGREE = 64  # factors of one term of a size
-MAX_ELEMENTS = 1 << 59  # of a value: its size in bytes, at 8 bytes an element, fits 64 bits
+MAX_ELEMENTS = 1 << 59  # elements of a value: at 8 bytes an element, the size fits 64 bits
 MAX_LANES = 1 << 20  # elements of a tile
 MAX_CALLS = 100  # depth of nested function calls
-MAX_BITS = 1023  # of an integer constant: a larger one is larger than every float
+MAX_BITS = 1023  # bits of an integer constant: a number with more bits is larger than every float
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one program. A caller may raise each of them."""
+    """The limits on the time and memory of compiling one program. A caller may raise each limit."""
 
     source: int = 64 * 1024  # characters of one text
     nesting: int = 5_000  # depth of nested brackets
@@ -46,8 +46,8 @@ class Limits:
 class _Clock:
     """A deadline in processor time of this thread.
 
-    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So
-    while less wall-clock time has passed than processor time was left, no reading is needed.
+    Reading the processor time is slow on some systems. Processor time never passes faster than wall-clock time. So no
+    reading is needed until the remaining processor time has passed on the wall clock.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -76,7 +76,7 @@ def current() -> Limits:
 def limits(**changed: float) -> Iterator[Limits]:
     """Sets some limits inside the `with` block. All other limits stay the same.
 
-    Raises CompileError MT0404 for an unknown name, or a value that is not a number above 0.
+    Raises CompileError MT0404 for the name of an unknown limit, or a value that is not a number above 0.
     """
     names = [f.name for f in fields(Limits)]
     for name, value in changed.items():
@@ -101,7 +101,7 @@ def using(wanted: Limits) -> Iterator[Limits]:
 
 @contextmanager
 def timed() -> Iterator[None]:
-    """Applies the limit `seconds` to the code in the `with` block. A nested block shares the clock of the outer one.
+    """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share one clock.
 
     The clock counts the processor time of this thread. So a busy machine does not make a compilation fail.
     """
@@ -116,14 +116,17 @@ def timed() -> Iterator[None]:
 
 
 def check_time() -> None:
-    """Raises CompileError MT0401 if the time limit is exceeded. Every loop over a program's operations calls it."""
+    """Raises CompileError MT0401 if the time limit is exceeded.
+
+    Every loop over a program's operations calls this function.
+    """
     clock = _clock.get()
     if clock is not None and clock.has_run_out():
         raise exceeded("seconds", f"compiling takes more than {current().seconds:g} seconds")
 
 
 def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
-    """The CompileError for an exceeded limit. Its help text says how to raise the limit `name`."""
+    """Returns the CompileError for an exceeded limit. The help text of the error says how to raise the limit `name`."""
     value = getattr(current(), name)
     doubled = 2 * value
     help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"

@@ -2,10 +2,10 @@
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-In: columns and a target, each a map from monomials to numbers. Out: a weight >= 0 for each column, or None if there
-are no such weights. The one idea is the first phase of the simplex algorithm. It starts with artificial variables that
-satisfy all equations, and replaces them by columns until none is left. Bland's rule chooses the column, which
-guarantees that the algorithm ends.
+In: columns and a target, each a map from monomials to numbers. Out: a weight >= 0 for each column, or None if there are
+no such weights. The one idea is the first phase of the simplex algorithm. The algorithm starts with artificial
+variables that satisfy all equations, and replaces these variables by columns until none is left. Bland's rule chooses
+the next column, which guarantees that the algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ ALMOST = Fraction(999_999, 1_000_000)
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Weights > 0 for some columns whose weighted sum is the goal, or the goal plus a constant below 1.
+    """Finds weights > 0 for some columns whose weighted sum is the goal, or the goal plus a constant below 1.
 
-    The result maps the numbers of the columns to their weights. It is None if there are no such weights.
+    Returns a map from the numbers of these columns to their weights. Returns None if there are no such weights.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
@@ -32,7 +32,7 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """The numbers of the columns that share a monomial with the goal, or with another useful column."""
+    """Returns the numbers of the columns that share a monomial with the goal, or with another useful column."""
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any columns may contradict each other
         return range(len(columns))
@@ -45,10 +45,10 @@ def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
 
 
 def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial, Fraction]) -> list[Fraction] | None:
-    """Weights >= 0 whose weighted sum of columns is the target, or None if there are none.
+    """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
     The simplex tableau has, for each monomial, one row and one artificial variable. The loop minimises the sum of the
-    artificial variables. It must reach 0.
+    artificial variables. The weights exist if this sum reaches 0.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)
@@ -73,7 +73,10 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
 
 
 def _pivot(table: list[list[Fraction]], cost: list[Fraction], r: int, entering: int) -> None:
-    """Makes the column `entering` a unit column with its 1 in row r. Changes the table and the cost row."""
+    """Makes the column `entering` of the simplex tableau a unit column with its 1 in row r.
+
+    The function changes the table and the cost row.
+    """
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]
     for other in (*(line for k, line in enumerate(table) if k != r), cost):

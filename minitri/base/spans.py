@@ -1,4 +1,4 @@
-"""Places in a source text. A `Source` is a text with a name. A `Span` is a range of its characters.
+"""Positions in a source text. A `Source` is a text with a name. A `Span` is a range of characters of a `Source`.
 
 Span(Source("<expression>", "relu(x)"), 5, 6).text      x
 """
@@ -13,13 +13,13 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text, and its name in messages: a file name or `<expression>`."""
+    """A text with a name. In messages the name is a file name or `<expression>`."""
 
     name: str
     text: str
 
     def line_column(self, offset: int) -> tuple[int, int]:
-        """The line and column of a character offset, both counted from 1."""
+        """Returns the line and column of a character offset, both counted from 1."""
         starts = _line_starts(self.text)
         line = bisect_right(starts, offset)
         return line, offset - starts[line - 1] + 1
@@ -38,7 +38,7 @@ class Span:
     """The characters from `start` up to `end` (exclusive) of a source.
 
     `node` is the number of the graph node that was made for this text (see `Graph.numbered`). So every later IR that
-    keeps the span also knows the node.
+    stores a span also stores the number of the graph node.
     """
 
     source: Source
@@ -51,12 +51,12 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """The smallest span that covers this span and another one of the same source."""
+        """Returns the smallest span that covers this span and another span of the same source."""
         return Span(self.source, min(self.start, other.start), max(self.end, other.end))
 
     @property
     def line_column(self) -> tuple[int, int]:
-        """The line and column of the first character, both counted from 1."""
+        """The line and column of the span's first character, both counted from 1."""
         return self.source.line_column(self.start)
 
     @property

@@ -1,8 +1,9 @@
 """Suggestions for a misspelt name.
 
 In: an unknown name, and the known names. Out: the known names that are most similar, the best first, or none. The one
-idea is an edit distance in which likely typing errors cost less. It counts letters that are missing, added, replaced
-or swapped with their neighbour. A neighbouring key, a doubled letter, a swap and a change of case cost less than 1.
+idea is an edit distance in which likely typing errors cost less. This distance counts letters that are missing, added,
+replaced or swapped with their neighbour. An error by a neighbouring key, a doubled letter, a swap or a change of case
+costs less than 1. Any other error costs 1.
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,10 @@ LONGEST = 64  # characters of a name that are compared
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names that are spelt most like `name`, the best first.
+    """Returns the known names that are spelt most like `name`, the best first.
 
-    A name of fewer than six letters may contain one error, and a longer one two. For a name of one letter, only a
-    change of case is accepted.
+    A name of fewer than six letters may contain one error, and a longer name two errors. For a name of one letter, only
+    a change of case is accepted.
     """
     name = name[:LONGEST]
     names = sorted(set(known) - {name})
@@ -30,7 +31,7 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def distance(a: str, b: str, limit: float) -> float:
-    """The edit distance of two names, or `limit` + 1 if the distance exceeds the limit."""
+    """Returns the edit distance of two names, or `limit` + 1 if the distance exceeds the limit."""
     if abs(len(a) - len(b)) > limit / SLIP:
         return limit + 1
     before: list[float] = []
@@ -51,7 +52,7 @@ def distance(a: str, b: str, limit: float) -> float:
 
 
 def _replaced(a: str, b: str) -> float:
-    """The cost of typing letter b instead of letter a."""
+    """Returns the cost of typing letter b instead of letter a."""
     if a == b:
         return 0.0
     if a.lower() == b.lower():
@@ -61,5 +62,8 @@ def _replaced(a: str, b: str) -> float:
 
 
 def _inserted(text: str, at: int) -> float:
-    """The cost of adding or omitting the letter `text[at - 1]`. It is lower if the letter before is the same."""
+    """Returns the cost of adding or omitting the letter `text[at - 1]`.
+
+    The cost is lower if the letter before is the same.
+    """
     return SLIP if at > 1 and text[at - 1] == text[at - 2] else 1.0

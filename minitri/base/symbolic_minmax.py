@@ -3,8 +3,8 @@
     largest(N, 0)          N, since no size is negative
     largest(N - 1, 0)      max(N - 1, 0)
 
-In: two `Dim`s. Out: their maximum or minimum. It is one of the two if a proof shows which one for all sizes.
-Otherwise it is an atom `max(…)` or `min(…)`.
+In: two `Dim`s. Out: their maximum or minimum. If a proof shows which of the two `Dim`s is larger for all sizes, the
+result is one of them. If there is no proof, the result is an atom `max(…)` or `min(…)`.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,10 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 
 
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
-    """One function of two integers and of two arrays. numpy's integers overflow, Python's do not."""
+    """Returns a function that works for two integers and for two arrays.
+
+    numpy's integers overflow, while Python's integers do not.
+    """
     return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 
 
@@ -69,7 +72,7 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """The operand that is the maximum (minimum) for all sizes, or None if that is not proven."""
+    """Returns the operand that is the maximum (minimum) for all sizes, or None if this is not proven."""
     difference = sign(a - b)
     if difference is None:
         return None
@@ -77,12 +80,15 @@ def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
 
 
 def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:
-    """(m, c) if d is m + c for a maximum (minimum) m and a constant c. Otherwise (None, 0)."""
+    """Returns (m, c) if d is m + c for a maximum (minimum) m and a constant c. Otherwise returns (None, 0)."""
     shift = next((c for m, c in d.terms if not m), 0)
     atom = (d - shift).atom
     return (atom, shift) if isinstance(atom, kind) else (None, 0)
 
 
 def at_most_one(d: Dim) -> bool:
-    """Whether `d` has the form min(…, 1), such as the length of `x[:1]`. Such an axis broadcasts like one of size 1."""
+    """Checks whether `d` has the form min(…, 1), such as the length of `x[:1]`.
+
+    An axis of such a length broadcasts like an axis of size 1.
+    """
     return isinstance(d.atom, Smallest) and ONE in (d.atom.a, d.atom.b)

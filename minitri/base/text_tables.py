@@ -1,10 +1,10 @@
-"""Formats tables as plain text, and numbers with units. The text has no colours."""
+"""Formats tables as plain text, and numbers with units. The text of a table has no colours."""
 
 from collections.abc import Iterable, Sequence
 
 
 def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """A table as text. Columns are right-aligned, except those whose numbers are in `left`."""
+    """Returns a table as text. Columns are right-aligned, except the columns whose numbers are in `left`."""
     lines = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -18,7 +18,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def byte_size(count: float) -> str:
-    """A size in bytes with a decimal unit: B, kB, MB or GB."""
+    """Returns a size in bytes as text with a decimal unit: B, kB, MB or GB."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.{0 if unit == 'B' else 1}f} {unit}"

@@ -1,22 +1,24 @@
 """The TF32 parts of f32 numbers, and how exact the products of such parts are.
 
 A tensor core multiplies TF32 numbers, which have 11 significant bits. So each factor is written as a sum of two such
-numbers, a = a1 + a2 and b = b1 + b2. The product is a1*b2 + a2*b1 + a1*b1. The smallest part, a2*b2, is left out (Ootomo
-and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
+numbers, a = a1 + a2 and b = b1 + b2. The product a*b is computed as a1*b2 + a2*b1 + a1*b1. The smallest product, a2*b2,
+is left out (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
 
-The sum is as exact as one of IEEE multiplications and additions. Let u = 2**-24, and let S be the sum of |a*b| along the
-depth K, the axis that is summed over. The errors are at most
+The sum is as exact as a sum that is computed with IEEE multiplications and additions. Let u = 2**-24, and let S be the
+sum of |a*b| along the depth K, the axis that is summed over. The errors of the sum are at most
 
     IEEE      each of K additions is rounded                                            K u S
     parts     a2*b2 is at most 4u a*b; the last bits of a2 and b2, 2u each              8 u S
               tensor cores truncate: 6.5u for each instruction, 8 for 64 elements      52 u S
               an IEEE addition for the sum of each block, of 32 elements             K/32 u S
 
-A tensor core aligns the terms of an instruction to the largest one with two more bits, and then cuts off what remains.
-That costs 9 * u/2 for eight products and a sum, and 2u in the end. From a depth of 64 on, the parts have the smaller
-bound: 8 + 52 + 2 < 64. Such a tensor core is Hopper's; tests/sweep_f32_products.py measures how it rounds.
+A tensor core aligns the terms of an instruction to the largest term with two more bits, and cuts off all lower bits.
+This truncation costs 9 * u/2 for eight products and a sum, and 2u in the end. For a depth of 64 or more, multiplying
+TF32 parts has the smaller error bound: 8 + 52 + 2 < 64. These rules hold for the tensor cores of Hopper GPUs.
+tests/sweep_f32_products.py measures how Hopper's tensor cores round.
 
-In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same for kernels.
+In: an f32 array. Out: two arrays of TF32 numbers, for the evaluators. minitri/triton/rt.py has the same functions for
+kernels.
 """
 
 from typing import Any
@@ -28,15 +30,17 @@ from minitri.base.numpy_elementwise import round_to_tf32
 SPLIT_SCALE = 2**13
 LEAST_DEPTH = 64
 BLOCK = 52  # the roundings in the sum of a block
-FACTOR_ERROR = 2.0**-22  # of each factor, relative: together 8u
+FACTOR_ERROR = 2.0**-22  # the relative error of each factor; both together give 8u
 
 
 def tf32_parts(x: Any) -> tuple[Any, Any]:
-    """Two arrays of TF32 numbers whose sum is x * SPLIT_SCALE. They are NaN for 2**101 and more, and for NaN.
+    """Returns two arrays of TF32 numbers whose sum is x * SPLIT_SCALE.
+
+    For NaN, and for 2**101 and more, both numbers are NaN.
 
     The scale keeps the last bit of a subnormal number, because neighbouring TF32 numbers are at least 2**-136 apart.
-    The first part is x * SPLIT_SCALE rounded to 11 significant bits (Veltkamp, "ALGOL procedures", 1968; Dekker, "A
-    floating-point technique for extending the available precision", 1971).
+    The first array is x * SPLIT_SCALE rounded to 11 significant bits. The method is by Veltkamp ("ALGOL procedures",
+    1968) and Dekker ("A floating-point technique for extending the available precision", 1971).
     """
     scaled, more = x * np.float32(SPLIT_SCALE), x * np.float32(SPLIT_SCALE * (2**13 + 1))
     high = more - (more - scaled)

@@ -1,4 +1,4 @@
-"""What a Python user sees of a CompileError: at most eight lines, and none of minitri's own frames.
+"""Shortens the traceback of a CompileError: a Python user sees at most eight lines, and none of minitri's own frames.
 
     Traceback (most recent call last):
       File "train.py", line 3, in <module>
@@ -9,9 +9,9 @@
       = help: it has 2 axes: -2 to 1
       = more: minitri explain MT0204
 
-In: an exception that leaves a public function. Out: the same exception, without the frames below that function. So
-loggers and debuggers show the caller's frames alone. Scripts, the prompts of Python and IPython print the lines above.
-With MINITRI_TRACEBACK=1 in the environment Python prints every frame.
+In: an exception that leaves a public function. Out: the same exception, without the frames below the public function.
+So loggers and debuggers show only the caller's frames. Scripts, Python's prompt and IPython print a text such as the
+example. With MINITRI_TRACEBACK=1 in the environment Python prints every frame.
 """
 
 import os
@@ -32,7 +32,7 @@ C = TypeVar("C", bound=type)
 
 
 def hides_frames(function: F) -> F:
-    """Decorator of a public function: a CompileError leaves it without frames of minitri."""
+    """Decorates a public function: when a CompileError leaves the function, its traceback has no frames of minitri."""
 
     @wraps(function)
     def entry(*args: Any, **keywords: Any) -> Any:
@@ -46,7 +46,10 @@ def hides_frames(function: F) -> F:
 
 
 def hides_frames_of_methods(kind: C) -> C:
-    """Decorator of a public class: `hides_frames` for its public methods, its properties, `__init__` and `__getitem__`."""
+    """Decorates a public class: applies `hides_frames` to its public methods.
+
+    The decorator treats properties, `__init__` and `__getitem__` as public methods too.
+    """
     for name, value in list(vars(kind).items()):
         if callable(value) and (not name.startswith("_") or name in ("__init__", "__getitem__")):
             setattr(kind, name, hides_frames(value))
@@ -56,14 +59,19 @@ def hides_frames_of_methods(kind: C) -> C:
 
 
 def forget_frames(error: CompileError) -> None:
-    """Removes the frames that the error has passed so far, and sees to it that Python prints it in short."""
+    """Removes the frames that the error has passed so far, and makes Python print the error in a few lines."""
     if os.environ.get("MINITRI_TRACEBACK", "0") in ("", "0"):
         error.__traceback__ = error.__cause__ = None
         _print_in_short()
 
 
 def _print_in_short() -> None:
-    """Python's prompt and scripts print by `sys.excepthook`, IPython by its own table. Other people's hooks stay."""
+    """Installs functions that print errors in a few lines.
+
+    Python uses `sys.excepthook`, and IPython uses a table of its own.
+
+    Functions that other programs have installed stay unchanged.
+    """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -79,14 +87,20 @@ def _hook(kind: type[BaseException], error: BaseException, frames: TracebackType
 
 
 def _show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, *_: Any, **__: Any) -> list[str]:
-    """The lines, printed by IPython and kept in the notebook. The cell is next to them, so no frame is shown."""
+    """Prints the lines of an error in IPython, and returns them for the notebook.
+
+    The lines show no frame, because the cell that raised the error is next to them.
+    """
     shown = lines(error, None)
     shell._showtraceback(kind, error, shown)
     return shown
 
 
 def lines(error: CompileError, frames: TracebackType | None) -> list[str]:
-    """The error below the innermost frame of its caller, as far as there is room."""
+    """Returns the lines of an error below its caller's innermost frame.
+
+    If there is too little room, the frame is cut.
+    """
     text = f"{type(error).__name__}: {error}".split("\n")
     called = [f for f in traceback.extract_tb(frames) if not f.filename.startswith(PACKAGE)][-1:]
     place = [f'  File "{f.filename}", line {f.lineno}, in {f.name}' for f in called]

@@ -1,4 +1,4 @@
-"""Dtypes, type promotion and array types.
+"""Defines dtypes, type promotion and array types.
 
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
@@ -21,7 +21,10 @@ from minitri.base.dims import Dim
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """The type of an element. `kind` is "b" (bool), "i" (signed integer), "u" (unsigned integer) or "f" (float)."""
+    """The type of an array element.
+
+    `kind` is "b" (bool), "i" (signed integer), "u" (unsigned integer) or "f" (float).
+    """
 
     name: str
     kind: str
@@ -50,7 +53,7 @@ class DType:
 
     @property
     def numpy(self) -> Any:
-        """The numpy dtype. For bf16 it is that of ml_dtypes."""
+        """The numpy dtype with the same values. For bf16 this is the dtype of ml_dtypes."""
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bf16" else self.numpy_name)
 
     @property
@@ -59,7 +62,7 @@ class DType:
         return f32 if self.is_float and self.bits < 32 else self
 
     def is_computed_as(self, other: DType) -> bool:
-        """Whether both dtypes are floats with the same compute dtype."""
+        """Checks whether both dtypes are floats with the same compute dtype."""
         return self.is_float and self.compute == other.compute
 
     @property
@@ -95,7 +98,7 @@ _BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
-    """The dtype with this name. Raises CompileError MT0202, with a suggestion, if there is none."""
+    """Returns the dtype with this name. Raises CompileError MT0202, with a suggestion, if there is none."""
     if name not in DTYPES:
         same = from_numpy(name)
         help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
@@ -104,13 +107,13 @@ def dtype(name: str) -> DType:
 
 
 def from_numpy(name: str) -> DType | None:
-    """The dtype with this name in numpy or torch (`float32`, `bfloat16`), or None."""
+    """Returns the dtype with this name in numpy or torch (`float32`, `bfloat16`), or None."""
     return _BY_NUMPY_NAME.get(name)
 
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The common dtype to which arrays of these two dtypes are converted."""
+    """Returns the common dtype to which arrays of these two dtypes are converted."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if {a, b} == {f16, bf16}:  # neither can represent all values of the other
@@ -119,12 +122,15 @@ def promote(a: DType, b: DType) -> DType:
 
 
 class ListValue(tuple[Any, ...]):
-    """The value of a list `[a, b]`, as a tuple. As an index, a list is one index array, but a tuple is two indices."""
+    """A subclass of tuple for the value of a list `[a, b]`.
+
+    As an index, a list is one index array, but a tuple is two indices.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """A dtype and a shape of symbolic sizes. Its text is `f32[M, N]`."""
+    """A dtype and a shape of symbolic sizes. The text of an array type is, for example, `f32[M, N]`."""
 
     dtype: DType
     shape: tuple[Dim, ...]

@@ -1,1 +1,1 @@
-"""The pages of `minitri explain CODE`. pages.toml has their texts, pages.py runs their programs and formats them."""
+"""Makes the pages of `minitri explain CODE`. pages.toml has their texts. pages.py runs the programs of the pages."""

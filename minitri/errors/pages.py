@@ -1,8 +1,10 @@
-"""A page about each error code: what it means, a program that causes it, how to put it right.
+"""Makes a page about each error code.
 
-In: a code. Out: the page, as text for a terminal. docs/reference/errors.md has all pages (tests/reference.py).
-pages.toml has the texts and the programs. The one idea: the page runs its program. So the diagnostic that it shows is
-always the current one.
+The page says what the code means, shows a program that causes the error, and how to correct it.
+
+In: an error code. Out: the page, as text for a terminal. docs/reference/errors.md has all pages (tests/reference.py).
+pages.toml has the texts and the programs. The one idea: the page runs its program. So the page always shows the current
+error message.
 """
 
 import json
@@ -31,12 +33,12 @@ WIDTH = 88
 
 @dataclass(frozen=True)
 class Example:
-    """A program, and how a page uses it.
+    """A program, and how a page uses the program.
 
     text     an expression, a module, or the text of the stage `reads`
-    types    of an expression's parameters; None leaves a type to the call
-    call     what it is called with, None for no call: types of arrays of zeros, or "list" for a list
-    lower    keywords of `lower`, which then makes the stage `stage`
+    types    types of an expression's parameters; a parameter with None gets its type from the call
+    call     types of the arguments of a call: arrays of zeros, or "list" for a list; None if nothing is called
+    lower    keywords of `lower`, which then makes the stage `stage`; None if `lower` is not called
     options  keywords of `Options`
     limits   keywords of `mt.limits`
     """
@@ -51,7 +53,7 @@ class Example:
     reads: str = ""
 
     def run(self) -> None:
-        """Compiles the program and uses it as the page says. Raises its diagnostic."""
+        """Compiles the program and uses it as the fields of this class say. Raises the CompileError of the program."""
         types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):
             program = load(self.text, self.reads) if self.reads else compile(self.text, **types)
@@ -63,7 +65,7 @@ class Example:
             program.lower(**self.lower)[self.stage]
 
     def error(self) -> CompileError:
-        """The diagnostic of the program."""
+        """Returns the CompileError that the program causes."""
         try:
             self.run()
         except CompileError as error:
@@ -71,7 +73,7 @@ class Example:
         raise AssertionError("this program of an error page is right")
 
     def shown(self) -> str:
-        """The program as a reader would write it in Python."""
+        """Returns the program as a user would write it in Python."""
         text, name = self.text.strip("\n"), "f"
         if self == Example(self.text):
             return text
@@ -99,7 +101,7 @@ def _argument(spec: str) -> Any:
 
 
 def _written(value: Any) -> str:
-    """`np.zeros((3, 4), np.float32)`."""
+    """Returns an argument as Python text, such as `np.zeros((3, 4), np.float32)`."""
     if isinstance(value, list):
         return str(value)
     return f"np.zeros({value.shape if value.ndim > 1 else value.size}, np.{value.dtype})"
@@ -118,13 +120,13 @@ def _quoted(text: str) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """What is said about a code.
+    """The texts and programs about an error code.
 
     meaning   what the code means, in a few sentences
-    wrong     a program that causes the error, or None if only a bug or an edited stage can
+    wrong     a program that causes the error, or None if only a bug or an edited stage can cause it
     advice    how to correct the program
     right     the corrected program
-    related   other codes to look at
+    related   other error codes about similar mistakes
     """
 
     meaning: str
@@ -144,7 +146,7 @@ PAGES = {code: _page(row) for code, row in TEXTS.items()}
 
 
 def as_text(code: str, page: Page) -> str:
-    """For a terminal."""
+    """Returns a page as text for a terminal."""
     wrong, right, related = page.wrong, page.right, ", ".join(f"{c} ({CODES[c]})" for c in page.related)
     parts = [
         f"{code}: {CODES[code]}",
@@ -159,7 +161,7 @@ def as_text(code: str, page: Page) -> str:
 
 
 def python_names(code: str, quote: str) -> str:
-    """A sentence that names the exceptions of Python that the error is too, or ""."""
+    """Returns a sentence with the names of Python's exceptions that the error is an instance of, or ""."""
     names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
     return f"In Python it is {listed(names)} too." if names else ""
 

@@ -1,1 +1,1 @@
-"""The typed tensor graph: how it is built from the syntax tree, rewritten, evaluated, verified and printed."""
+"""Builds the typed tensor graph from the syntax tree, and rewrites, evaluates, verifies and prints graphs."""

@@ -1,4 +1,4 @@
-"""Parameters of functions: the types of annotations, and checks of arguments and results.
+"""Binds arguments to the parameters of functions, and checks arguments and results against the annotations.
 
     def scaled(x: f32[M, 2*M], by: float = 2.0) -> f32[M, 2*M]
 
@@ -6,12 +6,13 @@
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
 In: a function, the number of axes of each pack (`*B`), and the values of a call. Out: `ArrayType`s over dimension
-symbols, a value for each parameter, and results with their declared types. minitri/graph/shape_unification.py determines the
-sizes for the dimension names of a called function. CompileErrors: MT0102 for arguments that are missing or of the wrong
-kind, MT0106 for values that are not known at compile time, MT0207 for results of another type than declared.
+symbols, a value for each parameter, and results with their declared types. minitri/graph/shape_unification.py
+determines the sizes for the dimension names of a called function. Raises CompileError MT0102 for arguments that are
+missing or of the wrong kind. Raises MT0106 for values that are not known at compile time. Raises MT0207 for results of
+another type than declared.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read such arguments. They turn every error of constant arithmetic into a CompileError.
+read arguments that decide a shape. These functions turn every error of constant arithmetic into a CompileError.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Facts about the entry's parameters that its annotations do not give.
+    """Facts about the parameters of the entry function that its annotations do not give.
 
     packs    the number of axes of each pack such as `*B`, by its name
     types    the type of each parameter without annotation
@@ -49,7 +50,7 @@ class Instance:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key. Two instances with equal keys have the same graph."""
+        """Returns a hashable key. Two instances with equal keys have the same graph."""
         statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
         return tuple(self.packs.items()), tuple(self.types.items()), statics
 
@@ -58,7 +59,7 @@ Sizes = dict[str, Union[Dim, Shape]]  # a dimension, or the axes of a pack
 
 
 def sizes_of(function: ast.Function, packs: Mapping[str, int]) -> Sizes:
-    """A symbol for each dimension name in the signature, and a tuple of symbols for each pack."""
+    """Returns a symbol for each dimension name in the signature, and a tuple of symbols for each pack such as `*B`."""
     sizes: Sizes = {}
     declared = [d for p in function.params if isinstance(p.annotation, ast.ArrayType) for d in p.annotation.dims]
     for node in (node for d in declared for node in ast.postorder(d)):
@@ -88,7 +89,10 @@ def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
 
 
 def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
-    """The value of a dimension expression in an annotation. It is iterative, because the text may be deeply nested."""
+    """Returns the value of a dimension expression in an annotation.
+
+    The function does not recurse, because the text may be deeply nested.
+    """
     values: dict[int, Dim] = {}
     for node in ast.postorder(expr):
         check_time()
@@ -119,9 +123,9 @@ def _eval_node(expr: ast.Node, values: Mapping[int, Dim], sizes: Sizes) -> Dim:
 
 
 def static_argument(param: ast.Param, value: Value, function: ast.Function) -> Value:
-    """Returns the argument for a parameter that takes a number or an option.
+    """Returns the argument for a parameter that takes a number or an option. An option is a string such as "tanh".
 
-    Raises CompileError MT0102 if it is invalid.
+    Raises CompileError MT0102 if the argument is invalid.
     """
     accepted = {"float": (int, float, Dim, Array), "int": (int, Dim), "bool": (bool,)}
     if isinstance(param.annotation, ast.ScalarType):
@@ -138,7 +142,7 @@ def static_argument(param: ast.Param, value: Value, function: ast.Function) -> V
 
 
 def declared_result(t: Typer, array: Array, function: ast.Function, k: int, sizes: Sizes) -> Array:
-    """The k-th result with its declared type."""
+    """Returns the k-th result of a function with the type that the function declares."""
     declared = None if function.returns is None else function.returns[k]
     if not isinstance(declared, ast.ArrayType):
         return array
@@ -158,9 +162,10 @@ def require_count(function: ast.Function, given: int) -> None:
 
 
 def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
-    """The array with its declared type. If a size differs from the declared size, each call checks that they are equal.
+    """Returns the array with its declared type.
 
-    Raises CompileError MT0207 for another dtype or rank. `what` is the beginning of the message.
+    If a size differs from the declared size, each call checks that the two sizes are equal. Raises CompileError MT0207
+    for another dtype or rank. `what` is the beginning of the error message.
     """
     message = f"{what} {array}, which is declared as {type}"
     if array.dtype != type.dtype:
@@ -177,9 +182,11 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
 
 @lru_cache(maxsize=256)
 def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
-    """The strings that a parameter accepts: its default, and all strings with which the body compares it.
+    """Returns the strings that a parameter accepts.
 
-    The tuple is empty if the default is no string, or if the body uses the parameter in any other way.
+    A parameter accepts its default, and all strings with which the function's body compares the parameter. The returned
+    tuple is empty if the default is no string, or if the function's body uses the parameter for anything but
+    comparisons.
     """
     if param.annotation is not None or not isinstance(param.default, ast.String):
         return ()
@@ -200,12 +207,15 @@ def _options(function: ast.Function, param: ast.Param) -> tuple[str, ...]:
 
 
 def plain(d: Dim) -> int | Dim:
-    """An int for a constant `Dim`, else the `Dim`."""
+    """Returns an int for a constant `Dim`, and any other `Dim` unchanged."""
     return d if d.constant is None else d.constant
 
 
 def static(compute: Callable[[], Any]) -> Any:
-    """The result of a computation with constants. Raises CompileError MT0208 if it fails or is complex."""
+    """Returns the result of a computation with constants.
+
+    Raises CompileError MT0208 if the computation fails or if its result is a complex number.
+    """
     try:
         result = compute()
     except CompileError:
@@ -222,14 +232,17 @@ def static(compute: Callable[[], Any]) -> Any:
 
 
 def as_dim(value: Any, what: str) -> Dim:
-    """An argument that is a size. Raises CompileError MT0106 if it is not an int or a `Dim`."""
+    """Returns an argument that is a size. Raises CompileError MT0106 if the argument is not an int or a `Dim`."""
     fits = isinstance(value, (int, Dim)) and not isinstance(value, bool)
     ensure(fits, "MT0106", f"{what} must be an integer or a dimension known at compile time, not {describe(value)}")
     return Dim.of(value)
 
 
 def as_offset(value: Value, what: str) -> Dim:
-    """An argument that is added to an index, such as an offset. It is clipped to -FAR … FAR, so that sums fit i64."""
+    """Returns an argument that is added to an index, such as an offset.
+
+    The argument is clipped to the range -FAR … FAR, so that sums with it fit i64.
+    """
     d = as_dim(value, what)
     return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))
 
@@ -247,7 +260,7 @@ def as_bool(value: Any, what: str) -> bool:
 
 
 def items_of(value: Value) -> tuple[Any, ...]:
-    """The value itself if it is a tuple, else a tuple of this one value."""
+    """Returns a tuple unchanged, and any other value as a tuple of one item."""
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -258,7 +271,10 @@ def as_shape(value: Value) -> Shape:
 
 
 def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
-    """Axis numbers, normalised to 0 … rank - 1. None means all axes. Raises CompileError MT0204 for an invalid axis."""
+    """Returns axis numbers, normalised to 0 … rank - 1. The argument None means all axes.
+
+    Raises CompileError MT0204 for an invalid axis.
+    """
     if value is None:
         return tuple(range(rank))
     axes: list[int] = []
@@ -273,12 +289,15 @@ def as_axes(value: Value, rank: int, what: str = "axis") -> tuple[int, ...]:
 
 
 def as_axis(value: Value, rank: int) -> int:
-    """The number of one axis, normalised to 0 … rank - 1."""
+    """Returns the number of one axis, normalised to 0 … rank - 1."""
     return as_axes(as_int(value, "axis"), rank)[0]
 
 
 def as_dtype(value: Value, default: DType) -> DType:
-    """The dtype of an argument, or `default` for None. Raises CompileError MT0202 for anything else."""
+    """Returns the dtype that an argument names, or `default` for None.
+
+    Raises CompileError MT0202 for an argument that is not a dtype.
+    """
     if value is None:
         return default
     if isinstance(value, DType):

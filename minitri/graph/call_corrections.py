@@ -1,12 +1,12 @@
-"""Corrections of rejected calls: rules for graph/corrections.py.
+"""Corrects rejected calls. The functions are rules for graph/corrections.py.
 
     sum(x, axis=2)       x has two axes             sum(x, axis=-1)
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
     roll(x)              there is no shift          roll(x, shift=1)
 
-In: what the table of rules has found in the message of an error, the call that caused it, and the values of its arguments. Out: an `Edit`, or None. The one idea: an argument
-that is wrong or missing is replaced by one that fits: the last axis, the size that is left, or the example that
-signatures.toml has for a parameter.
+In: the match of a rule's pattern in an error message, the call that caused the error, and the values of its arguments.
+Out: an `Edit`, or None. The one idea: the rule replaces a wrong or missing argument by one that fits. Examples are the
+last axis, the only size that is possible, or the example that signatures.toml has for a parameter.
 """
 
 import re
@@ -31,12 +31,12 @@ Values = Mapping[int, Any]
 
 
 def here(node: ast.Node, text: str) -> Edit:
-    """Writes a text in place of a node."""
+    """Returns an edit that writes a text in place of a node."""
     return Edit(node.span, text)
 
 
 def beside(node: ast.Expr) -> str:
-    """The text of an operand, in parentheses if an operator beside it needs them."""
+    """Returns the source text of an operand, in parentheses if an operator beside the operand needs them."""
     return node.span.text if is_operand(node.span.text) else f"({node.span.text})"
 
 
@@ -45,7 +45,10 @@ def _arguments(node: ast.Call) -> list[ast.Expr]:
 
 
 def _items(node: ast.Call) -> list[ast.Expr]:
-    """The arguments after the first one; the elements of a tuple that is the only one."""
+    """Returns the arguments of a call after the first one.
+
+    If only a tuple comes after the first argument, returns the elements of the tuple.
+    """
     match _arguments(node)[1:]:
         case [ast.Tuple(elements=elements)]:
             return list(elements)
@@ -57,7 +60,7 @@ def _items(node: ast.Call) -> list[ast.Expr]:
 
 
 def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`log(x, 2)` → `log2(x)`: numpy, torch or Python's math takes these arguments."""
+    """Rewrites a call with the arguments of numpy, torch or Python's math: `log(x, 2)` becomes `log2(x)`."""
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
     answer = foreign.called(node.function, args, list(keywords))
     if answer is None or not answer.row.arguments or not answer.row.takes(args, keywords):
@@ -67,7 +70,7 @@ def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Edit |
 
 
 def keyword(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """A keyword that the function does not have: its nearest name, or nothing."""
+    """Renames an unknown keyword of a call to the nearest known keyword, or removes the unknown keyword."""
     wrong, guess = found.groups()
     value = next((v for k, v in node.keywords if k == wrong), None)
     if value is None:
@@ -83,13 +86,13 @@ def keyword(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None
 
 
 def surplus(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """More arguments than the function takes."""
+    """Removes arguments from a call with more arguments than the function takes."""
     kept, more = node.args[: int(found[1])], node.args[int(found[1]) :]
     return Edit(Span(node.span.source, kept[-1].span.end, more[-1].span.end), "") if kept and more else None
 
 
 def as_tuple(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`concat(x, y)` → `concat((x, y))`."""
+    """Puts the arguments of a call into a tuple: `concat(x, y)` becomes `concat((x, y))`."""
     arrays = [a for a in node.args if isinstance(values.get(id(a)), Array)]
     if len(arrays) < 2 or arrays != list(node.args[: len(arrays)]):
         return None
@@ -98,7 +101,7 @@ def as_tuple(found: re.Match[str], node: ast.Call, values: Values) -> Edit | Non
 
 
 def arity(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """An operator with too many operands, with named ones, or with one too few."""
+    """Corrects the call of an operator with too many operands, with named operands, or with one operand too few."""
     row = OPERATORS.get(ALIASES.get(node.function, node.function))
     if row is None or row.name == "clip" and node.keywords:
         return None
@@ -110,7 +113,7 @@ def arity(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
 
 
 def missing(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """An argument that is missing, by the example of its parameter."""
+    """Adds a missing argument to a call. signatures.toml has an example of an argument for each parameter."""
     if not node.args or found[1] not in EXAMPLES:
         return None
     comma = "" if node.span.text[:-1].rstrip()[-1] in "(," else ", "
@@ -118,12 +121,12 @@ def missing(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None
 
 
 def _end(node: ast.Call) -> Span:
-    """The place before the closing parenthesis."""
+    """Returns the empty span before the closing parenthesis of a call."""
     return Span(node.span.source, node.span.end - 1, node.span.end - 1)
 
 
 def extreme(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`max(x, y)` → `maximum(x, y)`."""
+    """Replaces a reduction of two arrays by an elementwise operator: `max(x, y)` becomes `maximum(x, y)`."""
     if len(node.args) < 2 or node.keywords:
         return None
     if len(node.args) == 2:
@@ -133,7 +136,7 @@ def extreme(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None
 
 
 def called_value(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`x(0)` → `x[0]`, `x(y)` → `x * y`."""
+    """Corrects the call of an array: `x(0)` becomes `x[0]`, and `x(y)` becomes `x * y`."""
     if not node.args or node.keywords:
         return None
     texts = [a.span.text for a in node.args]
@@ -146,12 +149,12 @@ def called_value(found: re.Match[str], node: ast.Call, values: Values) -> Edit |
 
 
 def no_axis(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`cumsum(x)` of several axes → `cumsum(x, axis=-1)`."""
+    """Adds a missing axis to a call: `cumsum(x)` of an array with several axes becomes `cumsum(x, axis=-1)`."""
     return Edit(replace(node.args[-1].span, start=node.args[-1].span.end), ", axis=-1") if node.args else None
 
 
 def _axes(node: ast.Call) -> list[ast.Expr]:
-    """The arguments that may be axes."""
+    """Returns the arguments of a call that may be axis numbers."""
     return [v for k, v in node.keywords if k in ("axis", "axes", "dim", "dims")] or list(node.args[1:])
 
 
@@ -165,7 +168,7 @@ def no_integer_axis(found: re.Match[str], node: ast.Call, values: Values) -> Edi
 
 
 def axis(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """An axis out of range → the last one that is free."""
+    """Replaces an axis number that is out of range by the last axis that the call does not use yet."""
     parts = [p for v in _axes(node) for p in (v.elements if isinstance(v, ast.Tuple) else (v,))]
     wrong = next((p for p in parts if values.get(id(p)) == int(found[1])), None)
     rank, others = int(found[2]), {values.get(id(p)) for p in parts if p is not wrong}
@@ -174,7 +177,7 @@ def axis(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
 
 
 def option(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`gelu(x, "tan")` and `gelu(x, approximate=True)` → `gelu(x, "tanh")`."""
+    """Corrects an option of a call: `gelu(x, "tan")` and `gelu(x, approximate=True)` become `gelu(x, "tanh")`."""
     known, given, guess = re.findall(r'"\w+"', found[1]), found[2], found[3]
     for value in _arguments(node):
         if guess and isinstance(value, ast.String) and f'"{value.value}"' == given:
@@ -185,7 +188,10 @@ def option(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
 
 
 def whole_number(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
-    """`zeros(3.0)` → `zeros(3)`, `x[1.5]` → `x[1]`, `axis="0"` → `axis=0`."""
+    """Replaces an argument or an index by an integer.
+
+    `zeros(3.0)` becomes `zeros(3)`, `x[1.5]` becomes `x[1]`, and `axis="0"` becomes `axis=0`.
+    """
     for part in ast.postorder(node):
         match part:
             case ast.Number(value=float(number)) if number == number and abs(number) < 2**31:
@@ -196,7 +202,7 @@ def whole_number(found: re.Match[str], node: ast.Call | ast.Subscript, values: V
 
 
 def whole_numbers(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
-    """`x[v]` and `take(x, v)` of a float array v → `x[astype(v, i64)]`."""
+    """Converts a float array v that is used as an index: `x[v]` and `take(x, v)` get the index `astype(v, i64)`."""
     parts = node.indices if isinstance(node, ast.Subscript) else node.args[1:]
     for part in parts:
         value = values.get(id(part))
@@ -206,7 +212,7 @@ def whole_numbers(found: re.Match[str], node: ast.Call | ast.Subscript, values: 
 
 
 def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`astype(x, "float16")` → `astype(x, f16)`."""
+    """Replaces the text of a dtype by its name in the language: `astype(x, "float16")` becomes `astype(x, f16)`."""
     for value in _arguments(node):
         if isinstance(value, ast.String):
             answer = foreign.value(value.value)
@@ -219,7 +225,10 @@ def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
 
 
 def ranks(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`concat((x, v))` → `concat((x, v[None]))`, `stack((x, v))` → `stack((x, broadcast_to(v, x.shape)))`."""
+    """Gives joined arrays the same rank.
+
+    `concat((x, v))` becomes `concat((x, v[None]))`. `stack((x, v))` becomes `stack((x, broadcast_to(v, x.shape)))`.
+    """
     first = node.args[0] if node.args else None
     parts = list(first.elements) if isinstance(first, ast.Tuple) else []
     arrays = [a for p in parts if isinstance(a := values.get(id(p)), Array)]
@@ -243,7 +252,10 @@ def ranks(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
 
 
 def shape(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """`reshape(x, y)` → `reshape(x, y.shape)`, `x.view(f16)` → `astype(x, f16)`."""
+    """Replaces an array used as a shape by its shape: `reshape(x, y)` becomes `reshape(x, y.shape)`.
+
+    torch's `x.view(f16)` becomes `astype(x, f16)`.
+    """
     given = _arguments(node)
     for value in reversed(given):
         is_first = any(value is a for a in node.args[:1])
@@ -255,7 +267,7 @@ def shape(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
 
 
 def quotient(found: re.Match[str], node: ast.Call | ast.Subscript, values: Values) -> Edit | None:
-    """`x[: N / 2]` → `x[: N // 2]`."""
+    """Replaces `/` by floor division where an integer is needed: `x[: N / 2]` becomes `x[: N // 2]`."""
     for part in ast.postorder(node):
         if isinstance(part, ast.Binary) and part.op == "/":
             at = node.span.source.text.index("/", part.left.span.end)
@@ -264,7 +276,7 @@ def quotient(found: re.Match[str], node: ast.Call | ast.Subscript, values: Value
 
 
 def kept_size(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """torch's `x.expand(3, -1)` → `x.expand(3, x.shape[-1])`."""
+    """Replaces -1 in torch's `expand` by the size of the axis: `x.expand(3, -1)` becomes `x.expand(3, x.shape[-1])`."""
     items = _items(node)
     for k, item in enumerate(items if node.args else ()):
         if values.get(id(item)) == -1:
@@ -273,7 +285,7 @@ def kept_size(found: re.Match[str], node: ast.Call, values: Values) -> Edit | No
 
 
 def sizes(found: re.Match[str], node: ast.Call, values: Values) -> Edit | None:
-    """A size that does not fit → -1, the size that is left."""
+    """Replaces a size that does not fit in `reshape` by -1, which stands for the only size that fits."""
     items = _items(node)
     numbers = [n for i in items if isinstance(n := values.get(id(i)), int) and n > 0]
     if not 0 < len(numbers) == len(items):

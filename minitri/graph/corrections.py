@@ -1,13 +1,13 @@
-"""Corrections of rejected expressions: the program's own code, rewritten.
+"""Corrects rejected expressions. Each correction rewrites the program's own code.
 
     x ^ 2                x is f32             x ** 2
     a if x > 0 else b    x > 0 is an array    where(x > 0, a, b)
     sum(x, axis=2)       x has two axes       sum(x, axis=-1)
 
-In: an error, the node of the syntax tree that caused it, and the values of the node's operands. Out: the same error, with
-an edit of the source and a help that shows it. The one idea: the code that finds a mistake knows values, and the syntax
-tree knows the text. Only after an error are both compared, so correct programs pay nothing. Each rule returns an `Edit`,
-or None if it has nothing better to say than the error itself.
+In: an error, the node of the syntax tree that caused it, and the values of the node's operands. Out: the same error,
+with an edit of the source and a help that shows this edit. The one idea: the code that finds a mistake knows values,
+and the syntax tree knows the text. The rules combine the values and the text only after an error, so correct programs
+cost no time. Each rule returns an `Edit`, or None if the rule has no correction.
 """
 
 import re
@@ -31,14 +31,17 @@ Rule = Callable[[re.Match[str], Any, Values], Edit | None]
 
 @cache
 def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
-    """The rows of corrections.toml."""
+    """Returns the rows of corrections.toml. Each row has an error code, a pattern for the message, and a rule."""
     rows = table_beside(__file__, "corrections.toml")["rules"]
     rules = {**vars(calls), **globals()}
     return [(of, re.compile(pattern), rules[name]) for of, pattern, name in rows]
 
 
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
-    """The error with a correction, if a rule has one. An error that has its own stays as it is."""
+    """Returns the error with a correction, if a rule has one.
+
+    An error that already has a correction stays unchanged.
+    """
     if error.edits:
         return error
     of, text = f"{error.code} {type(node).__name__}", f"{error.message}\n{error.help}"
@@ -55,7 +58,10 @@ def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError
 def result_type(
     error: CompileError, function: ast.Function, declared: ast.ArrayType, k: int, array: Array
 ) -> CompileError:
-    """The error of a result: convert it to the declared dtype, or declare the shape that it has."""
+    """Corrects the error for a result of the wrong type.
+
+    The correction converts the result to the declared dtype, or declares the actual shape.
+    """
     value = function.body[-1].value if isinstance(function.body[-1], ast.Return) else None
     value = value.elements[k] if isinstance(value, ast.Tuple) else value
     if array.dtype.name != declared.dtype and value is not None:
@@ -64,7 +70,7 @@ def result_type(
 
 
 def _changed(node: ast.Node, edit: Edit) -> str:
-    """The text of the node with the edit made. The rest of its line is not shown."""
+    """Returns the text of the node after the edit. The text does not show the rest of the node's line."""
     start, end = min(node.span.start, edit.span.start), max(node.span.end, edit.span.end)
     text = node.span.source.text
     return text[start : edit.span.start] + edit.text + text[edit.span.end : end]
@@ -85,7 +91,10 @@ def _operator(node: ast.Binary, op: str) -> Edit:
 
 
 def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | None:
-    """`x + b` of [M, N] and [M] → `x + b[:, None]`; of [M] and [N] → `x[:, None] + b`."""
+    """Adds an axis to an operand so that the operands broadcast.
+
+    `x + b` of [M, N] and [M] becomes `x + b[:, None]`. With [M] and [N] it becomes `x[:, None] + b`.
+    """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if not isinstance(left, Array) or not isinstance(right, Array):
         return None
@@ -99,7 +108,10 @@ def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | N
 
 
 def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | None:
-    """The product with the one transpose that makes it fit."""
+    """Corrects a matrix product whose shapes do not fit, by adding, removing or replacing a transpose of one operand.
+
+    A product with a number becomes an elementwise product.
+    """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     for operand in (node.left, node.right):
         if isinstance(operand, ast.Attribute) and operand.name == "T":  # it reverses all axes
@@ -117,7 +129,7 @@ def transposed(found: re.Match[str], node: ast.Binary, values: Values) -> Edit |
 
 
 def wider(found: re.Match[str], node: ast.Binary, values: Values) -> Edit | None:
-    """`x + 300` for i8 → `astype(x, i16) + 300`."""
+    """Converts an array to a dtype in which a number fits: `x + 300` for i8 becomes `astype(x, i16) + 300`."""
     for operand, number in ((node.left, node.right), (node.right, node.left)):
         x, n = values.get(id(operand)), values.get(id(number))
         if isinstance(x, Array) and x.dtype.is_integer and isinstance(n, int):
@@ -136,7 +148,10 @@ def infinite_number(found: re.Match[str], node: ast.Node, values: Values) -> Edi
 
 
 def unpacked(found: re.Match[str], node: ast.Assign, values: Values) -> Edit | None:
-    """`a, b = x` → `a, b = x[0], x[1]`; `a, b = x, y, z` → `a, b, _ = x, y, z`."""
+    """Corrects an assignment to several names: `a, b = x` becomes `a, b = x[0], x[1]`.
+
+    `a, b = x, y, z` becomes `a, b, _ = x, y, z`.
+    """
     value, count = values.get(id(node.value)), len(node.targets)
     if isinstance(value, Array):
         return here(node.value, ", ".join(f"{beside(node.value)}[{k}]" for k in range(count)))
@@ -150,7 +165,7 @@ def unpacked(found: re.Match[str], node: ast.Assign, values: Values) -> Edit | N
 
 
 def mask(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
-    """`x[x > 0]` → `where(x > 0, x, 0)`."""
+    """Replaces an index of booleans by `where`: `x[x > 0]` becomes `where(x > 0, x, 0)`."""
     index = values.get(id(node.indices[0])) if len(node.indices) == 1 else None
     if not isinstance(index, Array) or index.dtype != bool_:
         return None
@@ -158,19 +173,19 @@ def mask(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | No
 
 
 def last_item(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
-    """An index out of the range of a tuple → -1."""
+    """Replaces an index of a tuple that is out of range by -1, the last item."""
     is_number = len(node.indices) == 1 and isinstance(values.get(id(node.indices[0])), int)
     return here(node.indices[0], "-1") if is_number else None
 
 
 def last(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
-    """An index out of range → -1."""
+    """Replaces an array index that is out of range by -1, the last element of the axis."""
     wrong = [i for i in node.indices if isinstance(values.get(id(i)), int) and i.span.text in found.string]
     return here(wrong[0], "-1") if wrong else None
 
 
 def fewer(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
-    """Indices of more axes than there are → the ones that fit."""
+    """Removes the last indices of a subscript that has more indices than the array has axes."""
     x = values.get(id(node.value))
     if not isinstance(x, Array) or not len(node.indices) > len(x.shape) > 0:
         return None
@@ -179,7 +194,7 @@ def fewer(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | N
 
 
 def ellipses(found: re.Match[str], node: ast.Subscript, values: Values) -> Edit | None:
-    """`x[..., ...]` → `x[...]`, `x[True]` → `x[None]`."""
+    """Corrects a subscript: `x[..., ...]` becomes `x[...]`, and `x[True]` becomes `x[None]`."""
     several = [i for i in node.indices if isinstance(i, ast.EllipsisLiteral)]
     if len(several) > 1:
         before = node.indices[node.indices.index(several[1]) - 1]

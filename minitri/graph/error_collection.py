@@ -1,11 +1,12 @@
 """Collects the errors of a program, so that one compilation reports several mistakes.
 
     def f(x: f32[N]):
-        y = x + 1 / z           error: there is no `z`; y is BROKEN
+        y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
         return log(x, 2) * y    error: log takes one argument; the product with y is no further error
 
-A wrong expression has the value `BROKEN`, and so has every expression that uses it. The builder goes on with the next
-expression, and raises the collected errors at the end: the first in the text, with the others in `error.others`.
+A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. After an error, the
+graph builder goes on with the next expression. At the end it raises the error that comes first in the text. The
+attribute `others` of this error has all later errors.
 """
 
 from collections.abc import Container, Mapping
@@ -23,10 +24,10 @@ MOST_ERRORS = 20
 
 
 class ErrorCollection:
-    """The errors found so far.
+    """The errors found so far in a program.
 
-    calls   the functions whose bodies surround the current expression, each with the place of its call
-    site    inside a library function the place of the user's call, else None
+    calls   the functions whose bodies surround the current expression, each with the span of its call
+    site    the span of the user's call while the body of a library function is built, else None
     """
 
     errors: list[CompileError]
@@ -35,7 +36,10 @@ class ErrorCollection:
     site: Span | None
 
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
-        """The value of a wrong expression; its error is kept. Within the library the error passes to the caller."""
+        """Stores an error and returns `BROKEN`, the value of the wrong expression.
+
+        Inside a library function, the method raises the error instead, and the function's caller stores it.
+        """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
             raise error.at(self.site)
@@ -52,7 +56,10 @@ class ErrorCollection:
         return BROKEN
 
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
-        """The value of an expression with a wrong operand. An unknown function is a mistake of its own."""
+        """Returns `BROKEN` as the value of an expression with a wrong operand.
+
+        Stores a separate error for an unknown function.
+        """
         if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
             return BROKEN
         of_broken = is_method(node) and values[id(node.args[0])] is BROKEN
@@ -62,13 +69,13 @@ class ErrorCollection:
         return self.refuse(unknown_function(node, self.functions, function_names(), root), node, values)
 
     def all_errors(self) -> CompileError:
-        """The error that comes first in the text, with the others."""
+        """Returns the error that comes first in the text. The attribute `others` of this error has all other errors."""
         first, *others = sorted(self.errors, key=lambda e: e.span.start if e.span else 0)
         first.others = tuple(others)
         return first
 
 
 def _short(span: Span) -> str:
-    """The text of a span on one line, for a note."""
+    """Returns the text of a span on one line, for a note in an error message."""
     text = " ".join(span.text.split())
     return text if len(text) <= 60 else f"{text[:57]}…"

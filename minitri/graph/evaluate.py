@@ -1,4 +1,4 @@
-"""Evaluates a graph with numpy, one operation for each node. It defines what a graph means.
+"""Evaluates a graph with numpy, one operation for each node. This evaluator defines what a graph means.
 
 In: a graph, an array (or number) for each input, and the sizes. Out: a tuple of arrays.
 """
@@ -15,7 +15,10 @@ from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    """The outputs as numpy arrays. `inputs` and `sizes` have a value for each input and each dimension, by name."""
+    """Returns the outputs of a graph as numpy arrays.
+
+    `inputs` has a value for each input by name, and `sizes` for each dimension.
+    """
     values: dict[Node, Any] = {}
     for node in graph.nodes():
         values[node] = np.asarray(value(node, values, inputs, sizes), dtype=node.dtype.numpy)
@@ -23,7 +26,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) 
 
 
 def value(node: Node, values: Mapping[Node, Any], inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
-    """The value of one node, given the values of its operands."""
+    """Returns the value of one node, given the values of its operands."""
     match node:
         case Input():
             return inputs[node.name]
@@ -61,7 +64,7 @@ def _view(x: Any, node: ir.View, sizes: Mapping[str, int]) -> Any:
 
 
 def _index(expr: Dim, shape: Shape, sizes: Mapping[str, int], picks: Mapping[Any, Any] = {}) -> Any:
-    """The value of an index expression for all indices of a shape, as an array that broadcasts to it."""
+    """Returns the value of an index expression for all indices of a shape, as an array that broadcasts to the shape."""
     env: dict[Symbol, Any] = {Symbol(name): size for name, size in sizes.items()}
     grids = np.ogrid[tuple(map(slice, _concrete(shape, sizes)))]
     axes = {axis_symbol(k): grid for k, grid in enumerate(grids)}

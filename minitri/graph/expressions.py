@@ -3,9 +3,9 @@
     2 * N       N a dimension      →    the dimension 2*N, known before the graph runs
     x.shape     x: f32[M, 4]       →    the tuple (M, 4)
 
-In: a typer and the values of the operands. Out: the value of the expression. The one idea: an expression of numbers
-and dimensions is computed at compile time. Any other expression becomes a graph node. CompileErrors have no span yet;
-minitri/graph/lower_ast.py adds it.
+In: a `Typer`, which makes graph nodes, and the values of the operands. Out: the value of the expression. The one idea:
+an expression of numbers and dimensions is computed at compile time. Any other expression becomes a graph node. The
+CompileErrors of this file have no source span, so minitri/graph/lower_ast.py adds a span to each error.
 """
 
 import math
@@ -34,7 +34,10 @@ NUMBERS = (int, float, Dim)
 
 
 def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | float | Dim | None:
-    """`x op y` as a number or a `Dim`. Returns None if it can only be computed once the sizes are known."""
+    """Returns `x op y` as a number or a `Dim`.
+
+    Returns None if the result can only be computed once the sizes are known.
+    """
     if isinstance(x, Dim) or isinstance(y, Dim):
         if isinstance(x, float) or isinstance(y, float):
             return None
@@ -52,14 +55,20 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
 
 
 def _bits(op: str, x: int, y: int) -> int:
-    """An upper bound on the number of bits of `x op y`. The result itself may be too large to compute."""
+    """Returns an upper bound on the number of bits of `x op y`.
+
+    The number `x op y` itself may be too large to compute.
+    """
     m, n = x.bit_length(), y.bit_length()
     grown = {"**": m * abs(y) if abs(x) > 1 else 1, "<<": m + y, "*": m + n}
     return grown.get(op, max(m, n) + 1)
 
 
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """The value of `x op y`, where neither operand is an array: numbers, dimensions, or tuples with `+`."""
+    """Returns the value of `x op y`, where neither operand is an array.
+
+    The operands are numbers, dimensions, or tuples for `+`.
+    """
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         check_length(x + y)
         return x + y
@@ -93,7 +102,10 @@ def _require_exact(t: Typer, op: str, x: int | Dim, y: Dim) -> None:
 
 
 def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
-    """The value of a comparison: a Python bool if it is known at compile time, else an array of bools."""
+    """Returns the value of a comparison.
+
+    The value is a Python bool if it is known at compile time, else an array of bools.
+    """
     if x is None or y is None:
         return (x is y) == (op == "==")
     if isinstance(x, Array) or isinstance(y, Array):
@@ -113,9 +125,9 @@ def compare(t: Typer, op: str, x: Value, y: Value) -> Value:
 
 
 def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...]) -> bool:
-    """The value of `x == y` or `x != y` for two tuples, such as shapes.
+    """Returns the value of `x == y` or `x != y` for two tuples, such as shapes.
 
-    Raises CompileError MT0106 if the result depends on sizes.
+    Raises CompileError MT0106 if the value depends on sizes.
     """
     ensure(op in ("==", "!="), "MT0102", f"tuples are compared by == and !=, not {op}")
     found = [len(x) == len(y), *(compare(t, "==", a, b) for a, b in zip(x, y))]
@@ -125,7 +137,7 @@ def _compare_tuples(t: Typer, op: str, x: tuple[Value, ...], y: tuple[Value, ...
 
 
 def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
-    """The value of `x[items]`, where x is a tuple or an array."""
+    """Returns the value of `x[items]`, where x is a tuple or an array."""
     if isinstance(x, tuple):
         if len(items) == 1 and isinstance(items[0], slice):
             s = items[0]
@@ -142,9 +154,9 @@ def subscript(t: Typer, x: Value, items: list[Any]) -> Value:
 
 
 def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
-    """The value of `x.name`, where x is an array or the result of `finfo` or `iinfo`.
+    """Returns the value of `x.name`, where x is an array or the result of `finfo` or `iinfo`.
 
-    Raises CompileError MT0103 otherwise.
+    Raises CompileError MT0103 for any other value x.
     """
     if isinstance(x, Info):
         help = suggest(node.name, x.facts) or f"it has {', '.join(x.facts)}"
@@ -169,7 +181,7 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Calls an elementwise operator whose arguments need checks: numbers, keywords, or `clip` with a bound None."""
+    """Calls an elementwise operator with arguments that need checks: numbers, keywords, or a bound None of `clip`."""
     if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
         wrong = next(k for k in keywords if name != "clip" or k not in ("min", "max"))
         raise CompileError("MT0102", f"{name} takes its operands by position, not `{wrong}=`")
@@ -181,7 +193,7 @@ def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mappin
 
 
 def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """The value of `clip(x, low, high)`. A bound that is None is not applied."""
+    """Returns the value of `clip(x, low, high)`. A bound that is None is not applied."""
     ensure(1 <= len(args) <= 3, "MT0102", f"clip takes 3 arguments, not {len(args)}")
     x, low, high = (*args, None, None)[:3]
     low, high = keywords.get("min", low), keywords.get("max", high)
@@ -202,7 +214,7 @@ def _refuse_list(op: str, *operands: Value) -> None:
 
 
 def check_length(value: tuple[Value, ...]) -> None:
-    """Raises CompileError MT0401 if a tuple has too many items, counting nested ones.
+    """Raises CompileError MT0401 if a tuple has too many items. Items of nested tuples are counted too.
 
     Without this check, a program that repeats `s = (s, s)` would double the number of items each time.
     """
@@ -217,9 +229,10 @@ def check_length(value: tuple[Value, ...]) -> None:
 
 
 def fold_operator(t: Typer, name: str, args: tuple[Value, ...]) -> Value:
-    """An operator applied to Python numbers: sqrt(2.0), floor(2.5).
+    """Applies an operator to Python numbers, as in sqrt(2.0) or floor(2.5).
 
-    The result is a Python number if it is weak, else an array.
+    The result is a Python number if it is weak, that is, if it takes the dtype of the other operand. A result that is
+    not weak is an array.
     """
     array = t.elementwise(name, args)
     if array.dtype.kind == "b":

@@ -1,7 +1,8 @@
-"""Whether 32-bit integers hold every offset and index of a graph.
+"""Checks whether every offset and index of a graph fits 32-bit integers.
 
-In: a graph and its sizes. Out: yes or no. By default, kernels compute indices in 32 bits. Large arrays need 64 bits,
-and so do large numbers: `arange(0, 2**33, 2**30)` has only 8 elements. Unknown sizes count as 1.
+In: a graph and its sizes. Out: whether kernels need 64-bit indices. By default, kernels compute indices in 32 bits.
+Large arrays need 64 bits, and so do large numbers: `arange(0, 2**33, 2**30)` has only 8 elements. Unknown sizes count
+as 1.
 """
 
 import math
@@ -18,7 +19,7 @@ LIMIT = 2**31 - 2**21  # below 2**31, because a block may start inside an array 
 
 
 def numbers_fit(graph: Graph) -> tuple[Condition, ...]:
-    """The conditions that numbers computed from sizes, such as N * N * N * N, fit i64."""
+    """Returns the conditions that numbers computed from sizes, such as N * N * N * N, fit i64."""
     numbers = [n for n in graph.nodes() if isinstance(n, Index) and not n.shape]
     large = [n for n in numbers if any(len(m) > 1 or abs(c) >= LIMIT for m, c in n.expr.terms)]
     below = [_fits(graph, n, MOST, n.expr) for n in large]
@@ -32,15 +33,16 @@ def _fits(graph: Graph, node: Index, more: Dim, less: Dim) -> Condition:
 
 
 def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Whether an offset or index of the graph may not fit 32 bits."""
+    """Checks whether some offset or index of the graph may not fit 32 bits."""
     known = defaultdict(lambda: 1, sizes)
     return any(_largest(node, known) >= LIMIT for node in graph.nodes())
 
 
 def _largest(node: Node, sizes: Mapping[str, int]) -> int:
-    """The number of elements of a node. For an `Index` node, the largest value of its expression if that is greater.
+    """Returns the number of elements of a node.
 
-    A size that divides by 0 belongs to no array: `x.reshape(N // 2, 2, -1)` needs at least 2 elements.
+    For an `Index` node, returns the largest value of its expression if this value is greater than the number of
+    elements. A size that divides by 0 belongs to no array: `x.reshape(N // 2, 2, -1)` needs at least 2 elements.
     """
     try:
         extents = [e.evaluate(sizes) for e in node.shape]
@@ -52,9 +54,10 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 
 
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
-    """The largest absolute value that an index expression, or one of its terms, can have. `LIMIT` if it is unknown.
+    """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    A term without an axis does not count, because the host computes it before the launch.
+    Returns `LIMIT` if this value is unknown. A term without an axis does not count, because the host computes such a
+    term before the launch.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

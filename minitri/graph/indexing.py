@@ -1,9 +1,9 @@
 """Subscripts by numpy's rules: x[1:], x[..., None], x[i, j].
 
-In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View (basic
-indexing). Integer arrays add a Gather. A negative index in an array counts from the end. An element whose index is out
-of bounds is NaN, 0 or False, because a kernel cannot raise an error. Left out: boolean masks, because the size of the
-result depends on the data.
+In: an Array and the items between the brackets: integers, slices, None, ..., integer arrays. Out: a View node (basic
+indexing). Integer arrays add a Gather node. A negative index in an array counts from the end. An element whose index is
+out of bounds is NaN, 0 or False, because a kernel cannot raise an error. Left out: boolean masks, because the size of
+the result depends on the data.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Item = Any  # Value | slice | Ellipsis
 
 
 def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
-    """The array `x[items]`. Raises CompileError MT0206 for an item that is not a valid index."""
+    """Returns the array `x[items]`. Raises CompileError MT0206 for an item that is not a valid index."""
     given = [_scalar_of(i) for i in items]
     items = _fill_ellipsis(x, given)
     advanced = any(isinstance(i, Array) for i in items)
@@ -56,9 +56,9 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
 
 
 def _scalar_of(item: Item) -> Item:
-    """An item of a subscript, where a constant `Dim` becomes an int.
+    """Returns an item of a subscript, where a constant `Dim` becomes an int.
 
-    Raises CompileError MT0206 if it cannot be an index.
+    Raises CompileError MT0206 if the item cannot be an index.
     """
     if isinstance(item, Dim) and item.constant is not None:
         return item.constant
@@ -72,7 +72,7 @@ def _scalar_of(item: Item) -> Item:
 
 
 def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
-    """The items with `...`, or missing items at the end, replaced by full slices."""
+    """Replaces `...` and missing items at the end of a subscript by full slices."""
     used = sum(1 for i in items if i is not None and i is not Ellipsis)
     ensure(used <= x.rank, "MT0206", f"{used} indices for {x}, which has {x.rank} axes")
     ensure(items.count(Ellipsis) <= 1, "MT0206", "an index can hold only one ...")
@@ -82,7 +82,7 @@ def _fill_ellipsis(x: Array, items: list[Item]) -> list[Item]:
 
 
 def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
-    """The index expression for one integer index. A negative index counts from the end.
+    """Returns the index expression for one integer index. A negative index counts from the end.
 
     A symbolic index must have the same sign for all sizes: `-N` counts from the end, `N - 4` from the start.
     """
@@ -96,7 +96,10 @@ def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
 
 
 def _backwards(t: Typer, k: Dim) -> bool:
-    """Whether an index or bound is negative, and so counts from the end. Each call checks that it keeps this sign."""
+    """Checks whether an index or bound is negative, and so counts from the end.
+
+    Each call of the program checks that the index keeps this sign.
+    """
     if k.constant is not None:
         return k.constant < 0
     if sign(k) == -1:
@@ -107,7 +110,7 @@ def _backwards(t: Typer, k: Dim) -> bool:
 
 
 def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
-    """The length of the slice start:stop:step, and its index expression over axis `axis` of the result."""
+    """Returns the length of the slice start:stop:step, and its index expression over axis `axis` of the result."""
     step = 1 if item.step is None else int(as_offset(as_int(item.step, "the step of a slice"), "the step"))
     ensure(step != 0, "MT0206", "the step of a slice must not be 0")
     start, stop = _bounds(t, item, extent, step > 0)
@@ -119,9 +122,10 @@ def _slice(t: Typer, item: slice, extent: Dim, axis: int) -> tuple[Dim, Dim]:
 
 
 def _one_element(item: slice, extent: Dim) -> Dim | None:
-    """The length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`. Returns None for another slice.
+    """Returns the length of a slice of at most one element, such as `x[k : k + 1]` or `x[-1:]`.
 
-    Its form is min(…, 1), so that broadcasting recognises it (`at_most_one`).
+    The length has the form min(…, 1), so that broadcasting recognises it (`at_most_one`). Returns None for another
+    slice.
     """
     first = as_offset(0 if item.start is None else item.start, "a slice bound")
     if first == -1 and item.stop is None or first == extent - 1 and (item.stop is None or item.stop == extent):
@@ -134,10 +138,11 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 
 
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
-    """The start and the stop of a slice as indices of the axis.
+    """Returns the start and the stop of a slice as indices of the axis.
 
-    Each is clipped to the axis on one side only, because past the other side the slice is empty anyway. A second clip
-    would make every index expression longer. For slices of slices, its length would double each time.
+    Each bound is clipped to the axis on one side only, because past the other side the slice is empty anyway. A second
+    clip would make every index expression longer. For slices of slices, the length of the expression would double each
+    time.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
@@ -150,7 +155,7 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
 
 
 def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
-    """A bound of a slice (None if it is left out), and whether it counts from the end."""
+    """Returns a bound of a slice, and whether the bound counts from the end. The bound is None if it is left out."""
     if value is None:
         return None, False
     if not isinstance(value, (int, Dim)) or isinstance(value, bool):
@@ -162,7 +167,7 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
 
 
 def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
-    """An index array as i64, with negative entries counted from the end."""
+    """Returns an index array as i64, with negative entries counted from the end."""
     array = t.array(item)
     index = t.cast(array, i64)
     if array.dtype.kind == "u":
@@ -174,7 +179,8 @@ def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
 def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) -> Array:
     """Indexes x by integer arrays. `picks` has pairs of an axis of x and its index array.
 
-    The axes of the broadcast index arrays replace these axes of x. They come first if `adjacent` is false.
+    In the result, the axes of the broadcast index arrays replace the indexed axes of x. The new axes come first if
+    `adjacent` is false.
     """
     positions = [p for p, _ in picks]
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")
@@ -190,13 +196,13 @@ def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) 
 
 
 def _spread(t: Typer, array: Array, common: Sequence[Dim], shape: Sequence[Dim], lead: int) -> ir.Node:
-    """An index array, broadcast to `common`, and then repeated to the shape of the result."""
+    """Returns an index array, broadcast to `common`, and then repeated to the shape of the result."""
     node = t.broadcast(array.node, tuple(common))
     return t.nodes.view(node, tuple(shape), tuple(ir.axis(lead + k) for k in range(len(common))))
 
 
 def _adjacent(items: Sequence[Item]) -> bool:
-    """Whether all array and integer indices are next to each other, with no slice, None or `...` between them.
+    """Checks whether all array and integer indices are next to each other, with no slice, None or `...` between them.
 
     A `...` counts even if it stands for no axis.
     """

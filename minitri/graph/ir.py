@@ -1,4 +1,4 @@
-"""The tensor graph: a typed SSA graph without side effects. Its nodes are interned.
+"""The tensor graph: a typed SSA graph without side effects. Nodes with equal fields are one object (interned).
 
     graph   = Graph(inputs, outputs, conditions, spans)
     node    = Input(name)                          an array or scalar argument
@@ -13,14 +13,14 @@
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
 `d0, d1, …` name the axes of the result. All functions that only move data (transpose, slice, reshape, broadcast, flip,
-roll, …) are Views with an index map. So two of them become one by substitution.
+roll, …) are View nodes with an index map. So two Views in a row become one View.
 
-A graph no longer has names of functions, implicit broadcasting or implicit promotion. It has no f16 or bf16 arithmetic:
-casts convert values to f32, and back where the program asks for it.
+A graph no longer has names of functions, implicit broadcasting or implicit promotion. A graph has no f16 or bf16
+arithmetic: casts convert values to f32, and back where the program asks for it.
 
-`Interner` makes nodes. Nodes with equal fields are the same object, so equality and hash use identity. Source spans are
-not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes it into the node's spans.
-Later IRs keep these spans, so their operations can be traced back to the node.
+The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
+identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
+it into the node's spans. Later IRs keep these spans, so their operations can be traced back to the node.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Shape = tuple[Dim, ...]
 # of two TF32 numbers, without the product of the two small parts. "f32" leaves the choice between "ieee" and "tf32x3"
 # to the compiler (minitri/optimize/f32_products.py).
 PRECISIONS = ("f32", "ieee", "tf32", "tf32x3")
-MAX_SPANS = 32  # of one node; a constant may occur at thousands of places
+MAX_SPANS = 32  # spans of one node; a constant may occur thousands of times in a source
 
 
 class _Node(metaclass=NodeClass):
@@ -69,14 +69,14 @@ class _Node(metaclass=NodeClass):
 
 
 class Input(_Node):
-    """An argument of the program: an array, or with `scalar` a Python float."""
+    """An argument of the program. It is an array, or a Python float if `scalar` is true."""
 
     name: str
     scalar: bool = False
 
 
 class Const(_Node):
-    """A 0-d constant. `dtype` represents `value` exactly."""
+    """A 0-d constant. The dtype of the node represents `value` exactly."""
 
     value: int | float | bool
 
@@ -102,7 +102,7 @@ class View(_Node):
 class Gather(_Node):
     """A view whose index map also uses index arrays: `@k` stands for the element of `picks[k]`.
 
-    An element whose index is out of bounds is NaN, 0 or False, by its dtype.
+    An element whose index is out of bounds is NaN, 0 or False, depending on the dtype.
     """
 
     x: Node
@@ -142,12 +142,12 @@ Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Con
 
 @cache
 def axis(k: int) -> Dim:
-    """`d0`, `d1`, …: the k-th axis of a result as an expression."""
+    """Returns the k-th axis of a result as an expression: `d0`, `d1`, …."""
     return dims.axis(f"d{k}")
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """The index along the k-th axis of a result, where the source has this extent: 0 if it is 1."""
+    """Returns the index along the k-th axis of a result in a source with this extent: 0 for the extent 1."""
     return dims.ZERO if extent == 1 else axis(k)
 
 
@@ -157,18 +157,18 @@ def axis_symbol(k: int) -> Symbol:
 
 
 def pick(k: int) -> Dim:
-    """`@0`, `@1`, …: the element of the k-th index array of a Gather, as an expression."""
+    """Returns the element of the k-th index array of a Gather node as an expression: `@0`, `@1`, …."""
     return dims.value(f"@{k}")
 
 
 def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
-    """The range of each axis of a shape: 0 … extent - 1."""
+    """Returns the range of each axis of a shape: 0 … extent - 1."""
     return {axis_symbol(k): (dims.ZERO, extent - 1) for k, extent in enumerate(shape)}
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A relation between sizes that depends on the call. Each call of the program checks it.
+    """A relation between sizes that each call of the program checks.
 
     If the relation does not hold, the call raises a CompileError with this code, message, label and help.
     """
@@ -183,7 +183,7 @@ class Condition:
     span: Span | None = None
 
     def decided(self) -> bool | None:
-        """True if the relation holds for all sizes, False if it holds for none, and None if it depends on the sizes."""
+        """Returns True if the relation holds for all sizes, False if it holds for no sizes, and otherwise None."""
         room = self.left - self.right
         room = room if all(isinstance(a, Symbol) for a in room.atoms()) else tidy(room)
         if self.relation == ">=":
@@ -193,12 +193,12 @@ class Condition:
         return (room == 0) == (self.relation == "==")
 
     def holds(self, env: Mapping[Symbol, int]) -> bool:
-        """Whether the relation holds. `env` must have a value for every symbol in it."""
+        """Checks whether the relation holds. `env` must have a value for every symbol in the relation."""
         left, right = self.left.compute(env), self.right.compute(env)
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """The condition for known sizes. The message and the label then show them: `K` becomes `K = 512`."""
+        """Returns the condition for known sizes. Its message and label show these sizes: `K` becomes `K = 512`."""
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
@@ -215,9 +215,9 @@ class Condition:
 
 
 def allows(conditions: Iterable[Condition]) -> Allows:
-    """Returns a function of a size and a number. It says whether the size may have this value.
+    """Returns a function of a size and a number that says whether the conditions allow the size to have this value.
 
-    It uses only conditions in which no other size occurs.
+    The function uses only conditions in which no other size occurs.
     """
     own: dict[Symbol, list[Condition]] = {}
     for c in conditions:
@@ -235,7 +235,10 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A record for explanations: a reduction, scan or product that is computed in several parts."""
+    """A record of a reduction, scan or product that a pass computes in several parts.
+
+    Explanations of a program show it.
+    """
 
     node: Node  # the whole reduction, scan or product
     parts: int
@@ -254,11 +257,11 @@ class Graph:
     splits: tuple[Split, ...] = ()  # what the passes `split-…` did, for explanations
 
     def nodes(self) -> list[Node]:
-        """All nodes that the outputs depend on, in a fixed order with operands first."""
+        """Returns all nodes that the outputs depend on, in a fixed order with operands first."""
         return topological(self.outputs)
 
     def numbered(self) -> Graph:
-        """The same graph, where each span has the number of its node: its position in `nodes()`.
+        """Returns the same graph with numbered spans: each span has the position of its node in `nodes()`.
 
         Unused inputs come after all other nodes.
         """
@@ -268,7 +271,7 @@ class Graph:
 
 
 def is_copy(node: Node) -> bool:
-    """Whether a node is a cast to its own dtype, which stands for a copy in memory (optimize/pack_operands.py)."""
+    """Checks whether a node casts to its own dtype, which stands for a copy in memory (optimize/pack_operands.py)."""
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
 
 
@@ -289,14 +292,14 @@ def operands(node: Node) -> tuple[Node, ...]:
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:
-    """All nodes that the roots depend on, in topological order: operands first, from left to right."""
+    """Returns all nodes that the roots depend on, in topological order: operands first, from left to right."""
     return postorder(roots, operands)
 
 
 def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
-    """The roots and everything that `below` reaches from them, each item once and after its children.
+    """Returns the roots and everything that `below` reaches from them, each item once and after its children.
 
-    It is iterative, so deep graphs need no deep stack.
+    The function does not recurse, so deep graphs need no deep call stack.
     """
     order: dict[T, None] = {}
     stack = [*roots][::-1]
@@ -309,13 +312,16 @@ def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
 
 
 def contiguous(shape: Shape) -> Shape:
-    """The strides of a row-major array, in elements."""
+    """Returns the strides of a row-major array, in elements."""
     strides = [*accumulate(reversed(shape[1:]), operator.mul, initial=dims.ONE)]
     return tuple(reversed(strides[: len(shape)]))
 
 
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
-    """`value` as a Python number that `dtype` represents: floats are rounded to f32. Integers must fit."""
+    """Returns `value` as a Python number that `dtype` represents.
+
+    Floats are rounded to f32. Integers must fit the dtype.
+    """
     if dtype.kind == "b":
         return bool(value)
     if dtype.is_integer:
@@ -326,18 +332,17 @@ def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
 
 
 class Interner:
-    """Makes nodes. Two requests with equal fields return the same object (hash-consing).
+    """Makes nodes. Two requests for nodes with equal fields return the same object (hash-consing).
 
-    Constants are compared by their bits and dtype, so 0.0 is not -0.0. Operands are compared by identity. Spans are
-    not compared.
+    Constants are equal if their bits and dtypes are equal, so 0.0 is not -0.0. Source spans are not compared.
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """`conditions` are the conditions of the program. Rewrites may rely on them."""
+        """`conditions` are the conditions of the program. Rewrites may rely on these conditions."""
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []
-        self.place: tuple[Span, ...] = ()  # the spans of the node that a pass rewrites now, for reports
+        self.place: tuple[Span, ...] = ()  # the spans of the node that a pass is rewriting, for reports
 
     def input(self, name: str, dtype: DType, shape: Shape, scalar: bool = False) -> Input:
         return self.node(Input, dtype, shape, name, scalar)
@@ -354,7 +359,7 @@ class Interner:
         return self.node(Apply, dtype, shape, op, args)
 
     def cast(self, x: Node, dtype: DType) -> Node:
-        """x converted to a dtype, or x itself if it has this dtype."""
+        """Returns x converted to a dtype, or x itself if it has this dtype."""
         return x if x.dtype == dtype else self.apply("cast", dtype, x.shape, (x,))
 
     def view(self, x: Node, shape: Shape, index: tuple[Dim, ...]) -> View:
@@ -376,7 +381,7 @@ class Interner:
         return self.node(Contract, dtype, shape, a, b, precision)
 
     def node(self, cls: type[N], *fields: Any) -> N:
-        """A node of a class other than `Const`, given its fields."""
+        """Returns a node of a class other than `Const`, given its fields."""
         return self._intern((cls, *fields), lambda: cls(*fields))
 
     def _intern(self, key: tuple[object, ...], make: Callable[[], N]) -> N:

@@ -1,4 +1,4 @@
-"""Turns numbers, sizes and lists in the program text into nodes, and checks that they fit their dtype.
+"""Turns numbers, sizes and lists in the program text into graph nodes, and checks that each number fits its dtype.
 
     x + N          x: i8[K]     the condition N <= 127
     x + 2 ** N     x: i8[K]     the condition N <= 6
@@ -37,7 +37,7 @@ class Power:
 
 
 def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
-    """Requires that a size fits an integer dtype (MT0208)."""
+    """Requires that a size fits an integer dtype. A call with a size that does not fit raises CompileError MT0208."""
     low, high = map(Dim.of, dtype.limits)
     for large, small in ((high, value), (value, low)):
         message = f"the dimension {value} does not fit {dtype}"
@@ -45,7 +45,10 @@ def require_size_fits(t: Typer, value: Dim, dtype: DType) -> None:
 
 
 def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> None:
-    """Requires that the exponent of `2**N` is so small that the power fits an integer dtype (MT0208)."""
+    """Requires that the exponent of `2**N` is so small that the power fits an integer dtype.
+
+    A call with a larger exponent raises CompileError MT0208.
+    """
     low, high = dtype.limits
     most = next((e for e in range(64) if not low <= power.value(e) <= high), 64) - 1
     message = f"{power.base} {power.op} {power.exponent} does not fit {dtype}"
@@ -53,9 +56,9 @@ def require_power_fits(t: Typer, power: Power, dtype: DType, help: str = "") -> 
 
 
 def constants_in(node: Node) -> list[int | float | bool]:
-    """The constants from which a node is made by views and concatenations alone.
+    """Returns the constants from which a node is made by views and concatenations alone.
 
-    Example: 200 and 1 for `reshape([200, 1], (2, 1))`.
+    Example: the constants of `reshape([200, 1], (2, 1))` are 200 and 1.
     """
 
     def parts(n: Node) -> tuple[Node, ...]:
@@ -65,7 +68,9 @@ def constants_in(node: Node) -> list[int | float | bool]:
 
 
 def names_in(value: Dim) -> str:
-    """The names of the sizes in an expression, as a label such as "M, N". At a call the label becomes "M=2, N=3".
+    """Returns the names of the sizes in an expression, as a label such as "M, N".
+
+    At a call the label becomes "M=2, N=3".
 
     If the expression is a single name, the label is empty.
     """
@@ -76,9 +81,9 @@ def names_in(value: Dim) -> str:
 
 
 def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
-    """The array for a list such as `[[1, 2], [3, 4]]`, in the compute dtype of `dtype`.
+    """Returns the array for a list such as `[[1, 2], [3, 4]]`, in the compute dtype of `dtype`.
 
-    Raises CompileError MT0201 if the rows differ in shape, MT0208 for a number that does not fit.
+    Raises CompileError MT0201 if the rows differ in shape. Raises MT0208 for a number that does not fit the dtype.
     """
     nodes = [stacked(t, v, dtype) if isinstance(v, tuple) else t.convert(v, dtype) for v in items]
     first = nodes[0].shape
@@ -95,7 +100,7 @@ def stacked(t: Typer, items: tuple[Value, ...], dtype: DType) -> Node:
 
 
 def leaves(items: tuple[Value, ...]) -> list[Value]:
-    """The numbers and arrays in nested tuples, flattened.
+    """Returns the numbers and arrays in nested tuples as one flat list.
 
     Raises CompileError for an empty tuple or too deep nesting.
     """
@@ -110,5 +115,5 @@ def leaves(items: tuple[Value, ...]) -> list[Value]:
 
 
 def shown(shape: Shape) -> str:
-    """A shape as text: `[M, 4]`."""
+    """Returns a shape as text, such as `[M, 4]`."""
     return f"[{', '.join(map(str, shape))}]"

@@ -3,13 +3,14 @@
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
-In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Only calls of functions recurse,
-at most `MAX_CALLS` deep.
+In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Only calls of functions
+recurse, at most `MAX_CALLS` deep.
 
-The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a graph
-node instead of data. Other files have the details: names.py explains unknown names, expressions.py types operators, shape_unification.py matches the
-arguments of a call with parameters, and error_collection.py keeps the errors. A wrong expression has the value `BROKEN`, and so has
-every expression that uses it. So the builder finds the mistakes of other expressions too, and reports each mistake once.
+The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
+graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
+expressions.py types operators. shape_unification.py matches the arguments of a call with parameters, and
+error_collection.py stores the errors. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN`
+value is `BROKEN` too. So the builder finds the mistakes of other expressions too, and reports each mistake once.
 """
 
 import math
@@ -38,14 +39,14 @@ from minitri.language.signatures import bind, function_names, signature_of
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
-    """The graph of one function of a module. Raises CompileError if the program is invalid."""
+    """Returns the graph of one function of a module. Raises CompileError if the program is invalid."""
     function = next(f for f in module.functions if f.name == entry)
     builder = _Builder(module, entry)
     return builder.graph(function, instance)
 
 
 class _Builder(Interpreter, ErrorCollection):
-    """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same nodes."""
+    """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same graph nodes."""
 
     def __init__(self, module: ast.Module, entry: str) -> None:
         super().__init__({f.name: f for f in module.functions})
@@ -53,7 +54,7 @@ class _Builder(Interpreter, ErrorCollection):
         self.compare = partial(expressions.compare, self.typer)
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
-        self.calls: list[tuple[ast.Function, Span]] = []  # each with the place of its call
+        self.calls: list[tuple[ast.Function, Span]] = []  # each with the span of its call
         self.errors: list[CompileError] = []
         self.site: Span | None = None  # inside a library function: the user's call, where errors are reported
 
@@ -143,7 +144,10 @@ class _Builder(Interpreter, ErrorCollection):
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
     def _inlined(self, function: ast.Function, given: Scope, span: Span) -> Value:
-        """The value that a function returns for these arguments. Its body becomes part of the graph."""
+        """Returns the value that a function returns for these arguments.
+
+        The function's body becomes part of the graph.
+        """
         sizes: Sizes = {}
         scope: Scope = {}
         typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
@@ -216,9 +220,9 @@ class _Builder(Interpreter, ErrorCollection):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds a span to the nodes that an expression created: all from number `made` on, and its value.
+        """Adds a span to the nodes that an expression created: all nodes from number `made` on, and the value's node.
 
-        A node that a function body created has the span in the body first, and then that of the call.
+        A node that a function body created has the span in the body first, and then the span of the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):
@@ -237,7 +241,7 @@ class _Builder(Interpreter, ErrorCollection):
         if (node.function in scope or node.function in CONSTANTS) and not is_method(node):
             help = "an element is `x[0]`, a product `x * y`"
             return CompileError("MT0101", f"`{node.function[:40]}` is a value, not a function", help=help)
-        own = self.functions.keys() - {self.entry}  # it cannot call itself
+        own = self.functions.keys() - {self.entry}  # the entry function cannot call itself
         return unknown_function(node, own, function_names(), root)
 
     # ---- operators -------------------------------------------------------------------
@@ -261,7 +265,10 @@ class _Builder(Interpreter, ErrorCollection):
         return expressions.operator_call(self.typer, name, args, keywords)
 
     def structured(self, name: str, arguments: Scope) -> Value:
-        """A parameter that is annotated as an `Array` or `Strong` gets its argument as such."""
+        """Calls a function that is not elementwise.
+
+        A parameter that is annotated as `Array` or `Strong` gets an argument of this type.
+        """
         function = FUNCTIONS[name]
         kinds = (function.func if isinstance(function, partial) else function).__annotations__
         convert = {Array: self.typer.array, Strong: self.typer.strong}
@@ -270,7 +277,10 @@ class _Builder(Interpreter, ErrorCollection):
 
 
 def _check_size(shape: Shape, span: Span) -> None:
-    """Raises CompileError MT0401 if an array has more axes or elements than numpy supports. Ignores unknown sizes."""
+    """Raises CompileError MT0401 if an array has more axes or elements than numpy supports.
+
+    Unknown sizes are ignored.
+    """
     if len(shape) > MAX_RANK:
         message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
         raise CompileError("MT0401", message, span, help="reshape it to fewer axes")
@@ -280,6 +290,6 @@ def _check_size(shape: Shape, span: Span) -> None:
 
 
 def _written(node: ast.Expr) -> str:
-    """The source text of an operand, for messages. Long text is cut."""
+    """Returns the source text of an operand, for error messages. A long source text is cut."""
     text = node.span.text
     return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")

@@ -1,11 +1,12 @@
-"""Resolves names: what a name in an expression means, and good error messages for unknown names.
+"""Finds the meaning of each name in an expression, and makes error messages for unknown names.
 
     x → the assigned value     pi → 3.14…     f32 → the dtype     exp → an error: it is a function
 
-In: a name, its expression, the names assigned so far and the functions of the module. Out: its value, or a CompileError
-MT0101 or MT0103 with the correction. The one idea: an unknown name may be a name of another library, and is then not a
-spelling mistake. A user who writes `median` wants the median, not `mean`. Such names have their own answers
-(minitri/language/foreign). A similar name of the program is suggested as well.
+In: a name, its expression, the names assigned so far and the functions of the module. Out: the value of the name, or a
+CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name may be a name of another library, and
+is then not a spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a name of
+another library says what to write instead (minitri/language/foreign). The message suggests a similar name of the
+program as well.
 """
 
 import re
@@ -34,7 +35,7 @@ ATTRIBUTES = ("T", "mT", "shape", "ndim", "size", "dtype")
 
 
 def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions: Collection[str]) -> CompileError:
-    """The error for a name without a value: a function, or an unknown name.
+    """Returns the error for a name without a value. The name is unknown, or it is the name of a function.
 
     `scope` and `functions` are the names of the program, and `root` is the whole expression.
     """
@@ -61,7 +62,7 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
 
 
 def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
-    """For the name of a function that is a value: `exp[x]`, `map(exp, x)`."""
+    """Returns the error for the name of a function that is used as a value, as in `exp[x]` or `map(exp, x)`."""
     name = node.id
     error = CompileError("MT0101", f"`{name}` is a function: call it", help=f"`{name}(…)`")
     for above in ast.postorder(root):
@@ -76,7 +77,10 @@ def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
 def unknown_function(
     call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr | None = None
 ) -> CompileError:
-    """For `name(x)` and `x.name()`. `root` is the whole expression, if the call is only a part of it."""
+    """Returns the error for a call `name(x)` or `x.name()` of an unknown function.
+
+    `root` is the whole expression, if the call is only a part of an expression.
+    """
     name, own = call.function, list(own)
     method = is_method(call)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
@@ -95,12 +99,15 @@ def unknown_function(
 
 
 def _keywords(call: ast.Call) -> dict[str, str]:
-    """The named arguments, without places of the result and devices."""
+    """Returns the named arguments of a call. Arguments such as `out` and `device` are left out."""
     return {name: value.span.text for name, value in call.keywords if name not in IGNORED}
 
 
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
-    """For a function that nothing is like: define it. In a module the correction is the beginning of a definition."""
+    """Returns the error for a function that no known function resembles. The help says to define the function.
+
+    In a module, the correction inserts the beginning of a definition.
+    """
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))
     is_module = source.name == "<module>" or source.name.endswith(".mt")
@@ -112,7 +119,10 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
 
 
 def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) -> CompileError:
-    """For `x.name`, where `known` are the attributes that arrays have. `rank` is that of x, if it is known."""
+    """Returns the error for an unknown attribute `x.name`. `known` are the attributes that arrays have.
+
+    `rank` is the rank of x, or 0 if the rank is unknown.
+    """
     name, value = node.name, node.value.span.text
     place = replace(node.span, start=node.span.end - len(name))
     error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", place)
@@ -135,17 +145,17 @@ def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) 
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """The error with a help, and with the correction to write `written`, unless that is ""."""
+    """Adds a help to the error. Unless `written` is "", also adds the correction to write `written` at the span."""
     return error.correct(Edit(span, written) if written else None, help=help)
 
 
 def is_method(call: ast.Call) -> bool:
-    """Whether a call is written `x.f()`, not `f(x)`."""
+    """Checks whether a call is written `x.f()`, not `f(x)`."""
     return bool(call.args) and call.args[0].span.start == call.span.start
 
 
 def called_name(call: ast.Call) -> Span:
-    """Where the name of the function is: `f` of `f(x)`, `.f` apart from x of `x.f()`."""
+    """Returns the span of the function's name in a call. For both `f(x)` and `x.f()` this is the span of `f`."""
     source, start = call.span.source, call.span.start
     if is_method(call):
         start = source.text.index(call.function, call.args[0].span.end)
@@ -153,7 +163,7 @@ def called_name(call: ast.Call) -> Span:
 
 
 def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
-    """The text in parentheses if it could not stand in the node's place without them."""
+    """Returns the text, in parentheses if the text could not stand in the node's place without them."""
     if not text or node is root or is_operand(text):
         return text
     tears = isinstance(_around(node, root), (ast.Binary, ast.Unary, ast.Compare, ast.Attribute, ast.Subscript))
@@ -161,12 +171,17 @@ def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
 
 
 def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
-    """The node of an expression of which a node is a part."""
+    """Returns the parent of a node in an expression, or None for the whole expression."""
     return next((n for n in ast.postorder(root) if any(part is node for part in ast.children(n))), None)
 
 
 class _Path:
-    """`np.linalg.norm(x)` around `np`: the path `np`, `linalg`, its member `norm`, and how it is used."""
+    """The names around a prefix such as `np`.
+
+    For `np.linalg.norm(x)` these are the path `np`, `linalg` and its member `norm`.
+
+    `call` is the call of the member, or None if the member is not called.
+    """
 
     def __init__(self, node: ast.Expr, root: ast.Expr) -> None:
         names, here = [node.id] if isinstance(node, ast.Name) else [], node
@@ -181,7 +196,7 @@ class _Path:
         *self.path, self.member = names if len(names) > 1 else [*names, ""]
 
     def explained(self, error: CompileError, known: Iterable[str]) -> CompileError:
-        """Adds to the error what to write instead of the call or the name, and where."""
+        """Adds to the error what to write instead of the call or the name, and at which span."""
         texts = [a.span.text for a in self.call.args[1:]] if self.call else []
         keywords = _keywords(self.call) if self.call else {}
         answer = foreign.prefixed(self.path, self.member, texts if self.call else None, list(keywords))
@@ -203,7 +218,7 @@ class _Path:
         return _advised(error, self.whole.span, fitted(written, self.whole, self.root), help)
 
     def _spans(self) -> tuple[Span, Span]:
-        """Where the prefix is, `np.linalg.`, and where it is with its member."""
+        """Returns the span of the prefix `np.linalg.`, and the span of the prefix together with its member."""
         source, start = self.whole.span.source, self.whole.span.start
         found = re.compile(rf"\(*(?:\w+[\s)]*\.\s*)+(?={self.member}\b)").match(source.text, start)
         middle = found.end() if found else start

@@ -1,8 +1,8 @@
-"""Reads the text of a graph. It is the inverse of graph/text.py.
+"""Reads the text of a graph. This file is the inverse of graph/text.py.
 
-In: a text that `format_graph` wrote, and that a user may have edited. Out: a Graph whose spans point into that text.
-Each line is checked by the typing rules when it is read, so an error points at its line.
-`format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
+In: a text that `format_graph` wrote, and that a user may have edited. Out: a Graph whose spans point into the text.
+Each line is checked by the typing rules when it is read, so an error points at its line. `format_graph(parse_graph(s))
+== s` for every text s that `format_graph` wrote.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from minitri.text_io.templates import LineReader
 
 
 def parse_graph(text: str, name: str = "<graph>") -> Graph:
-    """The graph of a text. Raises CompileError MT05xx with a span if the text is not a valid graph."""
+    """Returns the graph of a text. Raises CompileError MT05xx with a span if the text is not a valid graph."""
     source = Source(name, text)
     with reading(source):
         return _Reader(source).graph(read(source, "graph"))
@@ -33,7 +33,7 @@ def read_conditions(requires: Sequence[Syntax], names: Names, source: Source) ->
 
 
 def _condition(r: Syntax, names: Names, source: Source) -> Condition:
-    """The condition of a `require` line. The default error code is MT0304."""
+    """Returns the condition of a `require` line. The default error code is MT0304."""
     left, relation, right, code, message, attributes = r.parts
     check_attributes(attributes, ("label", "help"))
     name = code.name if code else "MT0304"
@@ -47,7 +47,10 @@ def _condition(r: Syntax, names: Names, source: Source) -> Condition:
 
 
 def read_input_type(p: Param, names: Names) -> tuple[DType, Shape, bool]:
-    """The dtype and shape of an input, and whether it is a scalar. Declares the names in the shape as dimensions."""
+    """Returns the dtype and shape of an input, and whether the input is a scalar.
+
+    Declares the names in the shape as dimensions.
+    """
     if p.dims is None:
         if p.type.parts[0].name != "float":
             raise Mistake(p.type, "a parameter is an array, as in f32[M, N], or a float")
@@ -104,7 +107,7 @@ class _Reader(LineReader[Node]):
         self.spans[node] = (*self.spans.get(node, ()), *self.span(line))
 
     def _node(self, cls: type[Node], found: dict[str, Any], dtype: DType, shape: Shape) -> Node:
-        """The node of a line. Its type comes from its operands where possible, else from the line."""
+        """Returns the node of a line. The node's type comes from its operands where possible, else from the line."""
         match cls.__name__.lower():
             case "const":
                 return self.nodes.const(found["value"], dtype)

@@ -1,9 +1,10 @@
-"""Requirements that a program's shapes leave to the sizes of a call, told when it is compiled.
+"""Warns, at compile time, of requirements that the sizes of each later call must satisfy.
 
     x + b      f32[M, N] + f32[K]      ShapeWarning: `x + b` needs K == N at every call
 
-In: the conditions of a graph. Out: a warning for each pair of named sizes that must be equal. Such a pair is often a
-slip: two names for one dimension. Left out: conditions on computed sizes, such as N % 4 == 0. They are meant.
+In: the conditions of a graph. Out: a warning for each pair of named sizes that must be equal. Two names for one
+dimension are often a mistake. Left out: conditions on computed sizes, such as N % 4 == 0. The author probably intends
+such conditions.
 """
 
 import sys
@@ -19,7 +20,7 @@ PACKAGE = str(Path(__file__).parent.parent)
 
 
 def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
-    """For each pair of named sizes that operands of an operator must agree in: the place and a sentence."""
+    """Yields a span and a sentence for each pair of named sizes that must be equal for the operands of an operator."""
     for c in conditions:
         names = str(c.left), str(c.right)
         if c.code in ("MT0201", "MT0203") and c.relation == "==" and all(n.isidentifier() for n in names) and c.span:
@@ -30,7 +31,7 @@ def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
 
 
 def warn_of_requirements(conditions: Iterable[Condition]) -> None:
-    """Warns at the line outside of minitri that compiles the program."""
+    """Warns of requirements. The warning points at the line outside of minitri that compiles the program."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back

@@ -4,17 +4,17 @@
     %1: f32[N] = scan.sum x {axis = 0}        x: f32[1]: the scan is x
     %1: f32[M, 1] = contract x, w             a column of a product: multiply and sum
 
-`rebuild` takes a graph and a function that makes a new node from an old node and its new operands. It returns a new
-graph with a new interner, so equal subexpressions become one node. The old graph is not changed. Each new node has the
-source spans of the old node. If the new graph does not need a new node, such as a folded constant, the nodes that used
-it get its spans.
+`rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
+new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. Each
+new node has the source spans of the old node. The new graph may not need some new node, such as a folded constant. In
+this case, the nodes that used the node get its spans.
 
-`specialise` replaces the symbols of known sizes by numbers. A symbolic size that turns out to be 1 may have an axis in
-an index map. The map stays correct, because an axis of extent 1 only has the value 0.
+`specialise` replaces the symbols of known sizes by numbers. An index map may contain the index of an axis whose size
+becomes 1. The map stays correct, because an index along an axis of size 1 is always 0.
 
 `legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so no node may reduce or scan
-one. A matrix product needs at least two rows, two columns and two terms. minitri/optimize/simplify.py applies these
-rules together with its own.
+an axis of extent 1. A matrix product needs at least two rows, two columns and two terms. minitri/optimize/simplify.py
+applies the rules of `legalise` together with its own rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ Sizes = Mapping[Symbol, DimLike]
 
 
 def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None = None) -> Graph:
-    """A new graph, in which `make(interner, old node, new operands)` makes each node.
+    """Returns a new graph, in which `make(interner, old node, new operands)` makes each node.
 
     `conditions` replaces the conditions of the graph, if it is not None.
     """
@@ -58,9 +58,10 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
-    """The graph in which `rule` replaces some nodes. `by` is the pass, for reports.
+    """Returns the graph in which `rule` replaces some nodes. `by` is the pass that is named in reports.
 
-    `rule` gets an interner, the old node and its copy in the new graph. It returns None to keep the copy.
+    `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
+    keeps the copy.
     """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
@@ -75,7 +76,7 @@ def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, 
 
 
 def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
-    """Applies rules to a node until none of them changes it. A rule returns None if it does not apply."""
+    """Applies rules to a node until no rule changes the node. A rule returns None if it does not apply."""
     while True:
         for rule in rules:
             replacement = rule(interner, node)
@@ -88,7 +89,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """Adds the spans of nodes that the new graph does not need to the nodes that used them."""
+    """Finds the nodes that the new graph does not need, and adds their spans to the nodes that used them."""
     for node in graph.nodes():
         for operand in operands(node):
             gone = new[operand]
@@ -97,7 +98,7 @@ def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: d
 
 
 def _merged(a: tuple[Span, ...], b: tuple[Span, ...]) -> tuple[Span, ...]:
-    """The spans of two nodes without duplicates, at most `MAX_SPANS`."""
+    """Returns the spans of two nodes without duplicates, at most `MAX_SPANS`."""
     return a if len(a) >= MAX_SPANS else tuple(dict.fromkeys((*a, *b)))[:MAX_SPANS]
 
 
@@ -107,7 +108,7 @@ def _input(node: Node) -> Input:
 
 
 def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:
-    """The same node with new operands, where `sizes` replaces symbols of sizes."""
+    """Returns the same node with new operands, where `sizes` replaces symbols of sizes."""
     if isinstance(node, ir.Const):
         return interner.const(node.value, node.dtype)
     new = iter(args)
@@ -135,7 +136,7 @@ def _divides_by_zero(d: Dim) -> bool:
 
 
 def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """Replaces the dimensions named in `sizes` (elements along an axis) by integers.
+    """Replaces the dimensions named in `sizes` by the integers in `sizes`.
 
     Raises the CompileError of the first condition that these sizes break.
     """
@@ -151,7 +152,7 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
 
 def legalise(graph: Graph) -> Graph:
-    """The graph without reductions and scans over axes of extent 1, and without products that have a side of 1."""
+    """Returns the graph without reductions and scans over axes of extent 1, and without products with a side of 1."""
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 
 
@@ -189,17 +190,17 @@ def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> No
 
 
 def spread(i: Interner, constant: Node, shape: Shape) -> Node:
-    """A constant as an array of this shape, whose elements are all equal."""
+    """Returns a constant as an array of this shape, whose elements are all equal."""
     return constant if shape == () else i.view(constant, shape, ())
 
 
 def number(i: Interner, like: Node, value: float | bool) -> Node:
-    """An array with the dtype and shape of `like`, whose elements are all `value`."""
+    """Returns an array with the dtype and shape of `like`, whose elements are all `value`."""
     return spread(i, i.const(value, like.dtype), like.shape)
 
 
 def compute(i: Interner, name: str, *args: Node) -> Node:
-    """An elementwise operation whose result has the dtype and shape of the last operand."""
+    """Returns an elementwise operation whose result has the dtype and shape of the last operand."""
     return i.apply(name, args[-1].dtype, args[-1].shape, args)
 
 

@@ -1,12 +1,12 @@
-"""Scalar form: the operand of a reduction as an expression for one element, without views.
+"""Scalar form: writes the operand of a reduction as an expression for one element, without views.
 
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-In: a reduction. Out: the expression of its operand, and the other reductions in it that reduce the same elements. The
-search for online reductions uses them (minitri/optimize/online_reductions/transport.py). Each part of an expression is
-an `Element`: a node and an index. `build` turns an expression into nodes again. It can replace axes by other indices,
-and elements by other nodes.
+In: a reduction. Out: the expression of its operand, and the other reductions in this expression that reduce the same
+elements. The search for online reductions uses both (minitri/optimize/online_reductions/transport.py). Each
+subexpression is an `Element`: a node and an index. `build` turns an expression into nodes again. `build` can replace
+axes by other indices, and elements by other nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,14 +21,17 @@ Axes = Mapping[Symbol, Dim]
 
 
 class Element(NamedTuple):
-    """One element of a node, at an index expression for each of its axes."""
+    """One element of a node. `at` has an index expression for each axis of the node."""
 
     node: Node
     at: tuple[Dim, ...]
 
 
 def element(node: Node, index: tuple[Dim, ...]) -> Element:
-    """The element of a node at an index. If the node is a view, it is the element that the view reads."""
+    """Returns the element of a node at an index.
+
+    For a view, returns the element of the viewed array that the view reads.
+    """
     while isinstance(node, View):
         env: Axes = {axis_symbol(k): d for k, d in enumerate(index)}
         node, index = node.x, tuple(d.substitute(env) for d in node.index)
@@ -38,9 +41,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms:
     """The scalar form of `x`, which is reduced along `axes`.
 
-    cut       nodes that already compute the value of a reduction in another way, each with that reduction
-    permuted  whether other reductions of the same elements may have their axes in another order, or other
-              axes of extent 1
+    cut       nodes that already compute the value of a reduction in another way, each with this reduction
+    permuted  whether other reductions of the same elements may have their axes in another order, or other axes of
+              extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -51,7 +54,10 @@ class GraphTerms:
         self.count = product([x.shape[k] for k in axes])
 
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
-        """The name of an element's operation, and its operands. The name is "" for a reduction of the same elements."""
+        """Returns the name of an element's operation, and its operands.
+
+        The name is "" for a reduction of the same elements.
+        """
         node = e.node
         match node:
             case ir.Apply(op="cast", args=(x,)) if not x.dtype.is_computed_as(node.dtype):
@@ -64,7 +70,7 @@ class GraphTerms:
                 return "" if self.same_elements(e) else type(node).__name__.lower(), ()
 
     def below(self, root: Element) -> Iterator[Element]:
-        """All elements that an element depends on, and the element itself."""
+        """Yields an element and all elements that this element depends on."""
         stack, seen = [root], {root}
         while stack:
             e = stack.pop()
@@ -74,7 +80,7 @@ class GraphTerms:
             stack += fresh
 
     def varies(self, e: Element) -> bool:
-        """Whether an element depends on the position along the reduced axes."""
+        """Checks whether an element depends on the position along the reduced axes."""
         indexed = (p for p in self.below(e) if isinstance(p.node, ir.Gather) or not self.look(p)[1])
         return any(s in self.reduced for p in indexed for d in p.at for s in d.symbols())
 
@@ -82,7 +88,7 @@ class GraphTerms:
         return isinstance(e.node, ir.Const) and e.node.value == value
 
     def is_count(self, e: Element) -> bool:
-        """Whether an element is the number of elements that are reduced."""
+        """Checks whether an element is the number of elements that are reduced."""
         node = e.node
         if isinstance(node, ir.Const):
             return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
@@ -91,25 +97,33 @@ class GraphTerms:
         return isinstance(node, ir.Index) and node.expr == self.count
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
-        """The reductions of the same elements on which the expression (or the part `root` of it) depends."""
+        """Returns the reductions of the same elements on which the expression (or its subexpression `root`) depends."""
         found = [(e, self.cut.get(e.node, e.node), self.places(e)) for e in self.below(root or self.root)]
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
-        """The transport of a sum of `root` when the reductions in `needs` change. None if there is no transport."""
+        """Returns the correction of a partial sum of `root` (its transport).
+
+        The partial sum needs this correction when the running reductions in `needs` change. Returns None if no
+        correction is possible.
+        """
         try:
             return transport(self, root, needs)
         except Refused:
             return None
 
     def same_elements(self, e: Element) -> bool:
-        """Whether an element is the result of a reduction along the same axes of an operand of the same shape."""
+        """Checks whether an element is the result of a reduction of the same elements.
+
+        A reduction of the same elements has the same axes, and an operand of the same shape.
+        """
         return self.places(e) is not None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
-        """The index at which a reduction of the same elements reads its operand, as expressions over the axes of x.
+        """Returns the index at which a reduction of the same elements reads its operand.
 
-        Returns None if the element is not such a reduction.
+        The index consists of expressions over the axes of x. Returns None if the element is not a reduction of the same
+        elements.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -125,7 +139,7 @@ class GraphTerms:
 
 
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
-    """The two sums whose means occur in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
+    """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
 
     Returns None for any other reduction.
     """
@@ -143,7 +157,7 @@ def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
 def build(
     i: Interner, terms: GraphTerms, root: Element, shape: Shape, axes: Axes, given: Mapping[Element, Node]
 ) -> Node:
-    """A node of this shape that computes the expression `root`.
+    """Returns a node of this shape that computes the expression `root`.
 
     `axes` maps each axis of the expression to an index of the new node. `given` has nodes that replace some elements.
     """
@@ -160,7 +174,7 @@ def build(
 
 
 def _one(i: Interner, e: Element, shape: Shape, axes: Axes, args: tuple[Node, ...]) -> Node:
-    """The node for one element, given the nodes of its operands."""
+    """Returns the node for one element, given the nodes of its operands."""
     index = tuple(d.substitute(axes) for d in e.at)
     if args and isinstance(e.node, ir.Gather):
         where: Axes = {axis_symbol(k): d for k, d in enumerate(index)}

@@ -4,10 +4,10 @@
 
     scaled(a)   with a: f32[M, K]   →   x is a with the type f32[M, M], on the condition M == K
 
-In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the
-dimension names of the callee. The one idea: if a declared size differs from the actual one, this is not an error yet.
-It becomes a condition, which the compiled program checks at each call. CompileErrors: MT0207 for shapes and dtypes,
-MT0304 for a size that no argument determines.
+In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the dimension
+names of the callee. The one idea: a declared size may differ from the actual size without an error at compile time. The
+equality of the declared and the actual size becomes a condition, which the compiled program checks at each call. Raises
+CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no argument determines.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from minitri.language import ast
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-    """The argument as an array. Binds the callee's dimension names to its sizes.
+    """Returns the argument as an array. Binds the callee's dimension names to the sizes of the array.
 
     A weak scalar is converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.
     """
@@ -37,9 +37,9 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 
 
 def solve_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
-    """Binds dimension names that occur only in expressions such as `2 * N`.
+    """Finds the sizes of dimension names that occur only in expressions such as `2 * N`.
 
-    One parameter may give a name that another parameter needs. So the loop runs until it finds no new name.
+    The size found from one parameter may be needed for another parameter. So the loop runs until it finds no new size.
     """
     before = -1
     while before != len(sizes):
@@ -54,7 +54,7 @@ def solve_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
 
 
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
-    """The array arguments by name, each with the sizes that its annotation declares."""
+    """Returns the array arguments by name, each with the sizes that its annotation declares."""
     solve_arguments(t, function, scope, sizes)
     found: Scope = {}
     for param in function.params:
@@ -82,9 +82,10 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
 
 
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
-    """Binds names that occur only in dimensions such as `G * H + 1`, by solving for the one unknown name.
+    """Finds the sizes of names that occur only in dimensions such as `G * H + 1`, by solving for the one unknown name.
 
-    Out: pairs of a dimension and its least legal value. The solution is valid only if these hold.
+    Returns pairs of a dimension and its least legal value. The solution is valid only if each dimension has at least
+    this value.
     """
     solved: list[tuple[Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):
@@ -99,14 +100,15 @@ def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tup
 
 
 def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
-    """The names in a dimension expression that have no size yet."""
+    """Returns the names in a dimension expression that have no size yet."""
     return [n for n in ast.postorder(d) if isinstance(n, ast.Name) and n.id not in sizes]
 
 
 def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
-    """Solves `d == extent` for `name`, where `d` is linear in it: a * name + b.
+    """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
-    Out: the value (extent - b) // a, and |a|. Returns None if `d` is not linear in `name`, or the sign of a is unknown.
+    Returns the value (extent - b) // a, and |a|. Returns None if `d` is not linear in `name`, or the sign of a is
+    unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))

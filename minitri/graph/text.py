@@ -7,8 +7,8 @@
     }
 
 Nodes are numbered in the order in which they are printed. Inputs and sizes keep their names. If a size has the name of
-an axis, such as d0, an index map writes the size as `$d0`. A condition on sizes has the error that a call raises if the
-condition does not hold:
+an axis, such as d0, an index map writes the size as `$d0`. The line of a condition on sizes also has the error that a
+call raises if the condition does not hold:
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
@@ -38,7 +38,10 @@ def format_graph(graph: Graph) -> str:
 
 
 def graph_lines(graph: Graph) -> Iterator[tuple[str, tuple[Node, ...]]]:
-    """The lines of a graph's text, each with the nodes that it shows: one node, the inputs, or the outputs."""
+    """Yields the lines of a graph's text.
+
+    Each line comes with the nodes that the line shows: one node, the inputs, or the outputs.
+    """
     names: dict[Node, str] = {i: i.name for i in graph.inputs}
     yield f"graph {graph.name}({join(map(format_input, graph.inputs))}) {{", graph.inputs
     for c in graph.conditions:
@@ -68,7 +71,7 @@ def format_node(node: Node, names: Mapping[Node, str]) -> str:
 
 
 class Writer:
-    """Writes the fields of nodes and operations. It has a method for each kind of field (text_io/templates.py).
+    """Writes the fields of nodes and operations. The class has a method for each kind of field (text_io/templates.py).
 
     names   the names of the values on the lines above
     axis    the pattern of the names of axes
@@ -90,7 +93,7 @@ class Writer:
         return f"[{join(map(quoted, texts))}]"
 
     def named(self, d: Dim) -> Dim:
-        """An index expression whose symbols have the names that the text uses."""
+        """Returns an index expression whose symbols have the names that the text uses."""
         return marked(d, self.axis_name).substitute(self.values)
 
     def dim(self, d: Dim) -> str:
@@ -101,19 +104,19 @@ class Writer:
 
 
 def format_number(value: int | float | bool) -> str:
-    """A number as text that reads back as the same number: inf, -inf, nan, true, false or Python's repr."""
+    """Returns a number as text that reads back as the same number: inf, -inf, nan, true, false or Python's repr."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def quoted(text: str) -> str:
-    """A text as a JSON string: on one line, in double quotes."""
+    """Returns a text as a JSON string: on one line, in double quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def marked(d: Dim, axis: re.Pattern[str]) -> Dim:
-    """An expression with `$` before the names of sizes that look like the name of an axis."""
+    """Returns an expression with `$` before the names of sizes that look like the name of an axis."""
     ambiguous = [s for s in d.symbols() if s.kind == "size" and axis.fullmatch(s.name)]
     return d.substitute({s: dims.size(f"${s.name}") for s in ambiguous})
 

@@ -1,11 +1,12 @@
-"""Values during typing, and the rules of broadcasting and promotion.
+"""Defines the values during typing, and the rules of broadcasting and promotion.
 
 A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
 the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple can be used
 as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars.
 
-`Typer` makes graph nodes from values: it broadcasts and promotes. It also has the rule for half precision: a value of
-f16 or bf16 is an f32 node. It is rounded only by `astype`, at outputs, and as an operand of a matrix product.
+`Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
+of f16 or bf16 is an f32 node. Such a value is rounded only by `astype`, at outputs, and as an operand of a matrix
+product.
 """
 
 import math
@@ -29,9 +30,9 @@ KIND_NAMES = {"b": "bool", "i": "signed integer", "u": "unsigned integer", "f": 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array value. `dtype` is the dtype that the program sees, and `node` has its compute dtype.
+    """An array value. `dtype` is the dtype that the program sees. `node` has the compute dtype of `dtype`.
 
-    weak   whether it is a weak scalar, which takes the dtype of the other operand
+    weak   whether the value is a weak scalar, which takes the dtype of the other operand
     wide   the same value in f64, if the dtype is f32 only because an integer array met a Python float
     """
 
@@ -59,7 +60,7 @@ Scope = dict[str, Value]  # what each name is bound to
 
 
 def describe(value: Value) -> str:
-    """A value in an error message. The text in a string or list is not shown."""
+    """Describes a value in an error message. The text in a string or list is not shown."""
     kinds = {ListValue: "a list", tuple: "a tuple", str: "a string", DType: f"the dtype {value}"}
     return kinds.get(type(value)) or str(value)
 
@@ -76,7 +77,7 @@ class Typer:
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
-        """Adds a span to a node. A node keeps at most `MAX_SPANS` spans."""
+        """Adds a source span to a node. A node keeps at most `MAX_SPANS` spans."""
         known = self.spans.get(node, ())
         if len(known) < MAX_SPANS:
             self.spans[node] = (*known, span)
@@ -93,7 +94,9 @@ class Typer:
         return self.nodes.const(value, dtype.compute)
 
     def array(self, value: Value) -> Array:
-        """A value as an `Array`. Numbers and dimensions become weak 0-d arrays; the items of a tuple are stacked.
+        """Returns a value as an `Array`.
+
+        Numbers and dimensions become weak 0-d arrays. The items of a tuple are stacked.
 
         Raises CompileError MT0202 for any other value, such as a string.
         """
@@ -115,7 +118,7 @@ class Typer:
                 raise CompileError("MT0202", f"an array or number is needed here, not {describe(value)}")
 
     def cast(self, value: Value, dtype: DType) -> Array:
-        """The value converted to `dtype`. For f16 and bf16 it is rounded and converted back to f32."""
+        """Returns the value converted to `dtype`. For f16 and bf16, the value is rounded and converted back to f32."""
         numbers = literals.leaves(value) if isinstance(value, tuple) else [value]
         truncates = dtype.is_integer and any(isinstance(v, float) for v in numbers)
         if isinstance(value, (int, float, tuple)) and not truncates:
@@ -125,14 +128,19 @@ class Typer:
         return Array(self.nodes.cast(self._narrowed(node, dtype), dtype.compute), dtype)
 
     def _narrowed(self, node: Node, dtype: DType) -> Node:
-        """The node rounded to `dtype`. A value that was widened from it, such as an input in f16, is itself."""
+        """Returns the node rounded to `dtype`.
+
+        If the node was converted from `dtype`, such as an f16 input, returns the original node.
+        """
         match node:
             case ir.Apply(op="cast", args=(x,)) if x.dtype == dtype and node.dtype == dtype.compute:
                 return x
         return self.nodes.cast(node, dtype)
 
     def convert(self, value: Value, dtype: DType) -> Node:
-        """A node for the value as an operand of arithmetic in `dtype`. It has the compute dtype and is not rounded.
+        """Returns a node for the value as an operand of arithmetic in `dtype`.
+
+        The node has the compute dtype and is not rounded.
 
         Raises CompileError MT0208 for a number that does not fit an integer dtype.
         """
@@ -153,22 +161,25 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """The most precise node of a value for a conversion to `dtype`: its f64 node, if it has one, for f64."""
+        """Returns the most precise node of a value for a conversion to `dtype`.
+
+        For f64, this is the value's f64 node, if there is one.
+        """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
     def strong(self, value: Value) -> Array:
-        """The value as an array that is not weak, for functions that are neither elementwise nor views."""
+        """Returns the value as an array that is not weak, for functions that are neither elementwise nor views."""
         dtype = self.settled([value])
         return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
-        """A node with the value in the dtype that the program sees, as it is stored in memory."""
+        """Returns a node with the value in the dtype that the program sees, as the value is stored in memory."""
         return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------
 
     def promoted(self, values: Sequence[Value]) -> tuple[DType, bool]:
-        """The promoted dtype of several values, and whether the result is still weak."""
+        """Returns the promoted dtype of several values, and whether the result is still weak."""
         kinds = [self._kind(v) for v in values]
         strong = [dtype for dtype, weak in kinds if not weak]
         weak_float = any(weak and dtype.is_float for dtype, weak in kinds)
@@ -184,7 +195,7 @@ class Typer:
         return dtype, False
 
     def _kind(self, value: Value) -> tuple[DType, bool]:
-        """The dtype of one value, and whether it is weak."""
+        """Returns the dtype of one value, and whether the value is weak."""
         match value:
             case tuple():
                 return self.promoted(literals.leaves(value))
@@ -195,7 +206,7 @@ class Typer:
                 return array.dtype, array.weak
 
     def settled(self, values: Sequence[Value]) -> DType:
-        """The promoted dtype of several values where the result cannot be weak. Weak floats then become f32."""
+        """Returns the promoted dtype of several values for a result that cannot be weak. Weak floats become f32."""
         dtype, weak = self.promoted(values)
         return f32 if weak and dtype == f64 else dtype
 
@@ -204,9 +215,11 @@ class Typer:
     def require(
         self, a: Dim, relation: str, b: Dim, code: str, message: str, *, label: str = "", help: str = ""
     ) -> None:
-        """Requires that `a relation b` holds. If it depends on sizes, it becomes a condition that each call checks.
+        """Requires that `a relation b` holds.
 
-        Raises CompileError with this code and message if it cannot hold for any sizes.
+        A relation that depends on sizes becomes a condition that each call checks.
+
+        Raises CompileError with this code and message if the relation cannot hold for any sizes.
         """
         condition = Condition(a, relation, b, code, message, label, help, self.span)
         decided = condition.decided()
@@ -216,14 +229,20 @@ class Typer:
             self.conditions.append(condition)
 
     def require_sizes(self, shape: Sequence[Dim]) -> Shape:
-        """Returns the shape, and requires that none of its sizes is negative (MT0205)."""
+        """Returns the shape, and requires that none of its sizes is negative.
+
+        A call with a negative size raises CompileError MT0205.
+        """
         for e in shape:
             message = f"a size cannot be negative, and {e} is"
             self.require(e, ">=", dims.ZERO, "MT0205", message, label=literals.names_in(e))
         return tuple(shape)
 
     def broadcast_shapes(self, shapes: Sequence[Shape], what: str = "operands") -> Shape:
-        """The shape to which all shapes broadcast. Raises CompileError MT0201 if they do not fit."""
+        """Returns the shape to which all shapes broadcast.
+
+        Raises CompileError MT0201 if the shapes do not broadcast.
+        """
         rank = max(map(len, shapes), default=0)
         columns = ([s[k] for s in shapes if len(s) >= -k] for k in range(-rank, 0))
         return tuple(self._broadcast_extents(extents, shapes, what) for extents in columns)
@@ -243,7 +262,7 @@ class Typer:
         return result
 
     def broadcast(self, node: Node, shape: Shape) -> Node:
-        """`node` broadcast to `shape`, as in numpy: axes of size 1 and missing leading axes are repeated."""
+        """Broadcasts `node` to `shape`, as numpy does: axes of size 1 and missing leading axes are repeated."""
         if node.shape == shape:
             return node
         lead = len(shape) - node.rank
@@ -256,9 +275,10 @@ class Typer:
     # ---- elementwise -----------------------------------------------------------------
 
     def elementwise(self, name: str, values: Sequence[Value]) -> Array:
-        """Applies an operator of the table to values, with promotion and broadcasting.
+        """Applies an operator of the operator table to values, with promotion and broadcasting.
 
-        Raises CompileError MT0102 for a wrong number of operands, MT0202 for a dtype that the operator does not take.
+        Raises CompileError MT0102 for a wrong number of operands. Raises MT0202 for a dtype that the operator does not
+        take.
         """
         row = OPERATORS[name]
         arity = f"{row.arity} argument{'s' * (row.arity != 1)}"
@@ -276,7 +296,7 @@ class Typer:
         return Array(node, dtype, weak, wide)
 
     def _applied(self, row: Operator, values: Sequence[Value], dtype: DType) -> Node:
-        """The node that applies an operator to the values, converted to `dtype`."""
+        """Returns the node that applies an operator to the values, converted to `dtype`."""
         first = bool_ if row.operands == "where" else dtype
         operands = [self.convert(v, dtype if k else first) for k, v in enumerate(values)]
         shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")
@@ -284,7 +304,7 @@ class Typer:
         return self.nodes.apply(row.name, row.result_dtype(dtype.compute), shape, args)
 
     def _is_f32_by_default(self, row: Operator, values: Sequence[Value]) -> bool:
-        """Whether no operand is a float array of the program, so that the result is f32 only by default."""
+        """Checks whether no operand is a float array of the program, so that the result is f32 only by default."""
         operands = values[1:] if row.operands == "where" else values
         return not any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in operands)
 
@@ -298,7 +318,10 @@ class Typer:
 
 
 def reduce_type(op: str, x: Node, axes: tuple[int, ...]) -> tuple[DType, Shape]:
-    """The dtype and shape of a reduction. Raises ValueError if the operand or the axes break the typing rule."""
+    """Returns the dtype and shape of a reduction.
+
+    Raises ValueError if the operand or the axes break the typing rule.
+    """
     row = reduction(op)
     require(list(axes) == sorted(set(axes)) and all(0 <= a < x.rank for a in axes), f"axes {axes}")
     require(op not in POSITIONS or len(axes) == 1, f"{op} over one axis")
@@ -309,7 +332,7 @@ def reduce_type(op: str, x: Node, axes: tuple[int, ...]) -> tuple[DType, Shape]:
 
 
 def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
-    """The dtype and shape of a matrix product. Raises ValueError if the operands break the typing rule."""
+    """Returns the dtype and shape of a matrix product. Raises ValueError if the operands break the typing rule."""
     require(a.rank == b.rank >= 2 and a.shape[:-2] == b.shape[:-2], "contract of unlike batches")
     require(a.shape[-1] == b.shape[-2], f"contract of {a.type} with {b.type}")
     require(a.dtype == b.dtype and a.dtype.is_float, "contract of unlike dtypes")
@@ -329,13 +352,13 @@ def require(holds: bool, rule: str) -> None:
 
 
 def view(t: Typer, x: Array, shape: Sequence[Dim], index: Sequence[Dim]) -> Array:
-    """A view of an array with this shape and index map. The f64 value `wide` gets the same view."""
+    """Returns a view of an array with this shape and index map. The array's f64 value `wide` gets the same view."""
     node, *wide = (t.nodes.view(n, tuple(shape), tuple(index)) for n in (x.node, x.wide) if n is not None)
     return Array(node, x.dtype, x.weak, *wide)
 
 
 def insert_axes(t: Typer, x: Array, axes: Collection[int]) -> Array:
-    """The array with axes of size 1 at these places of the result's shape."""
+    """Returns the array with axes of size 1 at these positions of the result's shape."""
     rank, sizes = len(x.shape) + len(axes), iter(x.shape)
     shape = [dims.ONE if k in axes else next(sizes) for k in range(rank)]
     return view(t, x, shape, [ir.axis(k) for k in range(rank) if k not in axes])

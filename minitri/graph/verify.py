@@ -1,7 +1,7 @@
 """Verifies a graph: every node must be well typed, and every input must be declared.
 
-In: a graph. Out: nothing, or a ValueError. The pipeline runs it after each pass that makes a graph. Graphs cannot have
-cycles, because nodes are immutable. So no check for cycles is needed.
+In: a graph. Out: nothing, or a ValueError. The compiler verifies the graph after each pass that makes a graph. Graphs
+cannot have cycles, because nodes are immutable. So `verify` does not check for cycles.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from minitri.graph.typing_rules import contract_type, reduce_type, require
 
 
 def verify(graph: Graph) -> None:
-    """Raises ValueError with the first node that breaks a typing rule."""
+    """Raises ValueError if a node breaks a typing rule. The message is about the first such node."""
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
         try:
@@ -67,7 +67,7 @@ def check(node: ir.Node) -> None:
 
 
 def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:
-    """Raises ValueError if an index map uses an axis or a pick that the node does not have."""
+    """Raises ValueError if an index map uses an axis or an index array that the node does not have."""
     legal = {f"d{k}" for k in range(len(shape))} | {f"@{k}" for k in range(picks)}
     for expr in index:
         names = {s.name for s in expr.symbols() if s.kind != "size"}
@@ -75,7 +75,7 @@ def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:
 
 
 def apply_type(op: str, dtype: DType, args: Sequence[ir.Node]) -> DType:
-    """The dtype of an operator's result, where `dtype` is that of its last operand.
+    """Returns the dtype of an operator's result, where `dtype` is the dtype of its last operand.
 
     Raises ValueError if the operands break the typing rule.
     """

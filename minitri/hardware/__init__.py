@@ -1,1 +1,1 @@
-"""What chips can do, and what a program costs on them."""
+"""The abilities and limits of GPU chips, and predictions of the time that a program takes on a chip."""

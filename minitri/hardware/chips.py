@@ -1,4 +1,4 @@
-"""What each chip can do, and how many programs fit on one of its multiprocessors.
+"""The figures of each GPU chip, and how many programs fit on one multiprocessor of a chip.
 
     chip_of(Target.parse("a100")).multiprocessors        108
     chip_of(Target.parse("cuda:80")).name                "an NVIDIA GPU": an A100, or an A30 of 56 multiprocessors
@@ -6,14 +6,14 @@
         {"registers": 1, "warps": 8, "blocks": 32, "shared memory": 228}        so one block
 
 In: a target, and the figures of chips.toml. Out: `chip_of(target)`, the `Chip` that cost models assume, and
-`peak(target)`, the peak rates for a roofline. All cost models take their figures from this module. A target that
-names its GPU gets the figures of that GPU. An architecture stands for many GPUs, so `cuda:80` gets the generic
-description of its vendor. Only `cuda:90` is described by one GPU, the H200, because its schedules were measured on
-one.
+`peak(target)`, the peak rates for a roofline. All cost models take their figures from this module. A target that names
+a GPU gets the figures of that GPU. An architecture such as `cuda:80` stands for many GPUs, so it gets the generic
+description of the vendor. Only `cuda:90` is described by one GPU, the H200, because the schedules for `cuda:90` were
+measured on an H200.
 
-chips.toml says for each figure where it comes from. If no source is known, the figure is None, and the file says
-why. Rates are those of the data sheets, without sparsity. No program reaches them: a copy on an H200 gets about 90%
-of its bandwidth.
+chips.toml gives the source of each figure. A figure without a known source is None, and chips.toml says why. The rates
+are those of the data sheets, without sparsity. No program reaches the rates of a data sheet: a copy on an H200 reaches
+about 90% of the bandwidth.
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
 (cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming
@@ -39,7 +39,7 @@ KIB = 1024
 class Multiprocessor:
     """Limits of one multiprocessor of an NVIDIA GPU.
 
-    warps, blocks   the most that it holds at once
+    warps, blocks   the most warps and blocks that one multiprocessor holds at once
     shared          bytes of shared memory
     reserved        bytes of shared memory that the driver takes from each block
     registers       number of 32-bit registers
@@ -54,7 +54,7 @@ class Multiprocessor:
 
 @dataclass(frozen=True, slots=True)
 class ComputeUnit:
-    """Limits of AMD's multiprocessor.
+    """Limits of one multiprocessor (compute unit) of an AMD GPU.
 
     waves    the most waves (AMD's warps) that one SIMD unit holds
     shared   bytes of local memory (LDS)
@@ -71,19 +71,19 @@ _LEAST_LDS = 64 * KIB
 
 
 def compute_unit(target: Target) -> ComputeUnit | None:
-    """The limits of an AMD architecture, or None if it is not in architectures.toml."""
+    """Returns the limits of an AMD architecture, or None if the architecture is not in architectures.toml."""
     row = ARCHITECTURES["hip"].get(target.arch)
     return ComputeUnit(row["waves"], row["shared"] * KIB) if row else None
 
 
 def multiprocessor(target: Target) -> Multiprocessor | None:
-    """The limits of an NVIDIA architecture, or None if it is not in architectures.toml."""
+    """Returns the limits of an NVIDIA architecture, or None if the architecture is not in architectures.toml."""
     row = ARCHITECTURES["cuda"].get(target.arch)
     return Multiprocessor(row["warps"], row["blocks"], row["shared"] * KIB, row["reserved"] * KIB) if row else None
 
 
 def shared_bytes(target: Target) -> int | None:
-    """The bytes of shared memory that one program may have, or None if they are not known."""
+    """Returns the bytes of shared memory that one program may use, or None if the limit is not known."""
     if target.kind == "hip":
         unit = compute_unit(target)
         return _LEAST_LDS if unit is None else unit.shared
@@ -92,10 +92,10 @@ def shared_bytes(target: Target) -> int | None:
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
-    """How many blocks one multiprocessor holds, by each resource that limits them; the least of these numbers
-    counts.
+    """Returns, for each limiting resource, how many thread blocks one multiprocessor can hold. A multiprocessor holds
+    the least of these numbers of blocks.
 
-    A block has `warps` warps, `registers` registers for each thread and `shared` bytes of shared memory.
+    A thread block has `warps` warps, `registers` registers for each thread and `shared` bytes of shared memory.
     """
     per_warp = _up(max(registers, 1) * 32, 256)
     per_block = _up(shared + limits.reserved, 128)
@@ -118,9 +118,9 @@ UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 class Peak:
     """Peak rates of a chip, per second.
 
-    bandwidth   bytes between the chip and its memory
-    rates       operations by unit: "f16" and "tf32" multiply matrices (an addition and a multiplication count as two),
-                "f32" and "f64" are arithmetic, "special" are functions such as exp
+    bandwidth   bytes that the chip can read from and write to its memory
+    rates       operations by unit: "f16" and "tf32" multiply matrices (one addition and one multiplication count as two
+                operations), "f32" and "f64" are arithmetic, "special" are functions such as exp
     """
 
     name: str
@@ -130,11 +130,11 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """What a cost model may know about a chip.
+    """The figures of one chip that cost models use.
 
-    multiprocessors   how many there are (AMD: compute units)
+    multiprocessors   the number of multiprocessors of the chip (AMD: compute units)
     shared            bytes of shared memory that one program may have
-    l1, l2            bytes of the cache of one multiprocessor, and of the cache that all share
+    l1, l2            bytes of the L1 cache of one multiprocessor, and of the L2 cache that all multiprocessors share
     """
 
     name: str
@@ -146,7 +146,9 @@ class Chip:
 
 
 def _chip(row: Mapping[str, Any], shared: int | None = None) -> Chip:
-    """A chip from a row of chips.toml. `shared` is the figure of its architecture, which a row may leave out."""
+    """Makes a chip from one row of chips.toml. A row may leave out `shared`, which is then the figure of the chip's
+    architecture.
+    """
     name, usual = row["name"], {"shared": {"bytes": shared}}
     figures: dict[str, Any] = usual | {figure: entry for figure, entry in row.items() if isinstance(entry, dict)}
     peak: Any = figures.pop("peak")
@@ -155,12 +157,14 @@ def _chip(row: Mapping[str, Any], shared: int | None = None) -> Chip:
 
 
 def _count(entry: Mapping[str, Any]) -> int | None:
-    """`{ KiB = 192, source = "…" }` as a number of bytes; None for a figure that is not known."""
+    """Converts an entry such as `{ KiB = 192, source = "…" }` to bytes. Returns None for an unknown figure."""
     return next((n * UNITS[unit] for unit, n in entry.items() if unit in UNITS), None)
 
 
 def _peak(name: str, bandwidth: float, special: int, **units: float) -> Peak:
-    """Peak rates from TB/s and TFLOP/s. A special function takes the time of `special` operations of f32."""
+    """Converts the TB/s and TFLOP/s of a data sheet to peak rates. One special function, such as exp, takes as long as
+    `special` operations of f32.
+    """
     rates = {unit: rate * 1e12 for unit, rate in (units | {"special": units["f32"] / special}).items()}
     return Peak(name, bandwidth * 1e12, rates)
 
@@ -174,7 +178,9 @@ _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942"
 
 
 def chip_of(target: Target) -> Chip:
-    """The chip that cost models assume for a target. An unknown chip gets the generic description of its vendor."""
+    """Returns the chip that cost models assume for a target. An unknown chip gets the generic description of its
+    vendor.
+    """
     if target.gpu:
         return CHIPS[target.gpu]
     if (target.kind, target.arch) == ("cuda", "90"):
@@ -185,12 +191,14 @@ def chip_of(target: Target) -> Chip:
 
 
 def has_fast_tf32(target: Target) -> bool:
-    """Whether three products of TF32 numbers take less time than one product in f32."""
+    """Checks whether three matrix products of TF32 numbers take less time on a chip than one product in f32."""
     known = peak(target) if target.kind == "cuda" else None
     return known is not None and known.rates.get("tf32", 0) >= FASTER * known.rates["f32"]
 
 
 def peak(target: Target) -> Peak | None:
-    """The peak rates of the GPU that a target names or usually means; None if no data sheet of it is known."""
+    """Returns the peak rates of the GPU that a target names or usually means. Returns None if no data sheet of that GPU
+    is known.
+    """
     chip = CHIPS.get(target.gpu or _USUAL.get(str(target), ""))
     return None if chip is None else chip.peak

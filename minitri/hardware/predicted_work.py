@@ -1,19 +1,20 @@
-"""How many bytes a program moves and how many operations it computes, predicted at three stages.
+"""Predicts how many bytes a program reads and writes and how many operations it computes, at three stages of the
+compilation.
 
-In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: `Work` (bytes
-and operations) for each of the three.
+In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: a `Work`, which
+holds bytes and operations, for the graph, for the kernels and for the tile programs.
 
     graph     reads each needed input once, writes each output once, computes each node once
     kernels   adds the temporaries between kernels (kernels/memory_traffic.py)
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-The step from graph to kernels shows the cost of values that fusion could not keep in registers. The step from
-kernels to tiles shows the cost of the block sizes; a cache serves most bytes that tiles read again.
+The step from graph to kernels shows the cost of values that fusion could not keep in registers. The step from kernels
+to tiles shows the cost of the block sizes. A cache serves most bytes that tiles read repeatedly.
 
-An operator on floats counts as one operation; "special" operators are also counted separately. A matrix product
-counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic count as
-none.
+An operator on floats counts as one operation. "Special" operators, such as exp, are also counted separately. A matrix
+product counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic count
+as zero operations.
 """
 
 import itertools
@@ -39,8 +40,8 @@ SAMPLES = 32
 class Work:
     """Bytes that are read and written, and operations by the unit that computes them.
 
-    The units are "f16" and "tf32" (products of matrices), "f32", "f64" and "special". Special operations are
-    counted a second time, as operations of f32 or f64.
+    The units are "f16" and "tf32" (products of matrices), "f32", "f64" and "special". Special operations, such as exp,
+    are counted twice: as "special" and as operations of f32 or f64.
     """
 
     read: int
@@ -53,12 +54,12 @@ class Work:
 
     @property
     def total(self) -> int:
-        """The number of all operations, each counted once."""
+        """The number of all operations; special operations are counted only once."""
         return sum(n for unit, n in self.operations.items() if unit != "special")
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte."""
+        """The arithmetic intensity: operations for each byte that is read or written."""
         return self.total / self.bytes if self.bytes else 0.0
 
 
@@ -75,14 +76,16 @@ def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def unit(dtype: DType, precision: str = "ieee") -> str:
-    """The unit that multiplies matrices of a dtype."""
+    """The name of the arithmetic unit that multiplies matrices of a dtype."""
     if dtype.is_float and dtype.bits == 16:
         return "f16"
     return "tf32" if dtype.name == "f32" and precision.startswith("tf32") else dtype.name
 
 
 def _products(factors: DType, precision: str, count: int) -> dict[str, int]:
-    """The operations of `count` multiplications and additions. A product of tf32x3 takes three products of TF32."""
+    """The operations of a matrix product with `count` multiplications and `count` additions. A product with the
+    precision tf32x3 takes three products of TF32.
+    """
     return {unit(factors, precision): 2 * count * (3 if precision.startswith("tf32x3") else 1)}
 
 
@@ -95,7 +98,9 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 
 
 def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
-    """The operations of a graph's node or a kernel's op that computes `count` elements, or sums `count` products."""
+    """The operations of a node of the graph or an op of a kernel that computes `count` elements (or `count`
+    multiplications, if it is a matrix product).
+    """
     match op:
         case graph_ir.Apply() | Compute():
             return _elementwise(op.op, op.args[-1].dtype, count)
@@ -118,8 +123,8 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
-    """How many elements of each node its users need. A slice or a gather, for example, needs only a part of its
-    operand.
+    """For each node of the graph: how many of its elements are needed by the nodes that use it. A slice or a gather,
+    for example, needs only some elements of its operand.
     """
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
@@ -132,7 +137,9 @@ def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
 
 
 def _computed_in_graph(node: Node, needed: int, sizes: Sizes) -> int:
-    """How many elements, or products that are summed, a node computes if `needed` of its elements are needed."""
+    """How many elements a node computes if `needed` of its elements are needed. For a matrix product: how many
+    multiplications.
+    """
     match node:
         case graph_ir.Reduce() | graph_ir.Scan():
             return _count(node.x.shape, sizes)
@@ -142,8 +149,8 @@ def _computed_in_graph(node: Node, needed: int, sizes: Sizes) -> int:
 
 
 def _narrow(node: Node | Op) -> DType:
-    """The dtype that the factors have before they are widened: the product of f16 matrices has f32 factors in the
-    graph.
+    """The dtype that the factors of a product have before they are widened. In the graph, for example, a product of f16
+    matrices has f32 factors.
     """
     while isinstance(node, graph_ir.View) or (isinstance(node, graph_ir.Apply) and node.op == "cast"):
         if isinstance(node, graph_ir.Apply) and node.dtype.bits == 16:
@@ -160,7 +167,7 @@ def _count(shape: Iterable[Dim], sizes: Sizes) -> int:
 
 
 def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
-    """The work of each kernel, by its name."""
+    """The bytes and operations of each kernel, by the name of the kernel."""
     moved = {t.kernel: t for t in traffic(plan, sizes)}
     return {k.name: Work(moved[k.name].read, moved[k.name].written, _kernel(k, sizes)) for k in plan.kernels}
 
@@ -173,7 +180,7 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """The axes along which an op computes."""
+    """The axes along which an op computes elements: for a reduction or product, the summed axes too."""
     match op:
         case Reduce() | Scan():
             return set(op.x.axes)
@@ -186,7 +193,7 @@ def _computed(op: Op) -> set[str]:
 
 
 def tile_work(program: Program, sizes: Sizes) -> Work:
-    """The bytes that all programs of a grid load and store, and the operations that they compute."""
+    """The bytes that all programs of a grid load and store, and the operations that these programs compute."""
     tiles = {a.name: a.tiles.evaluate(sizes) for a in program.axes}
     extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
     lanes = {a.name: tiles[a.name] * a.lanes for a in program.axes}
@@ -205,10 +212,9 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 
 
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
-    """The share of a loop's blocks that run, from 0 to 1, on average over the tiles of the grid.
+    """The share of a loop's blocks that are not skipped, from 0 to 1, on average over the tiles of the grid.
 
-    Causal attention has a share of 0.5 or a little more. The average is over at most `SAMPLES` tiles along each
-    axis.
+    In causal attention the share is 0.5 or a little more. The average is over at most `SAMPLES` tiles along each axis.
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     if not bounds:
@@ -223,23 +229,23 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
 
 
 def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
-    """The first indices of some tiles of an axis."""
+    """The first index of each of some sampled tiles of an axis."""
     count = axis.tiles.evaluate(sizes)
     step = -(-count // SAMPLES)
     return [{axis.name: k * axis.block, f"{axis.name}_start": k * axis.block} for k in range(0, count, max(step, 1))]
 
 
 def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
-    """How many blocks a loop runs over in one program."""
+    """How many blocks one program computes in a loop."""
     first = 0 if loop.first is None else loop.first.evaluate(known)
     last = extent if loop.last is None else loop.last.evaluate(known)
     return max(0, -(-(last - first) // block))
 
 
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
-    """How often all programs together run an op.
+    """How often all programs of the grid together run an op.
 
-    It is the product of the counts of the op's own axes, times the numbers of tiles of the other axes in
+    The number is the product of the extents of the op's own axes and the numbers of tiles along the other axes in
     `repeated`.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)

@@ -1,17 +1,17 @@
-"""The least time that a program can take on the chip of its target.
+"""Computes the least time that a program can take on the chip of its target.
 
     print(roofline(low.compilation))
 
-In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. It holds the bytes
-and operations of the graph, the kernels and the tiles (predicted_work.py). It also holds the time that they take at
-the chip's peak rates: the time of the slowest unit, which is memory or an arithmetic unit. No kernel reaches peak
-rates. So each kernel also has a predicted time:
+In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. A `Roofline` holds the
+bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also holds the least time
+for these bytes and operations at the chip's peak rates. The least time is that of the slowest unit, which is memory or
+an arithmetic unit. No kernel reaches peak rates. So each kernel also has a more realistic predicted time:
 
     launch + waves * max(bytes / bandwidth, operations / rate of each unit)
 
-Memory and arithmetic overlap, so the slower of both counts. `REACHED` holds the shares of the peak rates that the
-fastest kernels of docs/log/benchmarks.json reach on an H200. `waves` is the cost of a last, partly filled wave of
-programs: 133 programs on 132 multiprocessors take as long as 264.
+Memory accesses and arithmetic overlap, so only the slower of the two counts. `REACHED` holds the shares of the peak
+rates that the fastest kernels of docs/log/benchmarks.json reach on an H200. The factor `waves` is the cost of a last,
+partly filled wave of programs. For example, 133 programs on 132 multiprocessors take as long as 264 programs.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
 Architectures", 2009. Left out: caches, the order of accesses, latency, and blocks that a loop skips.
@@ -37,7 +37,7 @@ HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at l
 
 @dataclass(eq=False)
 class Measured(UserDict[str, float]):
-    """Measured seconds by the name of the kernel, with the kernels, the target and the sizes that they belong to."""
+    """Measured seconds by the name of the kernel, with the kernels, the target and the sizes that were measured."""
 
     data: dict[str, float]
     target: Target
@@ -45,7 +45,7 @@ class Measured(UserDict[str, float]):
     kernels: Mapping[str, EmittedKernel]
 
     def mismatch(self, compiled: Compilation) -> str:
-        """Why the times do not belong to a compilation; "" if they do."""
+        """Returns why the measured times do not belong to a compilation, or "" if they belong to the compilation."""
         context = compiled.context
         if self.target != context.target:
             ran = "Triton's interpreter" if self.target == INTERPRETER else str(self.target)
@@ -59,16 +59,18 @@ class Measured(UserDict[str, float]):
 
 
 def _launched(kernel: EmittedKernel) -> tuple[str, str, int, int, int]:
-    """What determines the time of a kernel: two kernels with the same values are the same."""
+    """Returns everything that determines the time of a kernel. Two kernels for which this function returns equal values
+    take the same time.
+    """
     return kernel.source, str(kernel.tiles), kernel.warps, kernel.stages, kernel.registers
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A kernel, or the program as a whole.
+    """One row of the roofline table: a kernel, or the program as a whole.
 
     needed                bytes and operations that no implementation can avoid
-    asked                 bytes and operations of its tiles
+    asked                 bytes and operations that the tile program moves and computes
     measured, predicted   seconds
     """
 
@@ -79,8 +81,8 @@ class Row:
     predicted: float | None = None
 
     def floor(self, chip: Peak) -> tuple[str, float]:
-        """What limits it, "memory" or an arithmetic unit ("" if there is nothing to do), and the least time in
-        seconds.
+        """The unit that limits this row, and the least time in seconds. The unit is "memory" or an arithmetic unit, or
+        "" if there is nothing to do.
         """
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         times = {"memory": self.needed.bytes / chip.bandwidth, **units}
@@ -110,11 +112,10 @@ class Roofline:
 
 
 def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None) -> Roofline | None:
-    """The roofline of a compilation. None if a size is unknown, or if the program begins at a stage without
-    kernels.
+    """Returns the roofline of a compilation. Returns None if a size is unknown, or if the program begins at a stage
+    without kernels.
 
-    `measured` has the seconds of kernels by name. If it is a `Measured` that belongs to another compilation, it is
-    ignored.
+    `measured` has the measured seconds of kernels by name. A `Measured` that belongs to another compilation is ignored.
     """
     programs, sizes = compiled.value("tile.target"), compiled.context.sizes
     plan = programs.plan
@@ -135,7 +136,7 @@ def _row(program: Program, needed: Work, measured: float | None, context: Contex
 
 
 def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> float | None:
-    """The predicted time of one kernel, or None for a chip whose peak rates are not known.
+    """Returns the predicted time of one kernel, or None for a chip whose peak rates are not known.
 
     needed     bytes that the kernel must move; a cache serves bytes that its tiles load again
     asked      operations that its tiles compute, elements past the end of an axis included
@@ -150,9 +151,9 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 
 
 def waves(programs: int, chip: Chip) -> float:
-    """How much longer programs take than if all multiprocessors were busy until the end.
+    """Returns the factor by which programs take longer than if all multiprocessors were busy until the end.
 
-    Example: 132 programs on 132 multiprocessors give 1, 33 programs give 4.
+    Example: on 132 multiprocessors, 132 programs have the factor 1, and 33 programs have the factor 4.
     """
     if programs == 0:
         return 0.0
@@ -161,13 +162,13 @@ def waves(programs: int, chip: Chip) -> float:
 
 
 def _sum(times: Sequence[float | None]) -> float | None:
-    """The sum of the times, or None if a time is unknown."""
+    """Returns the sum of some times, or None if one of the times is unknown."""
     known = [t for t in times if t is not None]
     return sum(known) if len(known) == len(times) else None
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
-    """The row of the whole graph. For a program that begins at kernels, it is the sum of its kernels."""
+    """Makes the row of the whole graph. For a program that begins at kernels, this row is the sum of the kernels."""
     start = compiled.context.start
     if start is not None and not start.stage.startswith("graph"):
         return Row("all", together(r.needed for r in rows))
@@ -193,7 +194,7 @@ def _cells(row: Row, chip: Peak | None, measured: bool) -> tuple[str, ...]:
 
 
 def _count(number: float) -> str:
-    """A number with three digits and a prefix: 1.5 M, 2.1 G."""
+    """Formats a number with at most three digits and a unit prefix, such as 1.5 M or 2.1 G."""
     for unit in ("", " k", " M", " G"):
         if number < 1000:
             return f"{number:.3g}{unit}"

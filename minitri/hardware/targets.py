@@ -1,8 +1,8 @@
 """The targets that programs are compiled for, and the stages that each target has.
 
-In: a text such as `cuda:90`, or the name of a GPU, `a100` (chips.toml has the names). Capital letters are the same.
-Out: a `Target`, which can describe itself to Triton. A stage that a machine or a target cannot make raises
-`StageUnavailable`.
+In: a text such as `cuda:90`, or the name of a GPU, `a100` (chips.toml has the names). Capital letters and small letters
+are treated alike. Out: a `Target`, whose method `of_triton` gives Triton's name for the target. `StageUnavailable` is
+raised for a stage, such as machine code, that this machine or target cannot make.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 
 
 class StageUnavailable(CompileError):
-    """A stage that cannot be had here; `help` says what would make it so."""
+    """Raised if this machine or target cannot make a compilation stage. The field `help` says what would make the stage
+    available.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. `gpu`: its name, if the user has given it:
-    then cost models have the figures of that GPU (minitri/hardware/chips.toml)."""
+    """A compilation target: `cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. The field `gpu` is
+    the name of a GPU if the user has named one. Cost models then use the figures of that GPU
+    (minitri/hardware/chips.toml).
+    """
 
     kind: str
     arch: str
@@ -39,7 +43,7 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> Target:
-        """The target that a text names; CompileError MT0402 if there is none."""
+        """Returns the target that a text names. Raises CompileError MT0402 if no target has that name."""
         name = str(text).lower()
         if name not in (*GPUS, *TARGETS):
             help = f"{_suggested(name)} GPUs are {', '.join(GPUS)}; other targets are {', '.join(TARGETS)}"
@@ -56,17 +60,21 @@ class Target:
 
     @property
     def has_descriptors(self) -> bool:
-        """Whether it copies blocks by itself (TMA), from Hopper on."""
+        """Whether the GPU has a copy engine (TMA), which copies blocks to shared memory. NVIDIA GPUs have TMA since
+        Hopper.
+        """
         return self.kind == "cuda" and int(self.arch) >= 90
 
     @property
     def has_early_starts(self) -> bool:
-        """Whether a kernel can start while the one before it ends (programmatic dependent launch), from Hopper on."""
+        """Whether a kernel can start while the previous kernel ends (programmatic dependent launch). NVIDIA GPUs can do
+        this since Hopper.
+        """
         return self.has_descriptors
 
     @property
     def warp(self) -> int:
-        """How many threads run in step."""
+        """The number of threads in a warp."""
         return 64 if self.kind == "hip" else 32
 
     @property
@@ -79,9 +87,10 @@ class Target:
 
 
 def _suggested(name: str) -> str:
-    """`did you mean ...?` with the targets that a name is like, or "".
+    """Returns the text `did you mean ...?` with the targets whose names are similar to a name, or "" if there are none.
 
-    `a10` and `A100-80GB` are like a100, `4090` is like rtx4090, `sm_90` like cuda:90, `gfx942` like hip:gfx942.
+    For example, `a10` and `A100-80GB` are similar to a100, `4090` to rtx4090, `sm_90` to cuda:90, and `gfx942` to
+    hip:gfx942.
     """
     known = {re.sub(r"\W", "", target): target for target in (*GPUS, *TARGETS)}
     wanted = re.sub(r"[\W_]", "", name.replace("sm", "cuda"))[:40]
@@ -92,7 +101,7 @@ def _suggested(name: str) -> str:
 
 
 def _begins_or_ends(a: str, b: str) -> bool:
-    """Whether one of two names begins or ends with the other."""
+    """Checks whether one of two names begins or ends with the other name."""
     short, long = sorted((a, b), key=len)
     return long.startswith(short) or long.endswith(short)
 

@@ -4,21 +4,21 @@
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
     out[i], i < 1000003           4 bytes: i < 1000003 is tested
 
-In: a program for its target. Out: a `Width` for each load and store, with the reason why it is not wider.
+In: a tile program for its target. Out: a `Width` for each load and store, with the reason why the access is not wider.
 
-The one idea: a thread moves up to 16 bytes at once under three conditions. Indices that are neighbours along one
-axis are neighbours in memory. Each group of neighbours begins at a multiple of its size. One bounds check decides
-for the whole group.
+The one idea: a thread loads or stores up to 16 bytes at once under three conditions. Elements that are neighbours along
+one axis must be neighbours in memory. Each group of neighbouring elements must begin at an address that is a multiple
+of the group's size. One bounds check must have the same result for the whole group.
 
 Triton follows three powers of two through the arithmetic of an offset (its lib/Analysis/AxisInfo.cpp). This module
-follows them through the `Dim` of the offset:
+follows the same three powers of two through the `Dim` (expression) of the offset:
 
     contiguity     how many neighbours increase by one
     divisibility   a power of two that divides the first neighbour
     constancy      how many neighbours are equal
 
-If a size is an argument, it may be a multiple of 16 in one call and not in another. Left out: a tile whose accesses
-need different layouts.
+A size that is an argument may be a multiple of 16 in one call and not in another. Left out: a tile whose accesses need
+different layouts.
 """
 
 import math
@@ -39,10 +39,10 @@ ANY = 1 << 30  # more than any tile: all neighbours, or a power of two that divi
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """The width of one access.
+    """The vector width of one load or store: how many bytes one instruction of a thread moves.
 
-    bytes   bytes of one instruction; None if the access uses a tensor descriptor
-    why     why it is not wider
+    bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
+    why     the reason why the access is not wider
     given   expressions that must be multiples of 16 in a call to get this width
     """
 
@@ -53,7 +53,9 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What is known about the values of an expression along one axis. All three numbers are powers of two."""
+    """The contiguity, divisibility and constancy of an expression along one axis. The contiguity, the divisibility and
+    the constancy are powers of two.
+    """
 
     contiguity: int = 1
     divisibility: int = 1
@@ -61,7 +63,7 @@ class Info:
 
 
 def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
-    """The width of each load and store. `warp` is the number of threads in a warp."""
+    """Returns the vector width of each load and store. `warp` is the number of threads in a warp."""
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store))]
     return {
         op: Width(None) if program.hint(op).descriptor else _width(program, op, warp * program.warps) for op in accesses
@@ -69,9 +71,10 @@ def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
 
 
 def _width(program: Program, op: Access, threads: int) -> Width:
-    """The width along the axis with the most contiguous elements, if all arguments are multiples of 16.
+    """Returns the vector width of an access along the axis with the most contiguous elements. All integer arguments are
+    assumed to be multiples of 16.
 
-    If the width is smaller without that assumption, `given` names the arguments.
+    The field `given` names the arguments without whose divisibility by 16 the width would be smaller.
     """
     moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
     lanes = [a for a in reversed(program.axes) if a.name in moved and a.block > 1]
@@ -84,7 +87,7 @@ def _width(program: Program, op: Access, threads: int) -> Width:
 
 
 class _Along:
-    """An access along one axis. `aligned` is true if arguments are assumed to be multiples of 16."""
+    """Analyses an access along one axis. `aligned` is true if integer arguments are assumed to be multiples of 16."""
 
     def __init__(self, program: Program, op: Access, axis: TileAxis, aligned: bool) -> None:
         self.program, self.op, self.axis, self.aligned = program, op, axis, aligned
@@ -97,8 +100,8 @@ class _Along:
         self.whole = self._sum(op.offset)
 
     def width(self, count: int, threads: int) -> Width:
-        """The smallest width that a part of the access allows, and the reason. `count` is the number of elements of
-        the tile.
+        """The smallest width that the address, the mask or another limit of the access allows, and the reason. `count`
+        is the number of elements of the tile.
         """
         size = self.op.buffer.dtype.bytes
         limits = [(max(1, ALIGNMENT // size), ""), *self._limits(size)]
@@ -107,7 +110,9 @@ class _Along:
         return Width(least * size, next(why for n, why in limits if n == least), tuple(self.assumed))
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
-        """How many elements at a time each part of the access allows, with the reason."""
+        """For each limit of the access, such as its address or mask: how many elements one instruction may move, and
+        the reason.
+        """
         begin, products = on_host(self.offset)
         moving = [p for p in products if any(map(self._varies, p[2]))]
         for sign, factor, atoms in moving:
@@ -135,7 +140,7 @@ class _Along:
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """A sum of products. All terms that depend on sizes only count as one argument."""
+        """Analyses a sum of products. All terms that depend on sizes only are treated as one integer argument."""
         host, products = on_host(d)
         parts = [self._product(*p) for p in products]
         parts += [self._argument(host)] if host.terms or not parts else []
@@ -147,7 +152,9 @@ class _Along:
         return found if sign > 0 else Info(1, found.divisibility, found.constancy)
 
     def _argument(self, d: Dim) -> Info:
-        """What is known about an expression of sizes only: it is a literal, or an integer argument of the kernel."""
+        """Analyses an expression that depends on sizes only. An expression of sizes is a literal, or an integer
+        argument of the kernel.
+        """
         if d.constant is not None:
             return Info(1, _power(d.constant), ANY)
         if all(c % ALIGNMENT == 0 for _, c in d.terms):
@@ -171,7 +178,9 @@ class _Along:
         return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """An index is the start of its block plus a position in the block; a loaded value can be any number."""
+        """Analyses a symbol. An index is the start of its block plus a position in the block. A loaded value can be any
+        number.
+        """
         if s.kind == "value":
             return Info(1, 1, 1 if self._varies(s) else ANY)
         axes = {a.name: a for a in self.program.axes}
@@ -190,7 +199,7 @@ class _Along:
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """For how many neighbours a test has the same result."""
+        """The number of neighbouring elements for which a bounds check has the same result."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])
@@ -206,7 +215,9 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """The product of x and y. Where neighbours increase, a divisor of the first one need not divide the others."""
+    """Analyses the product of x and y. If neighbouring values increase by one, a divisor of the first value need not
+    divide the others.
+    """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))
 

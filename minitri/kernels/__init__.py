@@ -1,1 +1,1 @@
-"""The kernels of a graph, each in index notation on named axes."""
+"""The kernels of a graph. Each kernel is written in index notation on named axes."""

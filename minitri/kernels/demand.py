@@ -1,17 +1,18 @@
-"""Finds which elements of which nodes a part of the graph needs.
+"""Finds which elements of which nodes must be computed or loaded in one part of the graph (the future kernel).
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-In: the nodes of one part, and its roots. Roots are the nodes that the part stores. The part computes its own nodes and
-reads all others from memory. Out: an `Indexing`, which has the part's named axes and its demands. A demand is the
-index of one needed element of one node. minitri/kernels/kernel_from_demands.py turns demands into ops.
-minitri/optimize/fusion/one_kernel.py decides whether a part can be one kernel.
+In: the nodes of one part of the graph, which becomes one kernel, and its roots. Roots are the nodes whose values the
+kernel stores. The kernel computes the nodes of its part and reads all other nodes from memory. Out: an `Indexing`,
+which has the part's named axes and its demands. A demand is a node together with the index of one needed element.
+minitri/kernels/kernel_from_demands.py turns demands into ops of a kernel. minitri/optimize/fusion/one_kernel.py decides
+whether the nodes of a part can be one kernel.
 
-The one idea: an index is passed from the results to the operands. Each root is needed at new axes `[i, j]`. A View
-needs its operand at the view's index map of these axes. A Reduce needs its operand at one more axis. A Gather needs
-its operand at an index that is itself a computed value.
+The one idea: an index is passed from the results to the operands. Each root is needed at an index of new axes, such as
+`[i, j]`. A View needs its operand at the view's index map of these axes. A Reduce needs its operand at an index with
+one more axis, which is summed over. A Gather needs its operand at an index that is itself a computed value.
 
-In a part with one operation, the result and the reduction get new axes. minitri/optimize/fusion/fused_indexing.py
+If a part has only one operation, its result and its reduction get new axes. minitri/optimize/fusion/fused_indexing.py
 decides how several operations share axes.
 """
 
@@ -32,7 +33,9 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if a part cannot be one kernel. `reason` says why; storing `nodes` in memory would make it possible."""
+    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why. If the values `nodes` were
+    stored in memory, the rest could be one kernel.
+    """
 
     def __init__(self, reason: str, *nodes: Node) -> None:
         super().__init__(reason)
@@ -41,9 +44,10 @@ class NotOneKernel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One needed element of a node: its index, and the guards under which it is needed.
+    """One needed element of a node: the index of the element, and the guards, which are conditions under which it is
+    needed.
 
-    A guard is an integer expression. The element is needed only where every guard is >= 0.
+    A guard is an integer expression. A demanded element is needed only where every guard is >= 0.
     """
 
     index: tuple[Dim, ...]
@@ -72,13 +76,15 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. These sizes are at least 1 whenever a program runs, because no
-        axis is empty then.
+        """The symbolic sizes that are extents of axes. Whenever a program of the grid runs, no axis is empty, so these
+        sizes are at least 1.
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """An equal but simpler expression. The simplified form of an expression is cached. It stays the same even if the kernel gets more axes later."""
+        """Returns an equal but simpler expression. The simplified form of an expression is cached. The cached form
+        stays the same even if the kernel gets more axes later.
+        """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
         if d not in self._simple:
@@ -88,14 +94,14 @@ class AxisRanges:
         return self._simple[d]
 
     def open_guards(self, conditions: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The conditions that can be negative for some index."""
+        """Returns the conditions (expressions that must be >= 0) that can be negative for some index."""
         for c in conditions:
             if c not in self._closed:
                 self._closed[c] = intervals.proves_nonnegative(c, self.ranges, self.extents)
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """The guards together with the conditions that they do not imply. The result is None if no index meets all
+        """Returns the guards, and those conditions that the guards do not imply. Returns None if no index meets all
         guards and conditions.
         """
         for c in self.open_guards(conditions):
@@ -109,18 +115,19 @@ class AxisRanges:
 
 
 def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
-    """The expressions of `a` and `b`, each expression once."""
+    """Returns the expressions of the lists `a` and `b`, each expression once."""
     return tuple(dict.fromkeys((*a, *b)))
 
 
 class Indexing:
-    """The axes and demands of one part of the graph. minitri/kernels/kernel_from_demands.py makes a kernel from an `Indexing`.
+    """The named axes and the demands (needed elements) of the nodes that become one kernel.
+    minitri/kernels/kernel_from_demands.py makes a kernel from an `Indexing`.
 
-    Raises NotOneKernel if a value is needed at too many indices.
+    Raises NotOneKernel if a node is needed at too many different indices.
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows = lambda symbol, n: True) -> None:
-        """Finds all demands of the nodes `inside`, which compute and store `roots`.
+        """Finds all demands of the nodes `inside`, which the kernel computes. The kernel stores the nodes `roots`.
 
         `allows(symbol, n)` says whether the size `symbol` can be `n`.
         """
@@ -177,10 +184,11 @@ class Indexing:
             known.append(demand)
 
     def _limit(self, node: Node) -> None:
-        """Marks a value to be stored if it is needed at too many indices, or under too many guards.
+        """Marks the value of a node to be stored in memory if the value is needed at too many indices, or under too
+        many guards.
 
-        After that, the value counts as needed at one index without guards, so that its operands do not get too many
-        demands.
+        After a value is marked, it counts as needed at one index only, without guards. So the operands of the marked
+        value are not needed at too many indices.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, [])
@@ -202,12 +210,14 @@ class Indexing:
         return len({n for n, _ in along}) == len(along) and all(n and self.axes[n] == e for n, e in along)
 
     def _root_demand(self, node: Node) -> Demand:
-        """The demand for a root: a new axis for each dimension, and the index 0 for a dimension of size 1."""
+        """Returns the demand for a root, a node that the kernel stores. The index of this demand has a new axis for
+        each dimension, or 0 for a dimension of size 1.
+        """
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """The axes that a reduction or product sums over for one demand. Two calls for the same demand return the same
-        axes.
+        """Returns the axes that a reduction or product sums over to compute one needed element. Two calls for the same
+        demand return the same axes.
         """
         key = (node, demand)
         if key not in self.over:
@@ -219,16 +229,16 @@ class Indexing:
         return tuple(self._fresh(extent, "rstuvw") for extent in extents)
 
     def column_axis(self, d: Dim) -> str | None:
-        """The axis of the columns of a product whose last index is `d`. The result is None if the index `d` is more
-        than a single axis.
+        """Returns the column axis of a product whose last index is `d`. Returns None if the index `d` is not a single
+        axis.
         """
         return plain_axis(d)
 
     # ---- the index of each operand ---------------------------------------------------
 
     def pull(self, node: Node, demand: Demand) -> list[tuple[Node, Demand]]:
-        """The demands that one demand of a node makes on its operands. A second call with the same demand returns the
-        cached result.
+        """Returns the elements of the operands that are needed to compute one needed element of a node. A second call
+        with the same demand returns the cached result.
         """
         key = node, demand
         if key not in self._pulled:
@@ -236,10 +246,10 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """The demand without guards on axes that its index lacks.
+        """Returns the demand without the guards on axes that do not occur in its index.
 
-        Along an axis that its index lacks, the element is the same for all indices. Some index needs the element in
-        any case, so a guard on this axis has no effect.
+        Along an axis that does not occur in its index, a needed element is the same for all indices. At least one of
+        these indices needs the element, so a guard on this axis has no effect.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
@@ -277,29 +287,31 @@ class Indexing:
                 return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Index expressions with the index of a result in place of its axes.
+        """Returns index expressions in which the index of a result replaces the symbols of its axes.
 
-        `picks` gives the expressions for symbols of picked values.
+        `picks` gives the expressions that replace the symbols of picked values, which are indices that a gather
+        computes.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
 
     def gathered(self, node: ir.Gather, demand: Demand) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
-        """The index that a gather reads, and the guards that keep this index inside the array."""
+        """Returns the index that a gather reads, and the guards (conditions) that keep this index inside the array."""
         picks = {Symbol(f"@{k}", "value"): dims.value(self._pick_name(p, demand)) for k, p in enumerate(node.picks)}
         where = self.mapped(node.index, demand.index, picks)
         inside = self.ranges.open_guards(gather_guards(node, where))
         return where, inside
 
     def _pick_name(self, p: Node, demand: Demand) -> str:
-        """The name of the symbol for a computed index. Each computed index has its own symbol."""
+        """Returns the name of the symbol for a computed index of a gather. Each computed index has its own symbol."""
         name = self._pick_names.setdefault((p, demand), f"p{len(self.picked)}")
         self.picked[Symbol(name, "value")] = (p, demand)
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """The parts of a concat that the index can lie in. Each part of the concat has its own index, and guards that
-        test whether the index is inside the part.
+        """Returns the operands of a concat that can contain the element at an index. Each operand comes with the
+        element's index in this operand. Each operand also comes with guards that test whether the operand contains the
+        element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
@@ -318,7 +330,7 @@ class Indexing:
         return [a for a in self.axes if a not in self.reduced]
 
     def axis_order(self) -> list[str]:
-        """The names of the axes: parallel axes first, then reduced axes.
+        """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
         In a kernel with a product, the reduced axes are between the row axis and the column axis. The tiles of both
         factors then have the layout that `tl.dot` needs: [row, k] and [k, column].
@@ -331,19 +343,23 @@ class Indexing:
 
 
 def plain_axis(d: Dim) -> str | None:
-    """The name of the axis if an index is a single axis and nothing else; otherwise None."""
+    """Returns the name of the axis if an index is a single axis and nothing else. Returns None for any other index."""
     atom = d.atom
     return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The guards that depend on an axis or a picked value in `index`. A factor of a product needs no other guards."""
+    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. A factor
+    of a product needs no other guards.
+    """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})
 
 
 def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
-    """The guards of a gather: every picked index must lie inside its dimension of the array."""
+    """Returns the guards (conditions) of a gather: every index that the gather computes must lie inside its dimension
+    of the array.
+    """
     out: list[Dim] = []
     for d, extent in zip(where, node.x.shape):
         if any(s.kind == "value" for s in d.symbols()):
@@ -352,7 +368,7 @@ def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
 
 
 def with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:
-    """The index of a reduction's operand: the index of the result with the reduced axes inserted.
+    """Returns the index of a reduction's operand, which is the index of the result with the reduced axes inserted.
 
     with_axes((i, j), [1], ["r"])      (i, r, j)
     """

@@ -1,16 +1,16 @@
 """The numpy evaluator of kernels, which defines what a kernel means.
 
-In: a plan, an array for each input, the sizes. Out: a tuple of arrays. The one idea: the evaluator computes all
-indices of all axes at once, one op after the other. A value is a numpy array with one dimension for each axis of the
-kernel. A dimension has size 1 if the value does not depend on that axis. So numpy broadcasting matches the axes of two
-values by their names.
+In: a plan of kernels, an array for each input, the sizes. Out: a tuple of output arrays. The one idea: the evaluator
+computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one dimension
+for each axis of the kernel. A dimension has size 1 if the value does not depend on that axis. So numpy's broadcasting
+combines two values along the axes that have the same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
 
 Memory is flat: a buffer is a shape and strides over a one-dimensional array. The class `Values` computes the value of
-one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.py) extend `Values`. These subclasses
-define the range of an axis, the conditions of an access, and loops.
+one op. The evaluators of kernels and of tile programs (minitri/tiles/evaluate.py) extend `Values`. The subclasses of
+`Values` define the range of an axis, the conditions of an access, and loops.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from minitri.kernels.ir import Buffer, Op, Plan
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of one array. `first` is the position in `flat` of the element with index 0."""
+    """The memory of one array, as a flat numpy array. `first` is the position in `flat` of the element with index 0."""
 
     flat: Any
     first: int = 0
@@ -43,7 +43,7 @@ Sizes = Mapping[str, int]
 
 
 def allocate(plan: Plan, inputs: Arrays, sizes: Sizes) -> dict[str, Memory]:
-    """The memory of each buffer of a plan, by name. Inputs have the strides that the plan says.
+    """Allocates the memory of each buffer of a plan, by name. Inputs get the strides that the plan specifies.
 
     Temporaries and outputs start with the value 77 or -77, not 0, so that an element that no kernel writes is noticed.
     """
@@ -68,7 +68,7 @@ def _laid_out(b: Buffer, array: Any, sizes: Sizes) -> Memory:
 
 
 def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
-    """The contents of an output buffer as a numpy array."""
+    """Returns the contents of an output buffer as a numpy array."""
     return memory.flat.reshape([e.evaluate(sizes) for e in buffer.shape])
 
 
@@ -84,7 +84,7 @@ class Values:
         self.values: dict[Op, Any] = {}
 
     def along(self, name: str, line: Any) -> Any:
-        """A one-dimensional array as a value that varies along one axis only."""
+        """Returns a one-dimensional array as a value of the evaluator that varies along one axis only."""
         return line.reshape([-1 if n == name else 1 for n in self.names])
 
     def width(self, name: str) -> int:
@@ -98,8 +98,8 @@ class Values:
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
     def position(self, expr: Dim, op: Op) -> Any:
-        """The value of an index expression. Symbols of picked values in the expression get the values that the op
-        loaded.
+        """The value of an index expression. Symbols of picked values (computed indices of a gather) in the expression
+        get their computed numbers.
         """
         picks = getattr(op, "picks", ())
         return numpy_array_operations.index(
@@ -154,7 +154,7 @@ class Values:
     # ---- accesses --------------------------------------------------------------------
 
     def access(self, op: ir.Access) -> tuple[Any, Any]:
-        """The position in flat memory, and whether the access happens, both for each element."""
+        """Returns for each element the position in flat memory, and whether the access of this element happens."""
         inside = self.holds(self.tests(op), op)
         index = [np.asarray(self.position(d, op)) for d in op.index]
         self.check(op, index, inside)
@@ -165,7 +165,7 @@ class Values:
         return np.asarray(place), inside
 
     def tests(self, op: ir.Access) -> Sequence[Dim]:
-        """The conditions that must be >= 0 for an access to happen."""
+        """Returns the integer expressions that must be >= 0 for an access to happen."""
         return op.guards if isinstance(op, ir.Load) else ()
 
     def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
@@ -175,7 +175,9 @@ class Values:
         """A hook that gets the memory positions of each load and store."""
 
     def load(self, op: ir.Load) -> Any:
-        """The loaded elements. An element that is not loaded, because a guard fails, has the value `other`."""
+        """Returns the loaded elements. If a guard (a condition of the load) fails for an element, the element has the
+        value `other`.
+        """
         offset, inside = self.access(op)
         self.note(op, offset, inside)
         source, other = self.memory[op.buffer.name].flat, np.asarray(op.other, op.dtype.numpy)
@@ -198,7 +200,9 @@ class Values:
 
 
 def evaluate(plan: Plan, inputs: Arrays, sizes: Sizes) -> tuple[Any, ...]:
-    """The outputs of a plan as numpy arrays. Temporaries and outputs start with garbage, not zeros."""
+    """Runs a plan and returns its outputs as numpy arrays. Temporaries and outputs start with arbitrary values, not
+    zeros.
+    """
     memory = allocate(plan, inputs, sizes)
     for kernel in plan.kernels:
         run = _Run(kernel, memory, sizes)

@@ -1,4 +1,5 @@
-"""The kernel IR: the graph is split into kernels, and each kernel is index notation on named axes.
+"""The intermediate representation (IR) of kernels: a graph is split into kernels, and each kernel is written in index
+notation on named axes.
 
     plan   = Plan(kernels, temporaries, ledger, …)      the kernels of a program in launch order
     kernel = Kernel(name, axes, buffers, body)
@@ -15,12 +16,14 @@
            | Old(x)                                     the value that x had before the current block of a loop
            | Store(buffer, index, value)
 
-Every op has a dtype and the axes that index its value, in the order of the kernel's axes: `%3: f32[i, r]`.
-Broadcasting is a missing axis. A transpose is a permuted index. A slice is an offset in the index. A reshape is a
-quotient and a remainder in the index. A gather is an index that contains a computed value; `picks` binds a symbol of
-the index to this value. A kernel does not say in which order it computes the elements along its axes.
+Every op (operation of a kernel) has a dtype and the axes that index its value: `%3: f32[i, r]`. The axes of an op are
+in the order of the kernel's axes. Broadcasting is written as a missing axis, a transpose as a permuted index, and a
+slice as an offset in the index. A reshape is written as a quotient and a remainder in the index. A gather is written as
+an index that contains a computed value. For a gather, the field `picks` binds a symbol of the index to the computed
+value. A kernel does not say in which order it computes the elements along its axes.
 
-Two ops are equal only if they are the same object. Each op keeps the source spans of the expressions that it computes.
+Two ops are equal only if they are the same object. Each op keeps the spans (places in the source text) of the
+expressions that it computes.
 """
 
 from __future__ import annotations
@@ -62,9 +65,7 @@ class Buffer:
     role: str
 
     def __str__(self) -> str:
-        """The buffer as text: `x: f32[M, N] {strides = [1, M]}`. The text leaves out the strides of a contiguous
-        buffer.
-        """
+        """The buffer as text: `x: f32[M, N] {strides = [1, M]}`. The text omits the strides of a contiguous buffer."""
         if self.role == "scalar":
             return f"{self.name}: {self.dtype}"
         strides = f" {{strides = [{', '.join(map(str, self.strides))}]}}"
@@ -81,8 +82,8 @@ class _Op(metaclass=KeywordNodeClass):
 class Mask:
     """The result of the masking pass for one load or store: the conditions to test, and the reasons for them.
 
-    `conditions` are integer expressions that must be >= 0. `reasons` has one line for each axis of the access. Each
-    reason says why an axis needs a bounds check, or why it needs none.
+    `conditions` are integer expressions that must be >= 0. `reasons` has one line for each axis of the load or store.
+    Each reason says why an axis needs a bounds check, or why it needs none.
     """
 
     conditions: tuple[Dim, ...]
@@ -101,7 +102,7 @@ class _Access(_Op):
 
     @property
     def offset(self) -> Dim:
-        """The distance of the accessed element from the buffer's first element, in elements."""
+        """The distance in memory, counted in elements, from the buffer's first element to the accessed element."""
         return sum((d * s for d, s in zip(self.index, self.buffer.strides)), ZERO)
 
     @property
@@ -111,7 +112,9 @@ class _Access(_Op):
 
 
 class Load(_Access):
-    """A read of one element. If a guard is negative, the load reads nothing and its value is `other`."""
+    """A read of one element. If a guard (a condition that must be >= 0) is negative, the load reads nothing and has the
+    value `other`.
+    """
 
     picks: Picks = ()
     guards: tuple[Dim, ...] = ()
@@ -148,11 +151,12 @@ class Spread(_Op):
 class Reduce(_Op):
     """A reduction of `x` over the axes `over`.
 
-    index    for argmax and argmin in tile programs: the index of each element of `x`; else None
+    index    for argmax and argmin in tile programs: the index of each element of `x`. `index` is None for all other
+             reductions.
     rescale  a loop multiplies the partial sum by this value before it adds a block; None means 1
     shift    a loop adds this value to the partial sum before it adds a block; None means 0
 
-    `rescale` and `shift` have no effect on a reduction without a loop, because it has no partial sum.
+    `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no partial sum.
     minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
     """
 
@@ -165,10 +169,10 @@ class Reduce(_Op):
 
 
 class Count(_Op):
-    """The number of elements along the axes `over`. In a loop over these axes, the count includes the elements up to
-    the current block.
+    """The number of elements along the axes `over`. If a loop runs over the axes `over`, the count includes only the
+    elements up to the current block.
 
-    A tile program has no `Count`: lowering replaces it by a number.
+    A tile program has no `Count`: lowering replaces a `Count` by a number.
     """
 
     over: tuple[str, ...]
@@ -177,8 +181,8 @@ class Count(_Op):
 class Old(_Op):
     """The partial result of a reduction or count before the current block of a loop.
 
-    Without a loop it equals the result of the reduction. A tile program has no `Old`: lowering replaces it by a
-    carried value.
+    Without a loop, the partial result equals the result of the reduction. A tile program has no `Old`: lowering
+    replaces an `Old` by a value that the loop carries.
     """
 
     x: Op
@@ -193,10 +197,10 @@ class Scan(_Op):
 class Dot(_Op):
     """The sum of `a * b` over one axis: a matrix product.
 
-    `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked": "tf32x3", but a sum may be infinite
-    or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py).
-    `tile` names the axis of the rows of `a` and the axis of the columns of `b`. `a` has no column axis, and `b` has no
-    row axis. A loop multiplies the partial sum by `rescale` before it adds a block, as in `Reduce`.
+    `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked" a sum may be
+    infinite or NaN although IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py). `tile` names the axis
+    of the rows of `a` and the axis of the columns of `b`. `a` does not have the column axis, and `b` does not have the
+    row axis. As in `Reduce`, a loop multiplies the partial sum by `rescale` before it adds the products of a block.
     """
 
     a: Op
@@ -209,7 +213,9 @@ class Dot(_Op):
 
     @property
     def on_tensor_cores(self) -> bool:
-        """Whether tensor cores compute the product: its factors have at most 16 bits, or are f32 rounded to tf32."""
+        """Whether tensor cores compute the matrix product. Tensor cores are used if the factors have at most 16 bits,
+        or are f32 rounded to tf32.
+        """
         return self.precision.startswith("tf32") or self.a.dtype.bits <= 16
 
 
@@ -232,10 +238,10 @@ Op = Union[Load, Constant, Scalar, Position, Inside, Compute, Spread, Reduce, Co
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """One kernel: its axes, its buffers, and its ops in order. `relaxed` allows fast math with the precision of 16-bit
-    results.
+    """One kernel: its axes, its buffers, and its ops in order. `relaxed` allows fast math, which is only precise enough
+    for 16-bit results.
 
-    minitri/optimize/fast_math/relax.py decides `relaxed`.
+    minitri/optimize/fast_math/relax.py sets `relaxed`.
     """
 
     name: str
@@ -258,8 +264,8 @@ class Kernel:
 
     @property
     def shared_loop(self) -> str | None:
-        """The axis that matrix products and other reductions both run over, as in attention. The property is None if
-        the kernel has no shared loop.
+        """The axis of the loop that matrix products and other reductions share, as in attention. `shared_loop` is None
+        if the kernel has no such loop.
         """
         reduced = {a for op in self.body if isinstance(op, Reduce) for a in op.over}
         shared = reduced & {a for d in self.dots for a in (d.over, d.tile[1])}
@@ -267,10 +273,10 @@ class Kernel:
 
     @property
     def held(self) -> set[str]:
-        """The axes that one program computes completely if the kernel has a shared loop.
+        """The axes of which one program computes all indices, if products and reductions of the kernel share a loop.
 
-        They are the axes of all products, without the row axes and without the axis of the loop. A result that lacks a
-        held axis is then computed and stored by one program only.
+        These "held" axes are the axes of all products, except the row axes and the axis of the loop. So a result
+        without a held axis is computed and stored by one program only.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -279,11 +285,13 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One line of the ledger: a value that one node passes to another, whether both are in one kernel, and why.
+    """One line of the ledger, the list of fusion decisions. A line has a value that one node passes to another, whether
+    both nodes are in one kernel, and the reason.
 
-    `again` is true if the consumer is in the same kernel but in a later loop, which loads its inputs from memory
-    again. `bytes` is the memory traffic that fusion saves, or the traffic between the two kernels: a read for
-    each reader, and the write for one of them. `spans` are the source spans of the value.
+    `again` is true if the node that uses the value is in the same kernel but in a later loop. This later loop loads its
+    inputs from memory a second time. `bytes` is the memory traffic that fusion saves, or the traffic
+    between the two kernels: a read for each reader, and the write for one of them. `spans` are the source spans of the
+    value.
     """
 
     value: str
@@ -331,7 +339,7 @@ def op_operands(op: Op) -> tuple[Op, ...]:
 
 
 def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
-    """A copy of the op in which `new(operand)` replaces each operand."""
+    """Returns a copy of an op in which `new(operand)` replaces each operand."""
     match op:
         case Load() | Inside() | Position():
             return replace(op, picks=tuple((s, new(v)) for s, v in op.picks)) if op.picks else op
@@ -343,7 +351,9 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """The new op for each op of a body: `change` of the op with its new operands."""
+    """Returns a dict from each op of a body to a new op: the op gets its new operands, and then `change` is applied to
+    it.
+    """
     new: dict[Op, Op] = {}
     for op in body:
         new[op] = change(with_operands(op, lambda o: new.get(o, o)))
@@ -351,7 +361,7 @@ def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
 
 
 def index_expressions(op: Op) -> tuple[Dim, ...]:
-    """The index expressions of an op: its index, guards and tested conditions. Most ops have none."""
+    """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have none of them."""
     match op:
         case Load() | Store():
             guards = op.guards if isinstance(op, Load) else ()
@@ -363,23 +373,23 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
 
 
 def needed(root: Op) -> set[Op]:
-    """An op and all ops that its value depends on."""
+    """Returns an op and all ops that its value depends on."""
     return {*postorder([root], op_operands)}
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:
-    """The axes that a reduction or a product sums over. The result is empty for all other ops."""
+    """Returns the axes that a reduction runs over or a matrix product sums over. Returns no axes for other ops."""
     return op.over if isinstance(op, Reduce) else (op.over,) if isinstance(op, Dot) else ()
 
 
 def reads_bytes(dot: Dot) -> bool:
-    """Whether the second factor of a product is computed from an 8-bit array that has both axes of the factor."""
+    """Checks whether the second factor of a product is computed from an 8-bit array with both axes of the factor."""
     loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
     return any(op.dtype.bits == 8 for op in loads)
 
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
-    """Dead code elimination: the ops that a store or one of `results` depends on, in their order in `body`."""
+    """Dead code elimination: keeps the ops of `body` that a store or one of `results` depends on, in their order."""
     kept = {*results}
     ops = list(body)
     for op in reversed(ops):

@@ -1,7 +1,7 @@
 """Builds a kernel in index notation from an `Indexing`.
 
-In: an `Indexing`, which says which elements of which nodes a part of the graph needs. Out: a kernel. The ops of the
-kernel come after their operands. Each element that the part computes, loads or selects gets one op.
+In: an `Indexing`, which says which elements of which nodes one kernel needs. Out: that kernel. Each op of the kernel
+comes after its operands. Each element that the kernel computes, loads or selects gets one op.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Buffers = Callable[[Node], Sequence[Buffer]]
 
 
 class _Builder:
-    """Makes the ops of one kernel, operands before users."""
+    """Makes the ops of one kernel. Each op comes after its operands."""
 
     def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
         self.part, self.buffers, self.spans = part, buffers, spans
@@ -37,8 +37,8 @@ class _Builder:
             self.value[node, demand] = self._make(node, demand)
 
     def _order(self) -> list[Key]:
-        """All demands of the part in topological order: a demand comes after the operands and picked indices that it
-        uses.
+        """All demands (needed elements of nodes) in topological order: a demand comes after the demands that it is
+        computed from.
         """
 
         def below(key: Key) -> list[Key]:
@@ -49,9 +49,10 @@ class _Builder:
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """The source spans of views, gathers and concats for each op that they move.
+        """For each op: the source spans of the views, gathers and concats that rearrange its elements.
 
-        Views, gathers and concats have no op of their own: a view only changes the index of a load.
+        Views, gathers and concats have no op of their own, so another op keeps their spans. A view, for example, only
+        changes the index of a load.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -74,7 +75,9 @@ class _Builder:
         return op
 
     def _once(self, key: object, op: Op) -> Op:
-        """Adds an op without operands, unless the kernel has an equal one: a constant, a position or a bounds check."""
+        """Adds an op without operands, such as a constant, a position or a bounds check. If the kernel already has an
+        equal op, `_once` returns that op.
+        """
         if key not in self._pure:
             self._pure[key] = self._add(op)
         return self._pure[key]
@@ -89,7 +92,7 @@ class _Builder:
         return tuple(a for a in self.part.axes if a in names)
 
     def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
-        """The fields `axes` and `picks` of an op whose index expressions are `exprs`."""
+        """Returns the fields `axes` and `picks` for an op whose index expressions are `exprs`."""
         used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
         picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
         return {"axes": self._axes(*exprs, ops=[op for _, op in picks]), "picks": picks}
@@ -136,8 +139,8 @@ class _Builder:
                 raise AssertionError(type(node).__name__)
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
-        """The value `x` broadcast along the axes `axes`. A reduction must count repeated elements too, so its operand
-        needs the reduced axes.
+        """Broadcasts the value `x` along the axes `axes`. The operand of a reduction needs the reduced axes, because a
+        sum must include repeated elements too.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -160,7 +163,9 @@ class _Builder:
         return self._once(("inside", conditions), inside)
 
     def _gather(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
-        """The value of a gather: the element that was read, or the fill value if a picked index is out of range."""
+        """Returns the value of a gather: the element that was read, or the fill value if a computed index is out of
+        range.
+        """
         _, outside = self.part.gathered(node, demand)
         if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
             return read
@@ -172,9 +177,10 @@ class _Builder:
         return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
 
     def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        """The value of a concat, which selects the part that the index lies in.
+        """Returns the value of a concat at an index, which is selected from the operand of the concat that contains the
+        index.
 
-        where(in part 0, part 0, where(in part 1, part 1, …))
+        where(in operand 0, operand 0, where(in operand 1, operand 1, …))
         """
         pieces = self.part.pieces(node, demand)
         *values, result = [self.value[key] for key in self.part.pull(node, demand)]
@@ -188,13 +194,13 @@ class _Builder:
 
 
 def _op_key(node: Node, demand: Demand) -> Key:
-    """The key of the op that computes an element. A constant has one op for all indices."""
+    """Returns the dict key of the op that computes a needed element. A constant has one op for all indices."""
     return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Whether a guarded load already gives the value of `rest` where its guard fails. `value` may be a load or casts
-    of a load.
+    """Checks whether the load `value` already gives the value of `rest` for elements whose guard fails. `value` may be
+    a load or casts of a load.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
@@ -206,10 +212,11 @@ def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
 
 
 def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kernel:
-    """The kernel that computes a part and stores its roots.
+    """Builds the kernel that computes the nodes of a part and stores the roots of the part in memory.
 
     name     the name of the kernel, such as "k0"
-    buffers  gives the buffers that hold a node. Several outputs of a program may be one node
+    buffers  a function that returns the buffers that hold a node. A node that is returned as several outputs has
+             several buffers.
     spans    the source spans of each node
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}

@@ -2,11 +2,12 @@
 
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
-Views, constants and index values get no kernel of their own. Each kernel that needs such a value computes it. An
-output that is only a view of another value becomes a copy. A view that is needed at too many indices is copied to
-memory too.
+Views, constants and index values get no kernel of their own. Each kernel that needs a view, a constant or an index
+value computes it. An output that is only a view of another value becomes a copy in memory. A view that is needed at too
+many indices is copied to memory too.
 
-minitri/optimize/fusion/ decides which nodes run in one kernel, and makes its plan with `plan_of`.
+With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan with and
+without fusion.
 """
 
 from collections import defaultdict
@@ -24,7 +25,8 @@ Layouts = Mapping[str, tuple[Dim, ...]]
 
 
 def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
-    """The plan with one kernel for each node that computes, in the order of the graph.
+    """Makes the plan (list of kernels) with one kernel for each node that computes something, in the order of the
+    graph.
 
     layouts   the strides of each input that is not contiguous, in elements, by name
     """
@@ -37,7 +39,9 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """The demands of each kernel, and the views that must be stored in memory before the kernels can be made."""
+    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory before
+    the kernels can be made.
+    """
     parts: list[Indexing] = []
     moved: set[Node] = set()
     allowed = allows(graph.conditions)
@@ -51,7 +55,9 @@ def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
 
 
 def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
-    """One line of the ledger for each value that one kernel stores and another loads."""
+    """Returns the ledger (list of fusion decisions). The ledger has one line for each value that one kernel stores and
+    another kernel loads.
+    """
     number = {part.roots[0]: f"k{k}" for k, part in enumerate(parts)}
     written, rows = set(graph.outputs), []
     for part in parts:
@@ -73,7 +79,7 @@ def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule:
 
 
 def label(node: Node) -> str:
-    """The name of a node in the ledger: its operator, or the kind of the node."""
+    """Returns the name of a node in the ledger of fusion decisions: the operator of the node, or its kind."""
     return getattr(node, "op", type(node).__name__.lower())
 
 
@@ -81,7 +87,9 @@ def label(node: Node) -> str:
 
 
 def with_stored_outputs(graph: Graph) -> Graph:
-    """The graph with a copy for each output that only moves elements."""
+    """Returns the graph with a copy for each output that only rearranges elements, such as a view, so that a kernel
+    stores it.
+    """
     copies: dict[Node, Node] = {}
     spans = dict(graph.spans)
     for node in graph.outputs:
@@ -91,7 +99,7 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """The graph with a copy of each node in `values` that is a view, a gather or a concat."""
+    """Returns the graph in which each view, gather or concat in `values` is copied, so that a kernel stores it."""
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = rewrite.copy(interner, node, args)
@@ -105,7 +113,7 @@ def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
 
 
 def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision], layouts: Layouts) -> Plan:
-    """The plan with one kernel for each part, in the order of `parts`."""
+    """Makes the plan with one kernel for each item of `parts`, in the order of `parts`."""
     role = {i: "scalar" if i.scalar else "input" for i in graph.inputs}
     inputs = {i: _buffer(i.name, i, role[i], layouts.get(i.name)) for i in graph.inputs}
     taken = {i.name for i in graph.inputs}
@@ -125,7 +133,7 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
 
 
 def _unused_name(taken: set[str], name: str) -> str:
-    """A name for a buffer that no other buffer has. The user may have called a parameter `out` or `t0`."""
+    """Returns a name for a buffer that no other buffer has. The user may have called a parameter `out` or `t0`."""
     return name if name not in taken else _unused_name(taken, f"{name}_")
 
 

@@ -1,18 +1,18 @@
-"""How many bytes each kernel of a plan must read from memory and write to it, at least.
+"""Computes how many bytes each kernel of a plan must at least read from GPU memory and write to GPU memory.
 
-In: a plan and its sizes. Out: the bytes of each buffer, for each kernel. Each element of a buffer counts once, even if
-a kernel uses it several times.
+In: a plan of kernels and its sizes. Out: the bytes that each kernel reads from and writes to each buffer. Each element
+of a buffer counts once, even if a kernel uses it several times.
 
     relu(x @ w) in one kernel      k0 reads x, w                 writes out
     the same in two kernels        k0 reads x, w                 writes %2
                                    k1 reads %2                   writes out
 
-The axes in the index of an access give the number of its elements. `x[i, 0]` accesses as many elements as `i` has
-indices. A gather counts at most one element for each position that it is computed at. The computed number of bytes is
-a lower bound: no kernel can move fewer bytes.
+The axes in the index of a load or store give the number of accessed elements. `x[i, 0]` accesses as many elements as
+`i` has indices. A gather counts at most one element for each element of its result. The computed number of bytes is a
+lower bound: no implementation of the kernel can move fewer bytes.
 
-Left out: repeated reads. The tiles of a product read `x` once for each column of tiles, mostly from the L2 cache.
-Guards are left out too: an element that a guard skips counts as read.
+Left out: repeated reads. For example, a tiled product reads `x` once for each column of tiles, mostly from the L2
+cache. Guards, the conditions of loads, are ignored too: an element that a guard skips counts as read.
 """
 
 from collections import Counter
@@ -59,7 +59,9 @@ def _of_kernel(kernel: Kernel, sizes: Mapping[str, int]) -> Traffic:
 
 
 def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
-    """The bytes moved for each buffer. Accesses at different indices are added, up to the size of the buffer."""
+    """Returns the bytes that some loads or stores move, for each buffer. Accesses at different indices are added, up to
+    the size of the buffer.
+    """
     places = {(op.buffer.name, op.index, tuple(v for _, v in getattr(op, "picks", ()))): op for op in accesses}
     buffers = {op.buffer.name: op.buffer for op in places.values()}
     touched: Counter[str] = Counter()
@@ -69,11 +71,13 @@ def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes
 
 
 def _touched(op: Load | Store, extents: Mapping[str, int]) -> int:
-    """An upper bound for the number of different elements that an access reads or writes."""
+    """Returns an upper bound for the number of different elements that a load or store accesses."""
     picked = {a for o in op_operands(op) for a in o.axes} if isinstance(op, Load) else set[str]()
     return prod(extents[name] for name in op.indexed_by | picked)
 
 
 def _count(buffer: Buffer, sizes: Mapping[str, int]) -> int:
-    """The number of elements of a buffer that are stored in memory. An axis of stride 0 repeats one element."""
+    """Returns the number of elements that a buffer has in memory. An axis of stride 0 repeats one element, so it does
+    not count.
+    """
     return prod(e.evaluate(sizes) for e, stride in zip(buffer.shape, buffer.strides) if stride != 0)

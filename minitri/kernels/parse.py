@@ -1,8 +1,9 @@
 """Parses the text of kernels: the inverse of minitri/kernels/text.py.
 
-In: a text that `format_plan` wrote; a user may have edited it. Out: a Plan whose spans point into that text. The
-parser only checks single lines: names, attributes and numbers. The verifier (minitri/kernels/verify.py) then checks
-whether the lines fit together. `Body` parses the lines that kernels and tile programs have in common.
+In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan whose spans point into that text. The
+parser checks the names, attributes and numbers of each single line. After the parser, the verifier
+(minitri/kernels/verify.py) checks whether the lines fit together. `Body` parses the lines that kernels and tile
+programs have in common.
 """
 
 import re
@@ -29,7 +30,9 @@ _LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+)(?: -> (\w+))?: (.+) \((
 
 
 def parse_plan(text: str, name: str = "<kernels>") -> Plan:
-    """The plan that a text describes. CompileError MT05xx with the place of the mistake if the text is not valid."""
+    """Returns the plan of kernels that a text describes. Raises CompileError MT05xx, which shows the place of the
+    mistake, if the text is not valid.
+    """
     source = Source(name, text)
     with reading(source):
         head, *blocks, ledger = read(source, "kernels").parts
@@ -41,7 +44,7 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 
 def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
-    """The plan without its kernels, and a table of the names that its sizes have."""
+    """Parses the head of a text. Returns the plan without its kernels, and a table of the names of sizes."""
     name, params, results, *lines = head.parts
     made, requires = ([x for x in lines if isinstance(x, Param) == wanted] for wanted in (True, False))
     names, taken = Names(), list[str]()
@@ -81,8 +84,8 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be use
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """The buffers of a kernel or a program, by name and rank. Each of them must be a buffer of the plan, perhaps with
-    merged axes.
+    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must be a
+    buffer of the plan, but neighbouring axes may be merged.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -102,15 +105,17 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
 
 
 def _same_memory(whole: Buffer, seen: Buffer) -> bool:
-    """Whether `seen` describes the same memory as `whole`. `seen` may merge neighbouring axes that are contiguous."""
+    """Checks whether the buffer `seen` describes the same memory as the buffer `whole`. In `seen`, neighbouring axes
+    that are contiguous in memory may be merged.
+    """
     if 0 in whole.shape:
         return 0 in seen.shape and len(seen.shape) <= len(whole.shape)
     return _is_merged(list(zip(whole.shape, whole.strides)), list(zip(seen.shape, seen.strides)))
 
 
 def _is_merged(whole: list[tuple[Dim, Dim]], seen: list[tuple[Dim, Dim]]) -> bool:
-    """Whether merging neighbours in `whole` gives `seen`. `whole` and `seen` are lists with an (extent, stride) pair
-    for each axis.
+    """Checks whether merging neighbouring axes of `whole` gives `seen`. `whole` and `seen` are lists with an (extent,
+    stride) pair for each axis.
     """
     if not whole or not seen:
         return whole == seen
@@ -136,14 +141,16 @@ def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequen
 
 
 def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
-    """The name of a kernel: k0, k1, …. A kernel's name is used in the generated source, so no other names are allowed."""
+    """Parses the name of a kernel: k0, k1, …. The name is used in the generated source code, so no other names are
+    allowed.
+    """
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")
     return e.name
 
 
 def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tuple[str, Dim]:
-    """The name and the extent of an axis. The axes `before` it have other names."""
+    """Parses the name and the extent of an axis. The name must differ from the names of the axes `before`."""
     if e.name in (a.name for a in before):
         raise Mistake(e, f"there are two axes `{e.name[:40]}`")
     if not AXIS.fullmatch(e.name) or e.name.endswith(("_lane", "_start")):
@@ -153,7 +160,7 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
 
 
 def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
-    """The compile options of a kernel or a program, by name.
+    """Parses the compile options of a kernel or a tile program. Returns a dict from names to options.
 
     `known` maps each allowed option to the range of its number, or to None for an option without a number. An option
     without a number has the value True.
@@ -209,7 +216,7 @@ class Body(LineReader[Op]):
         return op
 
     def _absent(self, word: str) -> frozenset[str]:
-        """The fields that an op of this name does not have at this stage.
+        """Returns the fields that an op of this name cannot have at this stage of the compilation.
 
         Only sums and products have `rescale`, only sums have `shift`, and only argmax and argmin have `index`.
         """
@@ -218,7 +225,7 @@ class Body(LineReader[Op]):
         return absent | ({"index"} if word.removeprefix("reduce.") not in POSITIONS else frozenset())
 
     def _op_fields(self, line: Line, cls: type[Op], found: dict[str, Any]) -> dict[str, Any]:
-        """The fields of an op, from the fields of its line."""
+        """Converts the parsed fields of a line to the fields of its op."""
         if self.picks and cls is ir.Store:
             raise Mistake(line, "the place of a store depends on axes alone")
         if self.picks:

@@ -1,4 +1,4 @@
-"""Kernels as text.
+"""Formats a plan of kernels as text.
 
     kernel k0(input x: f32[M, N], output out: f32[M, N]) over i: M, reduce j: N {
       %0: f32[i, j] = load x[i, j]
@@ -8,16 +8,16 @@
     }
 
 A plan also has a head and a ledger. The head lists the inputs, the outputs, the conditions of a call and the
-temporaries. The ledger lists the fusion decisions, each with the rule that made it.
+temporaries. The ledger lists the fusion decisions. Each decision comes with the rule that made the decision.
 
     plan loss(z: f32[N, C], y: i64[N]) -> out: f32[] {
       require C >= 1 else MT0209 "max over an axis that may be empty"
       temporary t0: f32[N]
     }
 
-In an index, `$i` is a size whose name is also the name of an axis. Default values are left out: row-major strides, and
-the axes of a product's tile if only one pair is possible. lines.toml has the form of each line, and
-minitri/kernels/parse.py parses the text.
+In an index, `$i` is a size whose name is also the name of an axis. The text omits default values. Default values are
+row-major strides, and the axes of a product's tile if only one pair of axes is possible. lines.toml defines the form of
+each line, and minitri/kernels/parse.py parses the text.
 """
 
 import re
@@ -44,7 +44,9 @@ def format_plan(plan: Plan) -> str:
 
 
 def plan_lines(plan: Plan) -> Iterator[PlanLine]:
-    """The lines of `format_plan`, each with the op, buffer, kernel or decision that it shows."""
+    """Returns the lines of `format_plan`. Each line comes with the op, buffer, kernel or fusion decision that the line
+    shows.
+    """
     yield from head_lines(plan)
     for kernel in plan.kernels:
         yield "", None
@@ -62,7 +64,9 @@ def format_decision(d: Decision) -> str:
 
 
 def head_lines(plan: Plan) -> Iterator[PlanLine]:
-    """The first lines of a plan: its inputs in the order of the call, outputs, conditions and temporaries."""
+    """Returns the first lines of a plan: its inputs in the order of the call's arguments, its outputs, conditions and
+    temporaries.
+    """
     inputs = join(f"{b.name}: float" if b.role == "scalar" else str(b) for b in plan.inputs)
     lines: list[PlanLine] = [(f"  {format_condition(c)}", None) for c in plan.conditions]
     lines += [(f"  temporary {t}", t) for t in plan.temporaries]
@@ -81,7 +85,9 @@ def kernel_lines(kernel: Kernel) -> Iterator[PlanLine]:
 
 
 def format_op(op: Op, names: dict[Op, str], more: Sequence[str] = ()) -> str:
-    """The line of one op. Adds the name of its value to `names`. `more` has the texts of further attributes."""
+    """Formats one op as a line and adds the name of the op's value to `names`. `more` has the texts of further
+    attributes.
+    """
     text = describe(op, names, more)
     if isinstance(op, Store):
         return text
@@ -95,7 +101,9 @@ def describe(op: Op, names: Mapping[Op, str], more: Sequence[str] = ()) -> str:
 
 
 def _template_fields(op: Op) -> dict[str, Any]:
-    """The fields of an op, under the names of its template. Fields that the line leaves out are None or ()."""
+    """Returns the fields of an op, under the names that the template of the line uses. Fields that the line omits are
+    None or ().
+    """
     found = fields_of(op)
     if isinstance(op, (Load, Store)):
         mask = op.mask or Mask(())
@@ -123,12 +131,14 @@ class OpWriter(Writer):
 
 
 def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:
-    """The axes of the rows of `a` and the columns of `b`, if each factor has exactly one axis that the other lacks."""
+    """Returns the row axis of the factor `a` and the column axis of the factor `b`. Returns None unless exactly one
+    axis is only in `a` and exactly one axis is only in `b`.
+    """
     rows, columns = ([n for n in x.axes if n not in y.axes and n != over] for x, y in ((a, b), (b, a)))
     return (rows[0], columns[0]) if len(rows) == len(columns) == 1 else None
 
 
 def comparison(d: Dim) -> str:
-    """The condition `d >= 0` as a comparison with one axis: `i < 777` for 776 - i >= 0."""
+    """Formats the condition `d >= 0` as a comparison with one axis: for example, `i < 777` for 776 - i >= 0."""
     found = d.solved(lambda s: s.kind != "size")
     return f"{found[0]} {'<' if found[1] < 0 else '>='} {found[2]}" if found else f"{d} >= 0"

@@ -1,8 +1,8 @@
 """Checks the rules that every plan of kernels must obey.
 
 Each buffer is written before it is read. Each op comes after its operands. Dtypes and axes follow from the operands. A
-reduction runs over reduced axes only. The pipeline runs these checks after each pass over a plan, and on each plan
-that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
+reduction runs over reduced axes only. The pipeline runs the checks of this module after each pass over a plan, and on
+each plan that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands
 
 
 def verify(plan: Plan) -> None:
-    """Raises ValueError, which names the first kernel and op that break a rule."""
+    """Raises ValueError if a plan breaks a rule. The message names the first kernel and op that break a rule."""
     names = [b.name for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
@@ -30,7 +30,7 @@ def verify(plan: Plan) -> None:
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
-    """Checks that each buffer is written before a later kernel reads it, and that one kernel alone writes it.
+    """Checks that each buffer is written by exactly one kernel, before any other kernel reads the buffer.
 
     `bodies` has the name and the ops of each kernel, in launch order. Raises ValueError if a kernel breaks a rule.
     """
@@ -50,9 +50,10 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
 
 
 def verify_line(name: str, axes: set[str], op: Op, known: set[Op], check: Callable[[Op], None]) -> None:
-    """Verifies one op of a kernel or a tile program with these axes, and adds it to the ops before it (`known`).
+    """Verifies one op of a kernel or a tile program with these axes. Then adds the op to `known`, the set of ops that
+    are already defined.
 
-    `check` has the rules of its stage.
+    `check` is the function that checks the rules of this compilation stage.
     """
     try:
         require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
@@ -67,7 +68,7 @@ def verify_line(name: str, axes: set[str], op: Op, known: set[Op], check: Callab
 def verify_op(op: Op) -> None:
     """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
 
-    Kernels and tile programs share this check. The operator table gives the dtypes of operators.
+    `verify_op` checks ops of kernels and of tile programs. The operator table gives the dtypes of operators.
     """
     if not isinstance(op, ir.Store):
         _verify_index(op)
@@ -164,7 +165,8 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Whether `transport`, the factor or summand of an online reduction, depends on old values as it must.
+    """Checks whether `transport`, the correction factor or summand of an online reduction, uses the old values that it
+    needs.
 
     `transport` must use the old values of 1 to `most` reductions of the given kind over the same axes, each once. If
     `kind` is "sum", `transport` must also use one count of the elements.

@@ -1,1 +1,4 @@
-"""The parser makes a syntax tree of a text or a Python function. The reference evaluates the tree with numpy."""
+"""The parser makes a syntax tree from a text or from a Python function.
+
+The reference evaluator evaluates the tree with numpy.
+"""

@@ -1,12 +1,12 @@
 """Type annotations: from a written expression to the type that it means.
 
-Four spellings of one type:
+These four spellings mean the same type:
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
-In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of them for several outputs.
-The one idea: the grammar has no rules for types. Each spelling is one `case` here, and each mistake gets its own message.
-Left out: the meaning of dimensions. They stay expressions.
+In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of them for several outputs. The
+one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each mistake in a type
+gets its own message. Left out: the meaning of dimensions. The dimensions of a type stay expressions.
 """
 
 import re
@@ -28,7 +28,7 @@ TUPLES = ("tuple", "Tuple")
 
 
 def read_type(expr: ast.Expr, parse: Reader) -> Type:
-    """The type that an annotation stands for. ParseError if it is not a type."""
+    """Returns the type that an annotation stands for. Raises ParseError if the annotation is not a type."""
     match expr:
         case ast.String():
             return read_type(parse(_string_inside(expr)), parse)
@@ -49,7 +49,7 @@ def read_type(expr: ast.Expr, parse: Reader) -> Type:
 
 
 def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
-    """The types of a return annotation: one, `(A, B)` or `tuple[A, B]`."""
+    """Returns the types in a return annotation. The annotation is one type, `(A, B)` or `tuple[A, B]`."""
     match expr:
         case ast.String():
             return read_returns(parse(_string_inside(expr)), parse)
@@ -63,7 +63,7 @@ def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
 
 
 def _word(head: ast.Expr) -> str:
-    """`f32` of `f32` and of `mt.f32`."""
+    """Returns the last name of a dotted name: `f32` for both `f32` and `mt.f32`."""
     assert isinstance(head, ast.Name | ast.Attribute)
     return head.id if isinstance(head, ast.Name) else head.name
 
@@ -83,7 +83,10 @@ def _dtype(head: ast.Expr) -> str:
 
 
 def _flat(indices: tuple[ast.Expr | ast.Slice | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
-    """`f32[()]` has no dimensions, and `f32[(M, N)]` is `f32[M, N]`, as in Python."""
+    """Returns the dimensions of a type as a flat tuple.
+
+    As in Python, `f32[()]` has no dimensions, and `f32[(M, N)]` is `f32[M, N]`.
+    """
     match indices:
         case (ast.Tuple(span=span, elements=elements),) if span.text.startswith("("):
             return elements
@@ -97,7 +100,10 @@ def _expression(part: ast.Expr | ast.Pack) -> ast.Expr:
 
 
 def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
-    """A dimension: names and integers, combined by + - * // %."""
+    """Returns a dimension.
+
+    Raises ParseError unless the dimension consists of names and integers, combined by + - * // %.
+    """
     for node in () if isinstance(dim, ast.Pack) else ast.postorder(dim):
         match node:
             case ast.Name() | ast.Binary(op="+" | "-" | "*" | "//" | "%"):
@@ -114,13 +120,13 @@ def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
 
 
 def _unused(node: ast.Node) -> str:
-    """A name for a dimension that its source does not use."""
+    """Returns a name for a dimension that does not occur in the source of the dimension."""
     used = set(re.findall(r"\w+", node.span.source.text))
     return next((name for name in ("N", "M", "K", "L", "P", "Q") if name not in used), "N")
 
 
 def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
-    """Refuses two packs in one type: a call could not tell where the first one ends."""
+    """Raises ParseError if a type has two packs such as `*A, *B`. A call could not tell where the first pack ends."""
     for second in [d for d in shape if isinstance(d, ast.Pack)][1:]:
         raise mistake("second_pack", second.span, name=second.id)
     return shape
@@ -130,7 +136,7 @@ def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pa
 
 
 def _without_shape(word: str, span: Span) -> ParseError:
-    """The error for a type without a shape: `Tensor`, `np.ndarray`."""
+    """Returns the error for a type that is written without a shape, such as `Tensor` or `np.ndarray`."""
     dtype = tables()["types"]["jaxtyping"].get(word)
     error = mistake("shapeless_jaxtyping" if dtype else "shapeless", span, word=word, dtype=dtype)
     has_brackets = dtype is None and span.source.text[span.end : span.end + 1] == "["
@@ -138,7 +144,7 @@ def _without_shape(word: str, span: Span) -> ParseError:
 
 
 def _string_inside(string: ast.String) -> Span:
-    """Where the text between the quotes is."""
+    """Returns the span of the text between the quotes of a string."""
     match = re.fullmatch(r"""[rRuU]?("{3}|'{3}|"|')(.*)\1""", string.span.text, re.DOTALL)
     if match is None or "\\" in match[2]:
         raise mistake("unreadable_string", string.span)
@@ -147,12 +153,12 @@ def _string_inside(string: ast.String) -> Span:
 
 
 def _jaxtyping_shape(indices: tuple[ast.Expr | ast.Pack, ...]) -> ast.String | None:
-    """The shape of `Float32[Tensor, "M N"]`; None for another type."""
+    """Returns the string `"M N"` of a type such as `Float32[Tensor, "M N"]`. Returns None for any other type."""
     return indices[1] if len(indices) == 2 and isinstance(indices[1], ast.String) else None
 
 
 def _words_of(shape: ast.String) -> Iterator[ast.Pack | Span]:
-    """The dimensions of `"*B M N+1"`, which blanks separate."""
+    """Yields the dimensions in a string such as `"*B M N+1"`, where blanks separate the dimensions."""
     inside = _string_inside(shape)
     for match in re.finditer(r"\S+", inside.text):
         word = Span(inside.source, inside.start + match.start(), inside.start + match.end())

@@ -1,4 +1,4 @@
-"""The syntax tree that all three front ends make (text, module, Python function).
+"""The classes of the syntax tree. The parser makes this tree from a text, from a module or from a Python function.
 
     module    = Module(functions)
     function  = Function(name, params, returns, body)
@@ -10,8 +10,9 @@
               | Conditional | Call | Attribute | Subscript
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
-Every node knows its span. `2.sum()` and `sum(2)` are the same Call: a method's receiver is its first argument.
-Parentheses and whitespace are gone, nothing else is.
+Every node has its span, the range of its characters in the source. `2.sum()` and `sum(2)` are the same Call: a method's
+receiver is its first argument. The tree has no parentheses and no whitespace. The tree has everything else that is in
+the source.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Node(metaclass=NodeClass):
 
 
 class Word(Node):
-    """A token. `type` is a terminal of the grammar, `KEYWORD` or `$END`."""
+    """A token of the source text. `type` is a terminal of the grammar, `KEYWORD` or `$END`."""
 
     type: str
     text: str
@@ -59,13 +60,13 @@ class EllipsisLiteral(Node):
 
 
 class Tuple(Node):
-    """A tuple display."""
+    """A tuple that is written out, such as `(a, b)`."""
 
     elements: tuple[Expr, ...]
 
 
 class List(Tuple):
-    """A list display. As an index it is an array; elsewhere it is a tuple."""
+    """A list that is written out, such as `[a, b]`. A list used as an index is an array. Any other list is a tuple."""
 
 
 class Unary(Node):
@@ -86,7 +87,7 @@ class Compare(Node):
 
 
 class Conditional(Node):
-    """`body if test else orelse`; the test must be known at compile time."""
+    """The expression `body if test else orelse`. The value of `test` must be known at compile time."""
 
     body: Expr
     test: Expr
@@ -100,7 +101,7 @@ class Call(Node):
 
 
 class Attribute(Node):
-    """`value.T`, `value.mT`, `value.shape`, `value.ndim`."""
+    """An attribute of a value: `value.T`, `value.mT`, `value.shape` or `value.ndim`."""
 
     value: Expr
     name: str
@@ -124,7 +125,7 @@ Expr = Union[
 
 
 class Pack(Node):
-    """`*B` in a type: any number of leading axes."""
+    """A pack such as `*B` in a type. A pack stands for any number of leading axes."""
 
     id: str
 
@@ -166,7 +167,10 @@ class Module(Node):
 
 
 def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr | Pack, tuple[T, ...]]]:
-    """Pairs each dimension of a type with its sizes in `shape`: one size, or several for a pack."""
+    """Pairs each dimension of a type with its sizes in `shape`.
+
+    A pack such as `*B` may have several sizes, any other dimension has one.
+    """
     start = 0
     for d in declared.dims:
         end = start + (len(shape) - len(declared.dims) + 1 if isinstance(d, Pack) else 1)
@@ -175,7 +179,7 @@ def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The direct sub-nodes of a node, in source order of the fields."""
+    """Yields the direct child nodes of a node, in the order of the node's fields."""
     for field in fields(node):
         yield from _nodes(getattr(node, field.name))
 
@@ -192,10 +196,12 @@ def _nodes(value: object) -> Iterator[Node]:
 
 
 def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) -> Iterator[Node]:
-    """Every node below and including `root`, children first. Iterative: depth is no limit.
+    """Yields `root` and every node below it, each node after its children.
 
-    With `holds`, only the nodes that the value needs. For `a if c else b` these are c and one branch. `holds` chooses
-    the branch when the value of c is known.
+    The function does not recurse, so trees may have any depth.
+
+    With `holds`, the function yields only the nodes whose values are needed. For `a if c else b` these are the
+    condition `c` and one of the branches a and b. `holds` chooses the branch once the value of the condition is known.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

@@ -1,6 +1,8 @@
-"""The `ast` stage as text: one node a line, children indented, source positions beside.
+"""Prints the syntax tree, which is the stage `ast`.
 
-In: nodes of ast.py. Out: for `f(x, y) = relu(x + y)`
+Each line has one node and its position in the source. Children are indented.
+
+In: nodes of ast.py. Out: lines of text, for example for the program `relu(x + y)`:
 
     def main(x: f16[M], y: f16[M])  1:1
       return                        1:1
@@ -9,7 +11,7 @@ In: nodes of ast.py. Out: for `f(x, y) = relu(x + y)`
             name x                  1:6
             name y                  1:10
 
-This text cannot be parsed back. To change a program, edit its source.
+minitri cannot read this text back. To change a program, edit its source.
 """
 
 from collections.abc import Iterator
@@ -23,12 +25,12 @@ _LEVELS = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
 
 
 def format_module(module: ast.Module) -> str:
-    """Every function of a module."""
+    """Returns the text of every function of a module."""
     return "".join(f"{text}\n" for text, _ in module_lines(module))
 
 
 def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
-    """The lines of `format_module`, each with its node."""
+    """Yields the lines of the text of `format_module`, each with the syntax node that the line shows."""
     for number, function in enumerate(module.functions):
         if number:
             yield "", None
@@ -36,7 +38,7 @@ def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
 
 
 def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
-    """`f32[*B, N + 1]`, `float`."""
+    """Returns the text of a type, such as `f32[*B, N + 1]` or `float`."""
     match kind:
         case ast.ArrayType(dtype=dtype, dims=dims):
             return f"{dtype}[{', '.join(map(_dim, dims))}]"
@@ -48,7 +50,7 @@ _Line = tuple[str, ast.Node]
 
 
 def _table(lines: Iterator[_Line]) -> Iterator[_Line]:
-    """The lines with the position of each node in a column of its own."""
+    """Yields the lines, each with the source position of its node in a separate column."""
     rows = list(lines)
     width = min(_WIDE, max(len(text) for text, _ in rows))
     return (("{:<{}}  {}:{}".format(text, width, *node.span.line_column), node) for text, node in rows)
@@ -79,7 +81,7 @@ def _param(param: ast.Param) -> str:
 
 
 def _tree(root: ast.Expr | ast.Pack, depth: int) -> Iterator[_Line]:
-    """A node's line, then its children's, without recursion."""
+    """Yields the line of a node, and then the lines of its children. The function does not recurse."""
     stack: list[tuple[int, str, ast.Expr | ast.Pack]] = [(depth, "", root)]
     while stack:
         depth, role, node = stack.pop()
@@ -96,7 +98,10 @@ def _label(node: ast.Expr | ast.Pack) -> str:
 
 
 def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]]:
-    """Direct children, each with its role (`if `, `axis=`) or "" if its position says enough."""
+    """Returns the direct children of a node, each with its role such as `if ` or `axis=`.
+
+    The role is "" if the child's position says enough.
+    """
     match node:
         case ast.Conditional(test=test, body=body, orelse=orelse):
             return [("", body), ("if ", test), ("else ", orelse)]
@@ -110,7 +115,7 @@ def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]
 
 
 def _dim(dim: ast.Expr | ast.Pack) -> str:
-    """A dimension as source text, with no more parentheses than it needs."""
+    """Returns a dimension as source text, with no more parentheses than needed."""
     if isinstance(dim, ast.Pack):
         return f"*{dim.id}"
     done: list[tuple[str, int]] = []  # text and how tightly it binds

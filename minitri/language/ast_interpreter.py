@@ -1,11 +1,12 @@
-"""Interprets functions of the syntax tree: what both evaluators of a program have in common.
+"""Interprets functions of the syntax tree. The two evaluators of a program share this interpreter.
 
     return relu(x @ w) + 1      visits  x  w  x @ w  relu(…)  1  … + 1      and in the call the body of `relu`
 
-In: the tree of a function, and a value for each of its names. Out: the value that it returns. The one idea: the numpy
-reference and the graph builder are the same interpreter with different values. An array of the reference is a numpy
-array, and an array of the graph builder is a graph node. So the order of evaluation and the meaning of names are written
-once, here. The subclasses say what an operator, a subscript or a call does with values.
+In: the tree of a function, and a value for each name in the tree. Out: the value that the function returns. The one
+idea: the numpy reference and the graph builder are the same interpreter with different values. An array of the
+reference is a numpy array, and an array of the graph builder is a graph node. So only this file defines the order of
+evaluation and the meaning of names. The subclasses of `Interpreter` define what an operator, a subscript or a call does
+with values.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -25,7 +26,10 @@ NAMED_VALUES: Scope = {**CONSTANTS, **DTYPES, "newaxis": None}
 
 
 class Interpreter:
-    """`functions` are the functions that the program can call by name, apart from those of the language."""
+    """Evaluates functions of a program.
+
+    `functions` are the functions that the program can call by name, apart from those of the language.
+    """
 
     unary: Callable[[str, Value], Value]
     binary: Callable[[ast.Binary, Value, Value], Value]
@@ -42,7 +46,7 @@ class Interpreter:
         self._results: dict[Hashable, Value] = {}
 
     def body(self, function: ast.Function, scope: Scope) -> Value:
-        """The value that a function returns. Adds the names that it assigns to its scope."""
+        """Returns the value that a function returns. Each assignment in the function's body adds a name to `scope`."""
         for statement in function.body:
             value = self.expression(statement.value, scope)
             if isinstance(statement, ast.Return):
@@ -55,18 +59,21 @@ class Interpreter:
         return value
 
     def expression(self, root: ast.Node, scope: Scope) -> Value:
-        """The value of an expression. A loop visits its nodes from the leaves up, so depth is no limit."""
+        """Returns the value of an expression.
+
+        A loop visits the nodes of the expression from the leaves up, so expressions may have any depth.
+        """
         values: dict[int, Value] = {}
         for node in ast.postorder(root, lambda c: self.holds(c, values)):
             values[id(node)] = self.evaluated(node, values, scope, root)
         return values[id(root)]
 
     def holds(self, node: ast.Conditional, values: dict[int, Value]) -> bool:
-        """Whether `a if c else b` is a."""
+        """Checks whether the condition of `a if c else b` is true, so that the value is `a`."""
         return bool(values[id(node.test)])
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:
-        """The value of one node of the expression `root`, given the values of its parts."""
+        """Returns the value of one node of the expression `root`, given the values of the node's children."""
 
         def of(part: ast.Node | None) -> Value:
             return None if part is None else values[id(part)]
@@ -121,7 +128,10 @@ class Interpreter:
         raise self.unknown(node, scope, root)
 
     def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
-        """Names in the body of a library function mean library functions, even if the module redefines them."""
+        """Calls a library function.
+
+        Names in its body mean library functions, even if the user's module redefines these names.
+        """
         before, self.functions = self.functions, {}
         try:
             return self.called(function, args, keywords, span)
@@ -129,12 +139,15 @@ class Interpreter:
             self.functions = before
 
     def once(self, function: ast.Function, arguments: Scope, make: Callable[[], Value]) -> Value:
-        """The result of an earlier call with equal arguments, or else of `make()`.
+        """Returns the stored result of an earlier call with equal arguments.
 
-        def f1(x): return f0(x) + f0(x)        f0(x) is made once, though it is called twice
-        def f2(x): return f1(x) + f1(x)        so f2 needs three calls, not seven
+        If there is none, returns the result of `make()`.
 
-        Without this the number of calls doubles with each level of functions that call another twice.
+        def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
+        def f2(x): return f1(x) + f1(x)        so f2(x) needs three calls, not seven
+
+        Without stored results, the number of calls would double with each level of functions that call another function
+        twice.
         """
         key = function, tuple((name, self._key(value)) for name, value in sorted(arguments.items()))
         if key not in self._results:
@@ -142,7 +155,11 @@ class Interpreter:
         return self._results[key]
 
     def _key(self, value: Value) -> Hashable:
-        """Keys are equal if no program can tell the values apart. 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+        """Returns a key for a value.
+
+        Two values have equal keys if no program can tell them apart. 1, 1.0 and True have different keys, and so do 0.0
+        and -0.0.
+        """
         match value:
             case tuple():
                 return tuple(map(self._key, value))
@@ -152,5 +169,5 @@ class Interpreter:
                 return "other", self.identity(value)
 
     def identity(self, value: Value) -> Hashable:
-        """What tells apart two values that are neither numbers nor tuples."""
+        """Returns a key for a value that is neither a number nor a tuple. Different values have different keys."""
         return value

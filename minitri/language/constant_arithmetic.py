@@ -1,4 +1,4 @@
-"""Arithmetic of plain Python numbers, and named numbers such as `pi`. Nothing here needs an array."""
+"""Arithmetic with Python numbers, and named numbers such as `pi`. No function in this file needs an array."""
 
 import operator
 from collections.abc import Callable

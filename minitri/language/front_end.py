@@ -1,21 +1,23 @@
-"""Three ways to write a program: a module, an expression with the types of its parameters, a Python function.
+"""Reads the three forms of a program: a module, an expression with the types of its parameters, a Python function.
 
-    compile("x + y", x="f32[N]", y="f32[N]")              each type as a keyword
-    compile("x + y", types={"x": "f32[N]", "y": "f32[N]"})     or all in one mapping
+    compile("x + y", x="f32[N]", y="f32[N]")              each type is a keyword
+    compile("x + y", types={"x": "f32[N]", "y": "f32[N]"})     or all types are in one mapping
 
     @mt.jit                                 (skipped)
     def f(x: "f32[M, N]"):             →    Module(Function("f", ...))
         return softmax(x, axis=-1)
 
-`compile` has keywords of its own, such as `entry`. A parameter may have the same name: in
-`compile("2 * entry", entry="f32[N]")` the expression has the name and the value is a type.
+`compile` has keywords of its own, such as `entry`. A parameter may have the name of a keyword of `compile`. In
+`compile("2 * entry", entry="f32[N]")`, `entry` is a parameter, because the expression uses this name and its value is a
+type.
 
-An expression without any type gives a function whose parameters have none: `compile("x + y")` becomes
-`main(x, y)`, and a call says the types.
+An expression without types becomes a function whose parameters have no types: `compile("x + y")` becomes `main(x, y)`.
+The types of the parameters then come from a call.
 
-A Python function gives the same `Module` as its text in a `.mt` file, with spans that point into the Python file. It
-never runs, and its annotations are never evaluated. The one grammar parses the text from its `def` to its end, in place.
-python_function_text.py finds that text. linking.py adds the functions and constants that the function uses.
+A Python function gives the same `Module` as its text in a `.mt` file, with spans that point into the Python file.
+minitri never runs the function and never evaluates its annotations. The parser reads the function's text in its file,
+from `def` to the end of the function. python_function_text.py finds the function's text. linking.py adds the functions
+and constants that the function uses.
 """
 
 import inspect
@@ -33,12 +35,12 @@ from minitri.language.parser import is_name, parse_expression, parse_module_at, 
 from minitri.language.syntax_errors import mistake
 from minitri.language.syntax_repairs import parsed
 
-parser.make_parser = parser_tables.parser  # every front door is in this module
+parser.make_parser = parser_tables.parser  # all programs are read by this module
 _PLAIN = "decorate a plain function, written with `def`"
 
 
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
-    """The module of a text. An expression over `params` (name → type text) becomes a function `main`."""
+    """Returns the module of a text. An expression over `params` (name → text of the type) becomes a function `main`."""
     if is_module(text):
         if params:
             raise mistake("typed_module")
@@ -51,18 +53,21 @@ def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast
 
 
 def read_module(text: str, name: str) -> ast.Module:
-    """The functions of a module."""
+    """Returns a module with the functions in a text."""
     return parsed(parse_module_at, whole_text(text, name))
 
 
 def _expression(place: Span) -> Any:
-    """The expression of a text. A correction of it may be a module: `deff f(x): …`."""
+    """Returns the expression at a place in the source.
+
+    The correction of a wrong expression may be a module, as for `deff f(x): …`.
+    """
     text, name = place.source.text, place.source.name
     return parse_module_at(place) if is_module(text) else parse_expression(text, name)
 
 
 def is_module(text: str) -> bool:
-    """Whether a text is a module rather than an expression: some line begins with `def`."""
+    """Checks whether a text is a module, not an expression. A module has a line that begins with `def`."""
     return re.search(r"^[ \t\f]*def\b", text, re.MULTILINE) is not None
 
 
@@ -77,14 +82,17 @@ def _param(place: Span, name: str, kind: str | None) -> ast.Param:
 
 
 def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The keywords of `compile` that give the type of a parameter: name → type text."""
+    """Returns the keywords of `compile` that give the type of a parameter: name → text of the type."""
     if is_module(text):
         return {}
     return {name: value for name, value in settings.items() if re.search(rf"\b{name}\b", text) and _is_type(value)}
 
 
 def _is_type(value: Any) -> bool:
-    """Whether a value looks like a type. `float32[N]` counts too: it is a misspelt type, not a name."""
+    """Checks whether a value looks like a type.
+
+    A misspelt type such as `float32[N]` counts as a type too, not as a name.
+    """
     if not isinstance(value, str):
         return False
     if re.fullmatch(r"\w+\[.*\]", value.strip()):
@@ -97,9 +105,10 @@ def _is_type(value: Any) -> bool:
 
 
 def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:
-    """The types of the keywords and of the mapping `types` together.
+    """Returns the types in the keywords and in the mapping `types` together.
 
-    CompileError MT0004 for a value that is not a text, MT0104 for a parameter that has two types."""
+    Raises CompileError MT0004 for a value that is not a text. Raises MT0104 for a parameter that has two types.
+    """
     if not isinstance(types, Mapping):
         message = f"`types` is a mapping from names to types, not {type(types).__name__}"
         raise CompileError("MT0004", message, help='as in types={"x": "f32[M, N]"}')
@@ -114,9 +123,10 @@ def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:
 
 
 def untyped_parameters(text: str, name: str) -> dict[str, None]:
-    """The parameters of an expression that is given no types, in the order in which they first occur.
+    """Returns the parameters of an expression without types, in the order in which they first occur.
 
-    `x + pi * y` has x and y. Left out: names of the language, and names of other libraries (`np`), which are mistakes.
+    The parameters of `x + pi * y` are x and y. Names of the language such as `pi` are no parameters. Names of other
+    libraries, such as `np`, are no parameters either, because they are mistakes.
     """
     known = {*NAMED_VALUES, *PREFIXES}
     nodes = ast.postorder(parsed(_expression, whole_text(text, name)))
@@ -128,9 +138,9 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 
 
 def from_function(function: Callable[..., object]) -> ast.Module:
-    """The module that holds this one function.
+    """Returns the module that has this Python function as its only function.
 
-    Raises ParseError if it is no plain function or its source text is not available.
+    Raises ParseError if the value is no plain function, or if the source text of the function is not available.
     """
     plain = plain_function(function)
     if plain.__name__ == "<lambda>":
@@ -144,7 +154,7 @@ def from_function(function: Callable[..., object]) -> ast.Module:
 
 
 def plain_function(function: Callable[..., object]) -> FunctionType:
-    """The function under its decorators."""
+    """Returns the function that is inside its decorators."""
     plain = inspect.unwrap(function)
     if not isinstance(plain, FunctionType):
         message = f"a {type(plain).__name__} has no text to compile"

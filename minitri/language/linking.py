@@ -1,4 +1,4 @@
-"""Links a function with the functions and the constants around it, as a linker joins object files.
+"""Links a function with the functions and constants that it uses, as a linker joins object files.
 
     EPS = 1e-5
 
@@ -8,14 +8,15 @@
 
     @mt.jit
     def unit(x):                                    Module(squares, unit)
-        return x / sqrt(squares(x) + EPS)     →     with 1e-05 in the place of EPS
+        return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
-In: a `Definition`: the tree of a function, and the scope around it. Out: `Linked`: a module that needs no scope, and
-the values that were read from scopes. A later call compares these values and links again where one has changed.
+In: a `Definition`, which has the tree of a function and the scope around the function. Out: a `Linked`, which has a
+module that needs no scope, and the values that were read from scopes. A later call compares these values, and links the
+function again if one has changed.
 
 A name is looked up as Python does it: first what the function binds, then the functions around it, then its module
-(`EPS`, `other.EPS`, `other.squares(x)`). The language comes last. Types are left alone: `"f32[N]"` has a dimension N,
-whatever N is outside. Functions of equal names get different ones.
+(`EPS`, `other.EPS`, `other.squares(x)`). The names of the language are looked up last. Types are not linked: `"f32[N]"`
+has a dimension N, even if N has a value outside the function. Functions with equal names get different names.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.signatures import function_names
 
-MISSING = object()  # what a name stands for that nothing has
+MISSING = object()  # the value of a name that is not in the scope
 Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """A function to link.
+    """A function to link, with the scope around the function.
 
-    reader     how to look a name up around the function; None for a name that is not there and never will be
-    siblings   the other functions of its text, which it calls by their names
-    defaults   values of the parameters that have one, for a function of Python
+    reader     a function that looks up a name in the scope. The result is None for a name that is not in the scope and
+               never will be
+    siblings   the other functions in the same text, which the function calls by their names
+    defaults   values of the parameters that have a default, for a Python function
     """
 
     function: ast.Function
@@ -56,10 +58,10 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """A module whose last function is the one that was linked.
+    """A module of linked functions. The last function is the one that `link` was called for.
 
-    reads    every value that was looked up
-    missing  functions that nothing defines yet
+    reads    every value that was looked up in a scope
+    missing  names of functions that nothing defines yet
     """
 
     module: ast.Module
@@ -68,14 +70,17 @@ class Linked:
 
 
 def of_module(module: ast.Module, name: str) -> Definition:
-    """A function of a text: it sees the other functions of the text, and nothing else."""
+    """Returns the definition of a function in a text. The function can use only the other functions of the text."""
     siblings: dict[str, Definition] = {}
     siblings |= {f.name: Definition(f, siblings=siblings) for f in module.functions}
     return siblings[name]
 
 
 def of_python(function: FunctionType, tree: ast.Function) -> Definition:
-    """A function of Python: it sees the functions around it, and its module."""
+    """Returns the definition of a Python function.
+
+    The function can use the functions around it and the names of its Python module.
+    """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
 
     def reader(name: str) -> Callable[[], Any]:
@@ -93,14 +98,15 @@ def _content(cell: Any) -> Any:
 
 
 def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> Linked:
-    """The module of a function and of all that it calls.
+    """Returns a module with a function and all functions that it calls.
 
-    definition   the `Definition` of a value that is a program, None for any other value
+    definition   a function that returns the `Definition` of a value that is a program, and None for any other value
+
     Raises CompileError MT0101 for a name whose value cannot be part of a program, such as an array.
     """
     linker = _Linker(definition)
     made = linker.functions(entry)
-    if len(made) > 1 and entry.function.name in function_names():  # the others call the language's
+    if len(made) > 1 and entry.function.name in function_names():  # the other functions call the language's function
         linker = _Linker(definition, own_names=False)
         made = linker.functions(entry)
     module = ast.Module(entry.function.span, entry.function.span.source, tuple(reversed(made)))
@@ -108,7 +114,10 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
 
 
 class _Linker:
-    """`own_names`: the first function keeps its name even where the language has a function of this name."""
+    """Links functions and gives each of them a name in the module.
+
+    With `own_names`, the first function keeps its name even if the language has a function of this name.
+    """
 
     def __init__(self, definition: Callable[[Any], Definition | None], own_names: bool = True) -> None:
         self.definition, self.own_names = definition, own_names
@@ -118,15 +127,21 @@ class _Linker:
         self.missing: set[str] = set()
 
     def functions(self, entry: Definition) -> list[ast.Function]:
-        """The entry and everything that it calls, linked; callers come before what they call."""
+        """Returns the entry function and all functions that it calls, linked.
+
+        Each function comes before the functions that it calls.
+        """
         self.name(entry)
         made: list[ast.Function] = []
-        while len(made) < len(self.definitions):  # linking one may find others
+        while len(made) < len(self.definitions):  # linking a function may find further functions
             made.append(self.linked(self.definitions[len(made)]))
         return made
 
     def name(self, found: Definition) -> str:
-        """What a function is called in the module. Its own name, unless that has another meaning there."""
+        """Returns the name of a function in the module.
+
+        A function keeps its own name, unless the name has another meaning in the module.
+        """
         function = found.function
         if function not in self.names:
             taken, name, number = {*self.names.values()}, function.name, 2
@@ -139,7 +154,7 @@ class _Linker:
     # ---- one function ----------------------------------------------------------------
 
     def linked(self, found: Definition) -> ast.Function:
-        """The function with new names for what it calls, and values for the constants."""
+        """Returns the function with new names for the functions that it calls, and with values for constants."""
         function = found.function
         names = _Names(self, found)
         body = tuple(replace(s, value=_rewritten(s.value, names.node)) for s in function.body)
@@ -153,7 +168,7 @@ class _Linker:
 
 
 class _Names:
-    """What names mean in one function."""
+    """The meanings of names in one function."""
 
     def __init__(self, linker: _Linker, found: Definition) -> None:
         self.linker, self.found = linker, found
@@ -161,7 +176,7 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """What stands in the place of a node whose parts are linked."""
+        """Returns the replacement of a node whose children are already linked."""
         match node:
             case ast.Name() | ast.Attribute():
                 path = _path(node)
@@ -172,7 +187,10 @@ class _Names:
         return node
 
     def value(self, path: tuple[str, ...]) -> Any:
-        """The value of `EPS` or `module.EPS` around the function; MISSING if there is none."""
+        """Returns the value of `EPS` or `module.EPS` in the scope around the function.
+
+        Returns MISSING if the name has no value.
+        """
         if path not in self.known:
             self.known[path] = self.looked_up(path)
         return self.known[path]
@@ -205,7 +223,7 @@ class _Names:
     # ---- calls -----------------------------------------------------------------------
 
     def call(self, node: ast.Call) -> ast.Call:
-        """`f(x)` and `module.f(x)`. In the tree, the latter is `f(module, x)`."""
+        """Links a call `f(x)` or `module.f(x)`. In the syntax tree, `module.f(x)` is `f(module, x)`."""
         name = node.function
         receiver = _path(node.args[0]) if node.args and node.args[0].span.start == node.span.start else ()
         if receiver and isinstance(self.value(receiver), ModuleType):
@@ -218,7 +236,10 @@ class _Names:
         return node if found is None else replace(node, function=self.linker.name(found))
 
     def callee(self, node: ast.Call, path: tuple[str, ...]) -> Definition | None:
-        """The function that a call calls; None for a function of the language, or of nobody."""
+        """Returns the function that a call calls.
+
+        Returns None for a function of the language, or if there is no such function.
+        """
         value = self.value(path)
         found = None if value is MISSING else self.linker.definition(value)
         if found is not None or path[-1] in function_names() or path[0] in PREFIXES:
@@ -234,7 +255,10 @@ class _Names:
     # ---- parameters ------------------------------------------------------------------
 
     def param(self, param: ast.Param) -> ast.Param:
-        """A default is what it was when Python defined the function: `eps=EPS` keeps the value that EPS had then."""
+        """Links a parameter.
+
+        A default has the value from the time when Python defined the function: `eps=EPS` keeps the old value of EPS.
+        """
         if param.default is None or param.name not in self.found.defaults:
             return param
         names = {n.id for n in ast.postorder(param.default) if isinstance(n, ast.Name)}
@@ -257,7 +281,7 @@ def _kind(value: Any) -> str:
 
 
 def _path(node: ast.Node) -> tuple[str, ...]:
-    """`a.b.c` as its names; () for any other expression."""
+    """Returns the names in an expression such as `a.b.c`. Returns () for any other expression."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.name)
@@ -266,7 +290,10 @@ def _path(node: ast.Node) -> tuple[str, ...]:
 
 
 def _bound(function: ast.Function) -> frozenset[str]:
-    """The names that a function binds: parameters, dimensions of their types, and what it assigns to."""
+    """Returns the names that a function binds.
+
+    A function binds its parameters, the dimensions in their types, and the names that its statements assign.
+    """
     dims = [n for p in function.params if isinstance(p.annotation, ast.ArrayType) for n in ast.postorder(p.annotation)]
     names = [n.id for n in dims if isinstance(n, (ast.Name, ast.Pack))]
     targets = [t.id for s in function.body if isinstance(s, ast.Assign) for t in s.targets]
@@ -278,7 +305,7 @@ def _is_language_name(name: str) -> bool:
 
 
 def _literal(value: Any, place: Span) -> ast.Expr | None:
-    """The tree of a number, a dtype, or a tuple of these; None for any other value."""
+    """Returns the tree of a number, of a dtype, or of a tuple of these. Returns None for any other value."""
     match value:
         case bool():
             return ast.Number(place, value)
@@ -294,7 +321,10 @@ def _literal(value: Any, place: Span) -> ast.Expr | None:
 
 
 def _rewritten(root: ast.Expr, change: Callable[[Any], Any]) -> Any:
-    """The tree with `change` of each node, its parts first. Nodes that nothing changes stay the same objects."""
+    """Applies `change` to each node of the tree, to the children of a node before the node.
+
+    Unchanged nodes stay the same objects.
+    """
     made: dict[int, Any] = {}
     for node in ast.postorder(root):
         old = {f.name: getattr(node, f.name) for f in fields(node)}

@@ -1,21 +1,22 @@
-"""The text front end: from source text to the syntax tree.
+"""The parser: it makes the syntax tree from the source text.
 
-In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py with their spans, or a ParseError.
-The one idea: one grammar (grammar.lark) has three start symbols. The parser takes one token at a time and makes nodes
-as it goes. Nothing recurses:
+In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py with their spans, or a ParseError. The
+one idea: one grammar (grammar.lark) has three start symbols. The parser takes one token at a time and makes a node as
+soon as it has read the node's tokens. No function recurses:
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
-`layout` makes the structure of lines visible. Line ends inside brackets vanish; the others become `_NEWLINE`. A change
-of indentation becomes `_INDENT` or `_DEDENT`, so the grammar knows nothing of whitespace:
+`layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets. Any other line end
+becomes `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. So the grammar has no rules for whitespace:
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. The
-grammar never sees them. The parser's tables are made on first use and shared. Each parse has its own state, so threads
-may parse at the same time. Left out: the meaning of names, which the typer finds.
+`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. So
+the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share
+them. Each call of the parser has its own state, so threads may parse at the same time. Left out: the meaning of names,
+which the graph builder finds.
 """
 
 import keyword
@@ -42,22 +43,22 @@ Start = Literal["expression", "type", "module"]
 
 
 def parse_expression(text: str, name: str = "<expression>") -> ast.Expr:
-    """The tree of one expression; `a, b` is a Tuple."""
+    """Returns the syntax tree of one expression. The text `a, b` is a Tuple."""
     return _parse(whole_text(text, name), "expression")
 
 
 def parse_type(text: str, name: str = "<type>") -> Type:
-    """The type that a text such as `f16[M, K]` or `float` stands for."""
+    """Returns the type that a text such as `f16[M, K]` or `float` stands for."""
     return read_type(_parse(whole_text(text, name), "type"), _parse_type_expression)
 
 
 def parse_module(text: str, name: str = "<module>") -> ast.Module:
-    """The functions of a module."""
+    """Returns a module with the functions in a text."""
     return parse_module_at(whole_text(text, name))
 
 
 def parse_module_at(place: Span) -> ast.Module:
-    """The functions in a part of a source. Their spans point into the whole source."""
+    """Returns a module with the functions in a part of a source. The spans of the nodes point into the whole source."""
     try:
         functions: tuple[ast.Function, ...] = _parse(place, "module")
     except ParseError as error:
@@ -69,13 +70,13 @@ def parse_module_at(place: Span) -> ast.Module:
 
 
 def whole_text(text: str, name: str) -> Span:
-    """The place of a whole text, without its byte order mark."""
+    """Returns a span that covers a whole text, except its byte order mark."""
     source = Source(name, text)
     return Span(source, int(text.startswith("\ufeff")), len(text))
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Gives the tokens of a place to lark's LALR parser, one after another."""
+    """Parses the text of a span. The tokens go to lark's LALR parser one after another."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source
@@ -105,7 +106,7 @@ def _tokens(place: Span) -> Iterator[Any]:
 
 
 def lark_parser(grammar: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """The LALR parser of a grammar file. `callables`: lark's `transformer` and `postlex`."""
+    """Returns the LALR parser of a grammar file. `callables` are lark's arguments `transformer` and `postlex`."""
     from lark import Lark
 
     return Lark(grammar.read_text(encoding="utf-8"), parser="lalr", lexer=lexer, start=list(start), **callables)
@@ -129,7 +130,7 @@ def _lark() -> Any:
 
 
 def check_text(source: Source, start: int, end: int) -> None:
-    """Refuses a text that is too long, or that no Python file could hold."""
+    """Raises an error for a text that is too long, or that no Python file could contain."""
     if end - start > (limit := current().source):
         message = f"the text has {end - start:,} characters, the limit is {limit:,}"
         raise errors.too_much("source", message, Span(source, start, start + 1))
@@ -138,7 +139,7 @@ def check_text(source: Source, start: int, end: int) -> None:
 
 
 def layout(source: Source, tokens: Iterable[Any], start: int, end: int) -> Iterator[Word]:
-    """The parser's tokens of `source.text[start:end]`, ending in `$END`."""
+    """Yields the tokens of `source.text[start:end]` for the parser. The last token is `$END`."""
     brackets: list[Word] = []
     indents: list[str] = []
     begin: int | None = start  # where the line of the next word begins, if the word begins one
@@ -185,7 +186,7 @@ def _check_string(word: Word) -> None:
 
 
 def _indentation(begin: int, word: Word) -> str:
-    """The blanks before the first token of a line; as in Python, a form feed restarts them."""
+    """Returns the blanks before the first token of a line. As in Python, a form feed resets the indentation."""
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:
         raise errors.mistake("continued_line", word.span)
@@ -193,8 +194,8 @@ def _indentation(begin: int, word: Word) -> str:
 
 
 def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> Iterator[Word]:
-    """Ends the last line, and begins or ends blocks by the indentation of the new one."""
-    if not indents:  # the first line: a text that is indented as a whole is welcome
+    """Yields the tokens that end the previous line, and that begin or end blocks by the indentation of the new line."""
+    if not indents:  # the first line: a text whose lines are all indented is allowed
         indents.append(indent)
         return
     yield Word(line_end, "_NEWLINE", "")
@@ -210,7 +211,7 @@ def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> 
 
 
 def _track(brackets: list[Word], word: Word) -> None:
-    """Keeps the stack of open brackets."""
+    """Updates the stack of open brackets. Raises ParseError for a closing bracket that matches no open bracket."""
     if word.text in CLOSES:
         brackets.append(word)
         if len(brackets) > (limit := current().nesting):
@@ -224,7 +225,7 @@ def _track(brackets: list[Word], word: Word) -> None:
 
 
 def _finish(source: Source, indents: list[str], line_end: Span, end: int) -> Iterator[Word]:
-    """The last line's end, the blocks still open, and the end itself."""
+    """Yields the last tokens of a text: the end of the last line, the ends of all open blocks, and `$END`."""
     if indents:
         yield Word(line_end, "_NEWLINE", "")
         yield from (Word(line_end, "_DEDENT", "") for _ in indents[1:])
@@ -232,6 +233,6 @@ def _finish(source: Source, indents: list[str], line_end: Span, end: int) -> Ite
 
 
 def is_name(text: str) -> bool:
-    """Whether a text could name a parameter."""
+    """Checks whether a text can be the name of a parameter."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is not None and len(text) <= current().name
     return plain and not keyword.iskeyword(text)

@@ -1,8 +1,9 @@
-"""LALR tables of a grammar, kept on the disk between processes.
+"""Stores the LALR tables of a grammar on the disk, for later processes.
 
-In: the path of a grammar and lark's options. Out: a lark parser. It takes about 100 ms to make the tables and 5 ms to
-read them. They are JSON (minitri/base/json_disk_cache.py), in the form of `lark.tools.serialize`. lark's own cache is a
-pickle, so it is not used. Tables that do not fit, from another version of lark for example, are made again.
+In: the path of a grammar and lark's options. Out: a lark parser. To make the tables takes about 100 ms, and to read
+them 5 ms. The tables are stored as JSON (minitri/base/json_disk_cache.py), in the format of `lark.tools.serialize`.
+lark's own cache is a pickle, so minitri does not use it. Stored tables that do not fit are made again, for example
+after a change of lark's version.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ CALLABLE = ("transformer", "postlex")  # options that are code, and given anew e
 
 
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """The LALR parser of a grammar file. `callables`: lark's `transformer` and `postlex`."""
+    """Returns the LALR parser of a grammar file. `callables` are lark's arguments `transformer` and `postlex`."""
     import lark
 
     grammar = path.read_text(encoding="utf-8")
@@ -26,7 +27,7 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
     if kept is not None:
         try:
             return _load(kept, callables)
-        except Exception:  # whatever another lark says to it
+        except Exception:  # another version of lark may raise any error
             pass
     made = lark_parser(path, start, lexer, **callables)
     json_disk_cache.put("grammar", key, _dump(made))
@@ -50,7 +51,7 @@ def _load(kept: Any, callables: dict[str, Any]) -> Any:
 
 
 def _numbered(value: Any) -> Any:
-    """The value with integer keys. JSON has only text as keys."""
+    """Converts the keys of a table from JSON to integers. JSON allows only text as keys."""
     if isinstance(value, dict):
         return {int(k) if k.isdecimal() else k: _numbered(v) for k, v in value.items()}
     return [_numbered(v) for v in value] if isinstance(value, list) else value

@@ -1,15 +1,15 @@
-"""Corrections of Python that the language does not have, with the program's own names.
+"""Translates Python constructs that the language does not have. The corrections use the program's own names.
 
     y += a + b                 y = y + (a + b)
     x[x < 0] = 0               x = where(x < 0, 0, x)
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-In: a place in a source that the parser refused. Out: the place to replace and its new text, or None. The one idea: the
-parser stops at the first wrong token, so there is no tree of the language yet. Python's own parser reads the line, or
-the expression around the token. python_corrections.toml has pairs of Python and the language. Where the tree of the
-first fits, the tree of the second is written. Left out: loops of more than a few turns, and most other statements of
-several lines.
+In: the span of a token that the parser refused. Out: the span to replace and its new text, or None. The one idea: the
+parser stops at the first wrong token, so there is no tree of the language yet. So Python's own parser reads the line,
+or the expression around the token. python_corrections.toml has pairs of a Python pattern and a text in the language. If
+a Python tree matches the pattern, the text is the correction. Left out: loops with many repetitions, and most other
+statements of several lines.
 """
 
 import ast as python
@@ -27,8 +27,8 @@ from minitri.base.spans import Source, Span
 from minitri.base.toml_tables import table_beside
 
 LONGEST = 400  # characters that are handed to Python's parser
-DEEPEST = 60  # levels of a tree that is rewritten: this recurses
-MOST_TURNS = 8  # of a loop that is written out
+DEEPEST = 60  # levels of a tree that is rewritten by recursion
+MOST_TURNS = 8  # repetitions of a loop that is written out
 Found = dict[str, python.AST]  # what each name of a template stands for
 _STOP = re.compile(r"\breturn\b|(?<![=<>!])=(?!=)|[,\n#]")
 _LINE_END = re.compile(r"[\n#]")
@@ -41,13 +41,19 @@ _WITHOUT_EFFECT = {"Import", "ImportFrom", "Global", "Nonlocal", "Assert", "Dele
 
 @cache
 def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
-    """The rows of a table of python_corrections.toml: the tree to look for, and the text to write."""
+    """Returns the rows of a table of python_corrections.toml.
+
+    Each row has the Python tree to look for, and the text to write.
+    """
     tables = table_beside(__file__, "python_corrections.toml")
     return [(_plain(python.parse(there)).body, here) for there, here in tables.get(table, {}).items()]
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
-    """The text of the first row that fits these statements, and what its names stand for; "" if none fits."""
+    """Returns the text of the first row that matches these statements, and the expressions that its names stand for.
+
+    Returns "" as the text if no row matches.
+    """
     for pattern, text in _rows(table):
         found: Found = {}
         if _fits(pattern, body, found):
@@ -68,7 +74,7 @@ def _fits(pattern: Any, value: Any, found: Found) -> bool:
 
 
 class _Filling(python.NodeTransformer):
-    """Replaces names by expressions."""
+    """Replaces names in a Python tree by expressions."""
 
     def __init__(self, found: Mapping[str, python.AST]) -> None:
         self.found = found
@@ -78,12 +84,15 @@ class _Filling(python.NodeTransformer):
 
 
 def _filled(text: str, found: Mapping[str, python.AST]) -> Any:
-    """The tree of an expression, with its names filled in."""
+    """Returns the Python tree of an expression, in which names are replaced by the expressions in `found`."""
     return _Filling(found).visit(python.parse(text, mode="eval").body)
 
 
 class _Plain(python.NodeTransformer):
-    """`a and b and c` as two operators, `a < b < c` as `(a < b) & (b < c)`, and `y += a` as `y = y + a`."""
+    """Rewrites Python expressions into simpler ones.
+
+    `a and b and c` becomes two operators. `a < b < c` becomes `(a < b) & (b < c)`, and `y += a` becomes `y = y + a`.
+    """
 
     def visit_BoolOp(self, node: python.BoolOp) -> Any:
         self.generic_visit(node)
@@ -102,7 +111,7 @@ class _Plain(python.NodeTransformer):
 
 
 class _Translation(python.NodeTransformer):
-    """Applies the rows of the table `expressions` to each part of a tree, the innermost first."""
+    """Applies the rows of the table `expressions` to each node of a Python tree, to the innermost nodes first."""
 
     def generic_visit(self, node: python.AST) -> Any:
         super().generic_visit(node)
@@ -119,7 +128,7 @@ def _written(tree: python.AST) -> str:
 
 
 def _parsed(text: str) -> list[python.stmt]:
-    """Python's tree of a short text; [] if it is no Python. Nothing is executed."""
+    """Returns Python's tree of a short text, or [] if the text is not valid Python. The text is never executed."""
     if len(text) > LONGEST:
         return []
     try:
@@ -138,7 +147,10 @@ def _depth(node: python.AST) -> int:
 
 
 def statement(place: Span) -> Edit | None:
-    """The line of the place, rewritten; of an `if`, all its lines. A line without effect becomes an empty one."""
+    """Returns the edit that rewrites the line of a span. For an `if`, the edit rewrites all lines of the statement.
+
+    A line without effect becomes an empty line.
+    """
     text = place.source.text
     start, indent, block = _block(place)
     module = text if re.search(r"^[ \t]*def\b", text, re.MULTILINE) else ""
@@ -151,9 +163,10 @@ def statement(place: Span) -> Edit | None:
 
 
 def _block(place: Span) -> tuple[int, str, str]:
-    """Where the line of a place begins, its indentation, and its text with the further lines of its block.
+    """Returns the start of a span's line, the line's indentation, and its text with the further lines of its block.
 
-    These are indented more, or they are the `else` of an `if` or the `except` of a `try`.
+    The further lines have more indentation than the span's line, or they are the `else` of an `if` or the `except` of a
+    `try`.
     """
     text = place.source.text
     start = text.rfind("\n", 0, place.start) + 1
@@ -164,7 +177,10 @@ def _block(place: Span) -> tuple[int, str, str]:
 
 
 def moved_up(place: Span) -> tuple[Edit, ...]:
-    """A `def` or a named lambda inside a function, moved above that function: what to remove, and what to insert."""
+    """Returns the edits that move an inner `def` or named lambda above the function that contains it.
+
+    One edit removes the old text, and one edit inserts the new text.
+    """
     source = place.source
     start, _, block = _block(place)
     text = dedent(block).strip()
@@ -183,7 +199,10 @@ def moved_up(place: Span) -> tuple[Edit, ...]:
 
 
 def _statements(body: list[python.stmt], module: str) -> str | None:
-    """The text for statements of Python. `module` is the text around them if that is a module, else ""."""
+    """Returns the translation of Python statements.
+
+    `module` is the text around the statements if it is a module, else "".
+    """
     plain = [_plain(deepcopy(node)) for node in body]
     text, found = _match("statements", plain)
     if text:
@@ -213,7 +232,10 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
 
 
 def update(place: Span, rank: int = 0) -> Edit | None:
-    """jax's `x.at[x < 0].set(0)` → `where(x < 0, 0, x)`. `place` is `x.at`, `rank` that of x."""
+    """Rewrites jax's `x.at[x < 0].set(0)` as `where(x < 0, 0, x)`.
+
+    `place` is the span of `x.at`, and `rank` is the rank of x.
+    """
     text = place.source.text[place.start : place.start + LONGEST]
     ends = (match.end() for match in re.compile(r"\)").finditer(text, len(place.text)))
     body, end = next(((b, e) for e in ends if (b := _parsed(text[:e]))), ([], 0))
@@ -223,9 +245,9 @@ def update(place: Span, rank: int = 0) -> Edit | None:
 
 
 def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) -> str | None:
-    """What X is after `X[I] = …`, where the changed elements get `value`. `rank` is that of X, or 0 if unknown.
+    """Returns an expression for the array X after the assignment `X[I] = value`.
 
-    `module` may declare it: `x: f32[M, N]`.
+    `rank` is the rank of X, or 0 if the rank is unknown. `module` may declare the rank, as in `x: f32[M, N]`.
     """
     x, index = python.unparse(found["X"]), found["I"]
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", python.unparse(index)):
@@ -257,7 +279,10 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _inside(item: python.AST, size: str) -> Any:
-    """The condition for a place to be inside an index or a slice; None for an index that is not a number."""
+    """Returns the condition that a position is inside an index or a slice.
+
+    Returns None for an index that is not a number.
+    """
     text, found = _match("places", [python.Expr(python.Subscript(python.Name("X"), item))])  # type: ignore[arg-type]
     bounds = {name: python.unparse(bound) for name, bound in found.items() if name != "X"}
     if not all(re.fullmatch(r"-?\d+", bound) for bound in bounds.values()):
@@ -275,7 +300,10 @@ def _is_number(node: python.AST) -> bool:
 
 
 def expression(place: Span) -> Edit | None:
-    """The expression around the place, without `and`, `or`, `not`, `is` and `in`; `&&` and `||` count as `and` and `or`."""
+    """Returns an edit that rewrites `and`, `or`, `not`, `is` and `in` in the expression around a span.
+
+    `&&` and `||` count as `and` and `or`.
+    """
     source = place.source
     here = _stripped(source, _around(source.text, place.start, -1), _around(source.text, place.end, +1))
     text = here.text.replace("&&", " and ").replace("||", " or ")
@@ -287,13 +315,19 @@ def expression(place: Span) -> Edit | None:
 
 
 def refused(code: str, text: str) -> str | None:
-    """What to write for an expression that has an error of this code, if a row of its table fits."""
+    """Returns the text to write instead of an expression with an error of this code.
+
+    Returns None if no row of the table fits.
+    """
     made, found = _match(code, _parsed(text))
     return python.unparse(_filled(made, found)) if made else None
 
 
 def comprehension(place: Span) -> Edit | None:
-    """`[2 * a for a in x]` → `2 * x`. `place` is the word `for`."""
+    """Returns an edit that rewrites a comprehension: `[2 * a for a in x]` becomes `2 * x`.
+
+    `place` is the span of `for`.
+    """
     text = place.source.text
     ends = _around(text, place.start, -1, _LINE_END), _around(text, place.end, +1, _LINE_END)
     here = _stripped(place.source, *ends)
@@ -315,7 +349,10 @@ def comprehension(place: Span) -> Edit | None:
 
 
 def _arrays(target: python.expr, over: python.expr) -> Found:
-    """What each name of a comprehension goes over: `a in x`, `k in range(n)`, `a, b in zip(x, y)`."""
+    """Returns the array whose elements each name of a comprehension stands for.
+
+    The loop is of the form `a in x`, `k in range(n)` or `a, b in zip(x, y)`.
+    """
     text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
     match target, over:
         case python.Name(name), _:
@@ -328,7 +365,10 @@ def _arrays(target: python.expr, over: python.expr) -> Found:
 
 
 def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int:
-    """Where the expression around a place begins (step -1) or ends (+1): at a bracket, a comma, a `=` or a line end."""
+    """Returns the offset at which the expression around a position begins (for `step` -1) or ends (for `step` 1).
+
+    The expression ends at a bracket, a comma, a `=` or a line end.
+    """
     opening, closing = ("([{", ")]}") if step > 0 else (")]}", "([{")
     depth = 0
     stops = {k for m in stop.finditer(text, max(at - LONGEST, 0), at + LONGEST) for k in range(m.start(), m.end())}

@@ -1,12 +1,13 @@
-"""The text of a Python function, and where it stands in its file.
+"""Finds the text of a Python function in its file.
 
-    @mt.jit                       ← skipped
-    def f(x: "f32[M, N]"):        ← the place begins here
-        return 2 * x              ← and ends here
+    @mt.jit                       ← not part of the span
+    def f(x: "f32[M, N]"):        ← the span begins here
+        return 2 * x              ← the span ends here
 
-In: a function. Out: a `Span` that points into the whole file, so that errors name its lines. `inspect` finds the text of
-files, of cells in IPython, and of what is typed at the prompt of Python 3.13 or newer. An older Python keeps no text of
-what is typed. There the history of the prompt has the lines, and they count if they compile to the same bytecode.
+In: a function. Out: a `Span` that points into the whole file, so that errors name the lines of the file. `inspect`
+finds the text of files and of cells in IPython. `inspect` also finds text that was typed at the prompt of Python 3.13
+or newer. Older versions of Python do not store the text that was typed. For them, this file searches the history of the
+prompt. The lines found are used if they compile to the same bytecode as the function.
 """
 
 import inspect
@@ -24,9 +25,9 @@ PROMPT = "<stdin>"  # the file of what is typed, before Python 3.13
 
 
 def place(function: FunctionType) -> Span:
-    """Where the function is in its file: from its `def`, past the decorators, to its end.
+    """Returns the span of a function in its file: from its `def`, after the decorators, to its end.
 
-    Raises ParseError MT0003 if nothing has kept the text.
+    Raises ParseError MT0003 if the text of the function is not available.
     """
     try:
         lines, first = _lines(function)
@@ -41,7 +42,10 @@ def place(function: FunctionType) -> Span:
 
 
 def _lines(function: FunctionType) -> tuple[list[str], int]:
-    """The lines of the function's file, and the number of its first one. OSError if nothing has them."""
+    """Returns the lines of the function's file, and the index of the function's first line.
+
+    Raises OSError if the lines are not available.
+    """
     try:
         return inspect.findsource(function)
     except OSError:
@@ -51,7 +55,10 @@ def _lines(function: FunctionType) -> tuple[list[str], int]:
 
 
 def _shown(file: str) -> str:
-    """What errors call a file. A cell of a notebook is a file of IPython's own; its user knows it as `Cell In[3]`."""
+    """Returns the name of a file in error messages.
+
+    IPython stores a cell in a file, but its user knows the cell as `Cell In[3]`.
+    """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)
     return " ".join(named(file) or [file])
@@ -59,12 +66,12 @@ def _shown(file: str) -> str:
 
 @lru_cache(maxsize=16)
 def _source(name: str, text: str) -> Source:
-    """One `Source` for all functions of a file."""
+    """Returns the `Source` of a file. All functions of a file have the same `Source`."""
     return Source(name, text)
 
 
 def _find_def(block: list[str]) -> tuple[int, int]:
-    """Row and column of the first `def`. It is reserved, so no decorator can hold one."""
+    """Returns the row and column of the first `def`. The word is reserved, so no decorator can contain it."""
     for token in tokenize.generate_tokens(iter(block).__next__):
         if token.type == tokenize.NAME and token.string == "def":
             return token.start
@@ -83,7 +90,10 @@ def _no_text(function: FunctionType) -> ParseError:
 
 
 def _typed(function: FunctionType) -> list[str]:
-    """The lines that were typed at the prompt, from those of the function on. OSError if they are lost."""
+    """Returns the lines that were typed at the prompt, from the first line of the function on.
+
+    Raises OSError if the history does not have the lines of the function.
+    """
     lines = _history()
     head = re.compile(rf"\s*def\s+{re.escape(function.__name__)}\b")
     first = max((k for k, line in enumerate(lines) if head.match(line)), default=None)
@@ -96,7 +106,7 @@ def _typed(function: FunctionType) -> list[str]:
 
 
 def _history() -> Sequence[str]:
-    """The lines that readline keeps; none if Python was started without it."""
+    """Returns the lines in the history of readline. Returns no lines if Python was started without readline."""
     readline = sys.modules.get("readline")
     if readline is None:
         return ()
@@ -104,7 +114,7 @@ def _history() -> Sequence[str]:
 
 
 def _same_code(module: CodeType, code: CodeType) -> bool:
-    """Whether a module that defines one function defines this one."""
+    """Checks whether the function that a module defines has the same bytecode as `code`."""
     made = next((c for c in module.co_consts if isinstance(c, CodeType)), None)
     return made is not None and _content(made) == _content(code)
 

@@ -1,11 +1,11 @@
-"""The values of the reference evaluator: numpy arrays with a dtype of the language.
+"""Defines the values of the reference evaluator: numpy arrays with a dtype of the language.
 
-Two rules differ from numpy's:
+Two rules differ from the rules of numpy:
 
-    promotion     an integer with a float takes the float's dtype; numbers and dimensions are weak
-    f16, bf16     are held as f32 (`DType.compute`) and rounded by `rounded` alone
+    promotion     an integer with a float takes the float's dtype; numbers and dimensions take the array's dtype
+    f16, bf16     are stored as f32 (`DType.compute`); only the function `rounded` rounds them
 
-The operator table defines elementwise functions.
+The operator table (operators.toml) defines the elementwise functions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """`data` has the dtype `dtype.compute`. A `weak` value takes the dtype of the other operand. `wide` is the same value
-    in f64, if it is f32 only because integers met a float number."""
+    """An array of the reference evaluator. `data` has the dtype `dtype.compute`.
+
+    A `weak` value takes the dtype of the other operand. `wide` has the same value in f64, if the value is f32 only
+    because an operation combined integers with a float number.
+    """
 
     data: Any
     dtype: DType
@@ -34,7 +37,7 @@ class Array:
     wide: Any = None
 
     def moved(self, move: Callable[[Any], Any]) -> Array:
-        """The array with moved data. Nothing is computed."""
+        """Returns the array after `move` has rearranged its data. The values of the elements do not change."""
         return Array(move(self.data), self.dtype, self.weak, None if self.wide is None else move(self.wide))
 
 
@@ -61,7 +64,7 @@ def array(value: Value) -> Array:
 
 
 def meet(values: Sequence[Value]) -> tuple[DType, bool]:
-    """The common dtype of values, and whether all of them were weak."""
+    """Returns the common dtype of values, and whether all of the values were weak."""
     items = [array(v) for v in values]
     dtypes = [a.dtype for a in items if not a.weak]
     weak_float = any(a.weak and a.dtype.is_float for a in items)
@@ -74,13 +77,16 @@ def meet(values: Sequence[Value]) -> tuple[DType, bool]:
 
 
 def settled(*values: Value) -> DType:
-    """The common dtype of values, if none may stay weak: f32 for floats, i64 for integers."""
+    """Returns the common dtype of values for a result that cannot be weak.
+
+    Weak floats become f32, and weak integers i64.
+    """
     dtype, weak = meet(values)
     return f32 if weak and dtype == f64 else dtype
 
 
 def convert(value: Value, dtype: DType) -> Any:
-    """The data as an operand of arithmetic in `dtype`."""
+    """Returns the data of a value as an operand of arithmetic in `dtype`."""
     if isinstance(value, Array):
         return numpy_array_operations.cast(_best(value, dtype), dtype.compute)
     if isinstance(value, tuple):
@@ -89,14 +95,17 @@ def convert(value: Value, dtype: DType) -> Any:
 
 
 def rounded(value: Value, dtype: DType) -> Array:
-    """What `astype` gives. Only here do f16 and bf16 lose their extra digits."""
+    """Converts a value as `astype` does. Only this function rounds f16 and bf16 values, which are stored as f32."""
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)
     return Array(numpy_array_operations.cast(numpy_array_operations.cast(data, dtype), dtype.compute), dtype)
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """The data to convert to `dtype`. For f64 these are the data with all digits."""
+    """Returns the most precise data for a conversion to `dtype`.
+
+    For f64 these are the data in `wide`, if there are any.
+    """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 
 
@@ -129,12 +138,12 @@ def elementwise(name: str, values: Sequence[Value]) -> Array:
 
 
 def view(function: Any) -> Callable[..., Array]:
-    """Applies a numpy function that moves data. A weak value stays weak."""
+    """Applies a numpy function that only moves data. The result of a weak value is weak too."""
     return lambda x, **rest: array(x).moved(lambda data: np.asarray(function(data, **rest)))
 
 
 def join(function: Any) -> Callable[..., Array]:
-    """Applies a numpy function to several arrays, in their common dtype."""
+    """Applies a numpy function to several arrays, after converting the arrays to their common dtype."""
 
     def joined(arrays: Sequence[Value], **rest: Value) -> Array:
         dtype = settled(*arrays)
@@ -144,7 +153,7 @@ def join(function: Any) -> Callable[..., Array]:
 
 
 def product(function: Any, exact: bool = False) -> Callable[..., Array]:
-    """Applies a numpy function to two factors. Unless `exact`, they are rounded to their common dtype."""
+    """Applies a numpy function to two factors. Unless `exact` is set, the factors are rounded to their common dtype."""
 
     def multiplied(x1: Value, x2: Value, **rest: Value) -> Array:
         dtype = settled(x1, x2)

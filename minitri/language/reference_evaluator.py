@@ -1,14 +1,16 @@
-"""The reference: a syntax tree evaluated by numpy, node by node. This defines the language.
+"""The reference evaluator: it evaluates a syntax tree with numpy, node by node.
 
-In: a module, the name of its entry, numpy arrays and numbers for the parameters, and the
-size of each dimension. Out: one numpy array for each output. The one idea: values are numpy
-arrays and plain numbers. There is no typing pass, no graph and no shape arithmetic. So a
-mistake in the compiler shows as a difference from this file.
+The results of this evaluator define the language.
+
+In: a module, the name of its entry function, numpy arrays and numbers for the parameters, and the size of each
+dimension. Out: one numpy array for each output. The one idea: values are numpy arrays and plain numbers. There is no
+typing pass, no graph and no shape arithmetic. So a mistake in the compiler shows as a difference from the results of
+this file.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 
-Left out: checks that need no sizes (the graph builder makes them first, with good messages).
-Expressions of any depth are fine; only calls of functions recurse.
+Left out: checks that need no sizes. The graph builder has made these checks before, with good messages. Expressions may
+have any depth, because only calls of functions recurse.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -40,7 +42,7 @@ def evaluate(
     sizes: Mapping[str, int],
     packs: Mapping[str, tuple[int, ...]] = {},
 ) -> tuple[Any, ...]:
-    """The outputs of a function. `packs` gives the sizes that each `*B` stands for."""
+    """Returns the outputs of a function. `packs` gives the sizes that each pack such as `*B` stands for."""
     reference = Reference({f.name: f for f in module.functions})
     function = reference.functions[entry]
     scope: Scope = dict(sizes)
@@ -54,7 +56,7 @@ def evaluate(
 
 
 def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapping[str, tuple[int, ...]]) -> Value:
-    """An argument from outside, checked against the annotation."""
+    """Returns the value of a caller's argument, after checking it against the parameter's annotation."""
     declared = param.annotation
     if isinstance(declared, ast.ScalarType):
         return SCALARS[declared.kind](given)
@@ -70,7 +72,10 @@ def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapp
 
 
 def extents(type: ast.ArrayType, sizes: Mapping[str, int], packs: Mapping[str, Any]) -> tuple[int, ...]:
-    """The shape of a type, for sizes and the shapes of packs by name."""
+    """Returns the shape of a type.
+
+    `sizes` has the size of each dimension by name, and `packs` the shape of each pack.
+    """
     shape: list[int] = []
     for d in type.dims:
         shape += packs[d.id] if isinstance(d, ast.Pack) else [Reference({}).expression(d, dict(sizes))]
@@ -89,8 +94,8 @@ def _default(param: ast.Param) -> Value:
 class Reference(Interpreter):
     """The interpreter whose arrays are numpy arrays.
 
-    A function calls another one once for equal arguments. Two arrays are equal arguments if their contents are equal; a
-    digest of the contents decides. Results of functions that call no other function are not kept: they would only take
+    Calls of a function with equal arguments are evaluated once. Two arrays are equal arguments if a digest of their
+    contents is equal. Results of functions that call no other function are not stored, because they would only take
     memory.
     """
 
@@ -103,7 +108,7 @@ class Reference(Interpreter):
             message = f"numpy refuses this at these sizes: {str(error)[:80]}"
             raise CompileError("MT0306", message, node.span) from None
         for part in ast.children(node):
-            values.pop(id(part), None)  # nothing else uses it
+            values.pop(id(part), None)  # no other node uses this value
         return value
 
     def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: ast.Node) -> CompileError:
@@ -126,7 +131,7 @@ class Reference(Interpreter):
         return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
 
     def _inlined(self, function: ast.Function, given: Scope) -> Value:
-        """The value of a function's body for these arguments."""
+        """Returns the value of a function's body for these arguments."""
         sizes: Scope = {}
         scope: Scope = {}
         for param in function.params:
@@ -152,7 +157,10 @@ class Reference(Interpreter):
         return UNARY[op](x) if isinstance(x, (int, float)) else _applied(BY_SYMBOL[op, 1].name, [x])
 
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
-        """Python's arithmetic for numbers and for two tuples. The table's where Python raises or gives a complex number."""
+        """Evaluates a binary operator. Numbers and pairs of tuples use Python's arithmetic.
+
+        If Python's arithmetic raises an error or gives a complex number, the result is that of the operator table.
+        """
         if node.op == "@":
             return FUNCTIONS["matmul"](x, y, "f32")
         if isinstance(x, tuple) and isinstance(y, tuple) and node.op == "+":
@@ -196,13 +204,13 @@ class Reference(Interpreter):
 
 
 def _applied(name: str, args: Any) -> Value:
-    """An operator of the table applied to values. Numbers alone give a number."""
+    """Applies an operator of the operator table to values. The result is a number if all values are numbers."""
     result = elementwise(name, args)
     return result.data.item() if result.weak and not any(isinstance(a, (Array, tuple)) for a in args) else result
 
 
 def _clip(x: Value, low: Value = None, high: Value = None, **bounds: Value) -> Value:
-    """Either bound may be None, or be called `min` or `max`."""
+    """Evaluates `clip`. Either bound may be None, or be given by the keyword `min` or `max`."""
     low, high = bounds.get("min", low), bounds.get("max", high)
     given = [v for v in (x, low, high) if v is not None]
     name = "clip" if len(given) == 3 else "minimum" if low is None else "maximum"
@@ -223,7 +231,10 @@ def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -
 
 
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
-    """Solves for names that occur only in dimensions such as `2 * N + 1`. It fits a straight line through three points."""
+    """Finds the sizes of names that occur only in dimensions such as `2 * N + 1`.
+
+    To solve for a name, the function fits a straight line through three points.
+    """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))
         unknown = {n.id for n in nodes if isinstance(n, ast.Name) and n.id not in sizes}

@@ -1,12 +1,13 @@
-"""What the functions mean that are not elementwise, in numpy.
+"""Defines, in numpy, the functions that are not elementwise.
 
-In: values of the reference evaluator. Out: values. The operator table defines elementwise functions. `FUNCTIONS` defines
-all others in a few lines each, mostly by numpy's own function. Two rules differ from numpy's:
+In: values of the reference evaluator. Out: values of the reference evaluator. The operator table (operators.toml)
+defines elementwise functions. `FUNCTIONS` defines all other functions in a few lines each, mostly by numpy's own
+function. Two rules differ from the rules of numpy:
 
-    sums          of unsigned integers are u64, of other integers and booleans i64
-    x[index]      one out of range reads NaN, 0 or False
+    sums sums of unsigned integers are u64; sums of other integers and of booleans are i64
+    x[index] an index out of range reads NaN, 0 or False
 
-Left out: good error messages. The graph builder gives them first.
+Left out: good error messages, because the graph builder has already reported the errors with good messages.
 """
 
 import math
@@ -37,7 +38,7 @@ def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Ar
 
 
 def _reduction(row: Reduction) -> Callable[..., Array]:
-    """The meaning of a reduction, from its row of the table."""
+    """Returns the numpy function of a reduction, made from the reduction's row in the table."""
 
     def accumulated(x: Value, axis: Value, keepdims: bool, dtype: DType | None) -> Array:
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
@@ -60,7 +61,7 @@ def _reduction(row: Reduction) -> Callable[..., Array]:
 
 
 def _scan(row: Reduction) -> Callable[..., Array]:
-    """The meaning of a scan, from its row of the table of reductions."""
+    """Returns the numpy function of a scan, made from the scan's row in the table of reductions."""
 
     def accumulated(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
         axis = 0 if axis is None else axis
@@ -79,7 +80,7 @@ def _scan(row: Reduction) -> Callable[..., Array]:
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """The sum divided by `count - correction`, or NaN where that is 0 or less."""
+    """Returns the sum divided by `count - correction`. The result is NaN if `count - correction` is 0 or less."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     count = math.prod(x.data.shape[k] for k in axes)
@@ -106,19 +107,22 @@ def var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
 
 
 def matmul(a: Value, b: Value, precision: str) -> Array:
-    """numpy's `@`. `precision` matters only to kernels."""
+    """Evaluates numpy's operator `@`. The argument `precision` matters only to kernels."""
     return lifted.product(np.matmul)(a, b)
 
 
 def einsum(subscripts: str, operands: Value, precision: str) -> Array:
-    """Two operands are multiplied as by `@`. With more, each product is rounded to the dtype before the next."""
+    """Evaluates `einsum`. Two operands are multiplied as by `@`.
+
+    With more operands, each product is rounded to its dtype before the next multiplication.
+    """
     given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)
     return Array(np.asarray(np.einsum(subscripts, *(rounded(x, dtype).data for x in given))), dtype)
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """By repeated squaring. numpy multiplies in another order for n = 3."""
+    """Multiplies a matrix n times with itself, by repeated squaring. For n = 3, numpy multiplies in another order."""
     a = strong(x)
     out = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     first = True
@@ -141,7 +145,10 @@ def matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
 
 
 def subscript(x: Array, items: tuple[Any, ...]) -> Array:
-    """numpy's indexing. An index array that is out of range reads NaN, 0 or False."""
+    """Evaluates `x[items]` by numpy's rules.
+
+    An element of an index array that is out of range reads NaN, 0 or False.
+    """
     if not any(isinstance(i, Array) for i in items):
         return x.moved(lambda data: data[items])
     data, axis, found = strong(x).data, 0, list[Any]()
@@ -156,7 +163,10 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """Index and data, with one more element at the end of the axis. All bad indices read it."""
+    """Returns the index and the data, with one more element at the end of the axis.
+
+    An index that is out of range is replaced by the index of the added element.
+    """
     i = array(index).data
     if i.dtype.kind not in "iu":
         raise CompileError("MT0206", f"an index must be an integer, not {array(index).dtype}")
@@ -201,7 +211,10 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
 
 
 def _integer_range(start: int, stop: int, step: int) -> Array:
-    """numpy counts in i64 and wraps around. Python's integers do not."""
+    """Returns an array of the integers in a range.
+
+    numpy counts in i64, which may wrap around. So this function uses Python's integers for large numbers.
+    """
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)
     numbers = range(start, stop, step)
@@ -219,7 +232,7 @@ def eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 
 
 def _near(k: int, rows: int, columns: int) -> int:
-    """Limits a diagonal's number to just past the corners. Every diagonal farther out is empty too."""
+    """Limits the number of a diagonal to just beyond the matrix corners. Diagonals farther away are empty too."""
     return max(-rows, min(k, columns))
 
 
@@ -240,7 +253,10 @@ def _listed(value: Value) -> tuple[Value, ...]:
 
 @lifted.view
 def reshape(x: Any, shape: Value) -> Any:
-    """numpy cannot infer -1 beside a size of 0. Here, equal sizes of the two shapes cancel first."""
+    """Evaluates `reshape`.
+
+    Equal sizes of the two shapes cancel first, because numpy cannot infer -1 beside a size of 0.
+    """
     shape = _listed(shape)
     if -1 in shape and 0 in shape:
         rest = list(x.shape)
@@ -270,7 +286,10 @@ def unstack(x: Value, axis: int) -> tuple[Array, ...]:
 
 
 def split(x: Value, indices_or_sections: Value, axis: int) -> tuple[Array, ...]:
-    """Each part begins where the last one ends. numpy's parts may overlap."""
+    """Splits an array along an axis.
+
+    Each piece begins where the previous piece ends, while numpy's pieces may overlap.
+    """
     a = array(x)
     return tuple(Array(part, a.dtype, a.weak) for part in np.split(a.data, indices_or_sections, axis))
 
@@ -309,7 +328,10 @@ def meshgrid(arrays: Value, indexing: Any) -> tuple[Array, ...]:
 
 
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
-    """In the common dtype of all three. numpy promotes only when it concatenates."""
+    """Computes differences in the common dtype of all three arrays.
+
+    numpy, by contrast, promotes the dtype only when it concatenates arrays.
+    """
     dtype = settled(*(v for v in (prepend, x, append) if v is not None))
     ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}
     whole = convert(x, dtype)
@@ -321,7 +343,10 @@ def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 
 
 def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
-    """numpy's binary search, with the same comparisons in the same order. So even unsorted arrays give the same result."""
+    """Makes numpy's binary search with the same comparisons in the same order.
+
+    So even unsorted arrays give the same result.
+    """
     a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
     a = a if sorter is None else a[array(sorter).data]
     found = np.zeros(wanted.shape, np.int64)

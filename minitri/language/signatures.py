@@ -1,8 +1,10 @@
-"""The parameters of functions that are not elementwise, and the functions that are written in the language itself.
+"""Reads the signatures of functions that are not elementwise, and the functions that are written in the language
+itself.
 
-In: signatures.toml, with parameters as in Python, and the files of library/. Out: tables for everything that calls
-functions (the typer, the numpy evaluator) or lists them (docs, suggestions). `REQUIRED` marks a parameter without a
-default. A parameter with a leading `*` takes all remaining positional arguments as a tuple.
+In: signatures.toml, with parameters as in Python, and the files of library/. Out: tables of functions. The graph
+builder and the numpy evaluator use the tables to call functions. The docs and the suggestions list the functions.
+`REQUIRED` marks a parameter without a default. A parameter with a leading `*` takes all remaining positional arguments
+as a tuple.
 """
 
 import ast as python
@@ -21,13 +23,13 @@ Signature = dict[str, Any]
 
 
 def _signature(text: str) -> Signature:
-    """`x, axis=None` → each parameter with its default."""
+    """Returns each parameter in a text such as `x, axis=None`, with its default."""
     parts = [parameter.partition("=") for parameter in text.split(", ")]
     return {name: python.literal_eval(default) if equals else REQUIRED for name, equals, default in parts}
 
 
 def _form(name: str, form: str) -> Signature:
-    """The signature of a reduction or scan. Sums and products have one more parameter, `dtype`."""
+    """Returns the signature of a reduction or scan. Sums and products have one more parameter, `dtype`."""
     return _signature(_TABLES["forms"][f"accumulating_{form}" if REDUCTIONS[name].kind in ("sum", "product") else form])
 
 
@@ -45,19 +47,22 @@ EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 @cache
 def library_functions() -> dict[str, ast.Function]:
-    """The functions that are written in the language itself, by name. They are inlined where they are called."""
+    """Returns the functions that are written in the language itself, by name. Calls of these functions are inlined."""
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     modules = [parse_module(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
     return {function.name: function for module in modules for function in module.functions}
 
 
 def signature_of(function: ast.Function) -> Signature:
-    """The parameters of a function with the trees of their defaults."""
+    """Returns the parameters of a function, each with the syntax tree of its default."""
     return {p.name: REQUIRED if p.default is None else p.default for p in function.params}
 
 
 def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """The given arguments by parameter name, without defaults. Raises CompileError MT0102 if they do not fit."""
+    """Returns the given arguments by parameter name, without defaults.
+
+    Raises CompileError MT0102 if the arguments do not fit the parameters.
+    """
     bound: dict[str, Any] = {}
     help = described(name, signature)
     rest = list(args)
@@ -86,11 +91,11 @@ def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[
 
 
 def described(name: str, signature: Signature) -> str:
-    """The signature as one would write it: `sum(x, axis=None, keepdims=False)`."""
+    """Returns the signature as a programmer would write it: `sum(x, axis=None, keepdims=False)`."""
     defaults = {p: d.span.text if isinstance(d, ast.Node) else d for p, d in signature.items()}
     return f"`{name}({', '.join(p if d is REQUIRED else f'{p}={d}' for p, d in defaults.items())})`"
 
 
 def function_names() -> list[str]:
-    """The names of all functions of the language, with aliases."""
+    """Returns the names of all functions of the language, including aliases."""
     return [*OPERATORS, *ALIASES, *SIGNATURES, *FUNCTION_ALIASES, *library_functions()]

@@ -1,10 +1,11 @@
-"""Error messages for texts that do not parse.
+"""Makes the error messages for texts that do not parse.
 
     y += 1          error[MT0002]: the language has no augmented assignment; help: write `y = y + 1`
 
-In: the token (or character) where the parser stopped, the token before it, and the tokens that would have fitted.
+In: the token (or character) where the parser stopped, the token before it, and the tokens that the parser expected.
 Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar contains only what
-the language has. The first token that does not fit tells which construct was meant. syntax_errors.toml has the messages.
+the language has. The first token that does not fit shows which construct the author meant. syntax_errors.toml has the
+error messages.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,18 +26,18 @@ CLOSES = {"(": ")", "[": "]"}
 
 @cache
 def tables() -> dict[str, Any]:
-    """The tables of syntax_errors.toml."""
+    """Returns the tables of syntax_errors.toml."""
     return table_beside(__file__, "syntax_errors.toml")
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
-    """The error of this name, with parts of the program in its message and its help."""
+    """Returns the error with this name in syntax_errors.toml. `words` are texts for its message and its help."""
     code, message, help = tables()["mistakes"][name]
     return ParseError(code, message.format(**words), span, help=help.format(**words))
 
 
 def bad_character(span: Span) -> ParseError:
-    """The error for a character that begins no word."""
+    """Returns the error for a character with which no token begins."""
     character, rows = span.text, tables()["characters"]
     if character in rows:
         code, message, help = rows[character]
@@ -46,7 +47,10 @@ def bad_character(span: Span) -> ParseError:
 
 
 def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
-    """The error for a word that does not fit after `before`: the first row of the table `words` that tells of it."""
+    """Returns the error for a token that does not fit after the token `before`.
+
+    The error comes from the first row of the table `words` that describes this situation.
+    """
     there = _situation(word, before, expected)
     row = next(
         row
@@ -73,7 +77,7 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
 
 
 def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
-    """What the table `words` may ask of a word that does not fit."""
+    """Returns the facts about an unexpected token that the rows of the table `words` can require."""
 
     def kinds(of: Word) -> set[str]:
         return {of.type, of.text, *(kind for kind, types in tables()["kinds"].items() if of.type in types)}
@@ -94,7 +98,10 @@ def _shown(word: Word) -> str:
 
 
 def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Iterator[Word]) -> ParseError:
-    """The mistake at a word. If an open bracket never closes, that bracket is the mistake."""
+    """Returns the error at an unexpected token.
+
+    If an open bracket is never closed, the error is at that bracket instead.
+    """
     error = bad_word(word, before, expected)
     if error.code == "MT0001" or word.type in ("DEF", "RETURN"):
         try:
@@ -109,7 +116,10 @@ def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Itera
 
 
 def further_mistakes(place: Span, error: ParseError, parse: Callable[[Span], Any]) -> Iterator[ParseError]:
-    """The mistakes on later lines of a module. Each line that is Python, but not of the language, counts as `_ = 0`."""
+    """Yields the mistakes on later lines of a module.
+
+    A line of Python that the language does not have counts as `_ = 0`.
+    """
     source, text = place.source, place.source.text
     while error.code == "MT0002" and error.span is not None:
         start = text.rfind("\n", 0, error.span.start) + 1
@@ -133,7 +143,7 @@ def further_mistakes(place: Span, error: ParseError, parse: Callable[[Span], Any
 
 
 def too_much(limit: str, message: str, span: Span) -> ParseError:
-    """The error of a limit, for a text that is refused before it is a tree."""
+    """Returns the error for a text that exceeds a limit before the parser has made a tree."""
     error = exceeded(limit, message)
     return ParseError(error.code, message, span, help=error.help)
 
@@ -142,24 +152,27 @@ def too_much(limit: str, message: str, span: Span) -> ParseError:
 
 
 class UnclosedBracket(ParseError):
-    """An open bracket at the end of the text. It may have caused a mistake that was found earlier."""
+    """The error for an open bracket at the end of the text.
+
+    The bracket may have caused a mistake that was found earlier.
+    """
 
 
 def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
-    """The error for a line whose indentation matches no line above."""
+    """Returns the error for a line whose indentation matches no line above."""
     blanks = indent + indents[-1]
     return mistake("mixed_indentation" if "\t" in blanks and " " in blanks else "uneven_indentation", word.span)
 
 
 def unmatched(opening: Word, word: Word) -> ParseError:
-    """The error for a closing bracket of the wrong kind."""
+    """Returns the error for a closing bracket of the wrong kind."""
     line, wanted = opening.span.line_column[0], CLOSES[opening.text]
     error = mistake("wrong_bracket", word.span, closing=word.text, opening=opening.text, line=line, wanted=wanted)
     return error.write(word.span, wanted)
 
 
 def unclosed(opening: Word) -> ParseError:
-    """The error for a bracket that is never closed."""
+    """Returns the error for a bracket that is never closed."""
     source, wanted = opening.span.source, CLOSES[opening.text]
     end = source.text.find("\n", opening.span.end)
     line = source.text[opening.span.start : end if end >= 0 else len(source.text)].rstrip(" \t\r:")
@@ -172,7 +185,10 @@ def unclosed(opening: Word) -> ParseError:
 
 
 def bad_number(word: Word, is_float: bool) -> ParseError:
-    """The error for a token that begins like a number. `is_float`: without its last letter it is a float."""
+    """Returns the error for a token that begins like a number.
+
+    `is_float` says whether the token without its last letter is a float.
+    """
     text = word.text
     if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
         return mistake("complex_number", word.span)
@@ -180,7 +196,7 @@ def bad_number(word: Word, is_float: bool) -> ParseError:
 
 
 def bad_target(node: ast.Expr) -> ParseError:
-    """The error for anything but a name on the left of `=`."""
+    """Returns the error for an expression other than a name on the left of `=`."""
     match node:
         case ast.Subscript() | ast.Attribute():
             return mistake("changed_array", node.span).correct(python_corrections.statement(node.span))
@@ -191,7 +207,7 @@ def bad_target(node: ast.Expr) -> ParseError:
 
 
 def chained_comparison(parts: Sequence[Word | ast.Node], span: Span) -> ParseError:
-    """The error for `a < b < c`."""
+    """Returns the error for a comparison such as `a < b < c`."""
     texts = [part.span.text for part in parts]
     match parts:
         case [_, _, ast.Binary(op="&" | "|" as op, left=left, right=right), _, _]:  # `&` binds more than `<`

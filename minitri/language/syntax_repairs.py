@@ -1,14 +1,14 @@
-"""Repairs of texts that do not parse: small edits that are tried until the parser accepts one.
+"""Repairs texts that do not parse. The repairs are small edits that are tried until the parser accepts one edit.
 
     let y = x              y = x
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-In: a ParseError, the place of the whole text, and the parser. Out: the same error with a correction, or the error of a
-row of syntax_repairs.toml that names the mistake better. The one idea: the parser itself says whether an edit is a
-correction, so a candidate may be a guess. The candidates are, in this order: the rows of the table that match the line
-of the error, the correction that the error has already, and general ones (`_general`). Left out: mistakes on several
-lines, and texts of more than `LONGEST` characters.
+In: a ParseError, the span of the whole text, and the parser. Out: the same error with a correction, or the error of a
+row of syntax_repairs.toml that describes the mistake better. The one idea: the parser itself says whether an edit is a
+correction, so a candidate edit may be a guess. The candidates are, in this order: the rows of syntax_repairs.toml that
+match the line of the error, the correction that the error already has, and general repairs (`_general`). Left out:
+mistakes on several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword
@@ -32,7 +32,7 @@ _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
 
 
 def parsed(parse: Callable[[Span], T], place: Span) -> T:
-    """What the parser makes of a place. A ParseError gets a correction, if one is found."""
+    """Returns the result of `parse` for a span of text. A ParseError gets a correction, if one is found."""
     try:
         return parse(place)
     except ParseError as error:
@@ -53,7 +53,7 @@ def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span]
 
 
 def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[[Span], Any]) -> bool:
-    """Whether the text parses after these edits, at least up to a later line."""
+    """Checks whether the text parses after these edits, or at least fails only on a later line."""
     grown = len(text) - len(place.source.text)
     line_end = text.find("\n", max(edit.span.end for edit in edits) + grown)
     try:
@@ -140,7 +140,10 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 
 
 def _inlined(span: Span, place: Span) -> Iterator[ParseError]:
-    """The number that a line above the functions gives a name to, written where the name is used."""
+    """Yields an error for a named number above the functions of a module.
+
+    The error's edits write the number where the program uses its name.
+    """
     text = place.source.text
     match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(text, span.start)
     if match is not None:
@@ -152,14 +155,17 @@ def _inlined(span: Span, place: Span) -> Iterator[ParseError]:
 
 
 def _all(pattern: str, place: Span) -> Iterator[Span]:
-    """The places of a pattern, comments left out."""
+    """Yields the spans in which a pattern matches, except matches in comments."""
     for match in re.compile(rf"#[^\n]*|({pattern})").finditer(place.source.text, place.start, place.end):
         if match[1]:
             yield Span(place.source, match.start(), match.end())
 
 
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
-    """The line, and those below that begin like it, indented as the line above or as its body."""
+    """Yields edits that change the indentation of a line and of the lines below with the same indentation.
+
+    The new indentation is that of the line above, or that of a body of the line above.
+    """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
     above = [line for line in text[:start].split("\n") if line.strip()]
@@ -171,7 +177,10 @@ def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
 
 
 def _ascii(at: Span) -> str:
-    """What to write for a character outside ASCII: `²` → `**2`, `½` → `0.5`, `α` → `alpha`, a dash → `-`."""
+    """Returns the text to write for a character outside ASCII.
+
+    `²` becomes `**2`, `½` becomes `0.5`, `α` becomes `alpha`, and a dash becomes `-`.
+    """
     character = at.text
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     kind, name = unicodedata.decomposition(character), unicodedata.name(character, "").split()

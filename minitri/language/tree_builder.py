@@ -1,11 +1,11 @@
-"""Makes nodes while the parser reduces: one method for each rule of grammar.lark.
+"""Makes syntax nodes while the parser runs. `Builder` has one method for each rule of grammar.lark.
 
-In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: there is no parse tree. When the
-parser has the parts of a rule, it calls the method with the rule's name (or alias). So depth needs no recursion. The
-functions below the class refuse what the grammar accepts but the language does not have. syntax_errors.toml has the
-messages.
+In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: the parser makes no parse tree.
+When the parser has matched all parts of a rule, it calls the method with the rule's name (or alias). So deep
+expressions need no recursion. The functions below the class `Builder` raise errors for constructs that the grammar
+accepts but the language does not have. syntax_errors.toml has the error messages.
 
-Left out: names. The typer says whether `relu` exists.
+Left out: the meaning of names. The graph builder finds whether a name such as `relu` exists.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIG
 
 
 class Effect(ast.Node):
-    """An expression as a statement. It is a docstring or a mistake."""
+    """An expression used as a statement. An expression statement is either a docstring or a mistake."""
 
     value: ast.Expr
 
 
 class Keyword(ast.Node):
-    """`name=value` in a call."""
+    """A keyword argument `name=value` of a call."""
 
     name: str
     value: ast.Expr
@@ -49,7 +49,7 @@ Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 
 
 def covering(parts: Sequence[ast.Node | None]) -> Span:
-    """The place of all parts. A part that is absent is None."""
+    """Returns the smallest span that covers all parts. A part that is absent is None."""
     there = [part for part in parts if part is not None]
     return there[0].span.to(there[-1].span)
 
@@ -62,7 +62,7 @@ NODES = {
 
 
 class Callbacks:
-    """A builder as lark calls it: with the parts of a rule in one list."""
+    """Adapts a builder to lark, which calls a function for each rule with the parts of the rule in one list."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -75,7 +75,10 @@ class Callbacks:
 
 
 class Builder:
-    """A method for each other rule of the grammar. It takes the parts of the rule. A part that is absent is None."""
+    """Makes syntax nodes.
+
+    Each method has the name of a grammar rule and takes the parts of the rule. An absent part is None.
+    """
 
     def __init__(self, parse: Reader) -> None:
         self.parse = parse  # for annotations inside strings
@@ -164,7 +167,10 @@ class Builder:
         return ast.NoneLiteral(word.span)
 
     def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
-        """`(a)` is a, but its place includes the parentheses. A tuple's place has them already."""
+        """Returns the node for `(a)`: the node of `a` with a span that includes the parentheses.
+
+        The span of a tuple already includes its parentheses.
+        """
         return node if isinstance(node, ast.Tuple) else replace(node, span=opening.span.to(closing.span))
 
     def display(self, opening: Word, *parts: Any) -> ast.Tuple:
@@ -179,7 +185,10 @@ class Builder:
 
 
 def checked_value(root: ast.Expr) -> ast.Expr:
-    """The expression. ParseError for what only annotations may contain: strings, `x[*B]`, `x[]`."""
+    """Returns the expression.
+
+    Raises ParseError for forms that only annotations may contain: strings, `x[*B]` and `x[]`.
+    """
     nodes = list(ast.postorder(root))
     options = {id(option) for node in nodes for option in _options(node)}
     for node in nodes:
@@ -194,7 +203,7 @@ def checked_value(root: ast.Expr) -> ast.Expr:
 
 
 def _options(node: ast.Node) -> Sequence[ast.Expr]:
-    """Where strings may stand: `f(x, "a")`, `f(x, mode="a")`, `mode == "a"`."""
+    """Returns the operands of a node that may be strings, as in `f(x, "a")`, `f(x, mode="a")` and `mode == "a"`."""
     match node:
         case ast.Call(args=args, keywords=keywords):
             return [*args, *(option for _, option in keywords)]
@@ -221,7 +230,7 @@ def read_number(word: Word) -> int | float:
 
 
 def distinct_functions(found: Sequence[ast.Function]) -> tuple[ast.Function, ...]:
-    """The functions of a module, each name once."""
+    """Returns the functions of a module. Raises ParseError if two functions have the same name."""
     for function in repeated(found):
         name = replace(function.span, end=function.span.start + len(function.name))  # the span begins with the name
         raise mistake("repeated_function", name, name=function.name)
@@ -229,7 +238,10 @@ def distinct_functions(found: Sequence[ast.Function]) -> tuple[ast.Function, ...
 
 
 def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
-    """The parameters of a function: each name once, those with a default last."""
+    """Returns the parameters of a function.
+
+    Raises ParseError for a repeated name, or a default before a parameter without one.
+    """
     for param in repeated(found):
         raise mistake("repeated_parameter", param.span, name=param.name)
     for before, param in pairwise(found):
@@ -239,7 +251,7 @@ def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
 
 
 def repeated(found: Sequence[Named]) -> Iterator[Named]:
-    """The nodes whose name occurred before."""
+    """Yields the nodes whose name belongs to an earlier node too."""
     seen: set[str] = set()
     for node in found:
         if node.name in seen:
@@ -248,7 +260,7 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
 
 
 def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
-    """A parameter's default: scalars and options have one, arrays have none."""
+    """Returns the default of a parameter. Scalars and options may have a default, but arrays may not."""
     if isinstance(kind, ast.ArrayType) and root is not None:
         text = root.span.source.text
         whole = replace(root.span, start=len(text[: text.rindex("=", 0, root.span.start)].rstrip()))
@@ -257,7 +269,7 @@ def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, roo
 
 
 def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
-    """The statements of a function without its docstring, ending in its only return."""
+    """Returns the statements of a function without its docstring. The last statement must be the only `return`."""
     statements: list[ast.Assign | ast.Return] = []
     for statement in found[1:] if _is_docstring(found[0]) else found:
         if isinstance(statement, Effect):
@@ -273,14 +285,20 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
 
 
 def idle(statement: Effect, is_last: bool) -> ParseError:
-    """The error for an expression as a statement. The last one of a function is meant to be returned."""
+    """Returns the error for an expression used as a statement.
+
+    If the expression is the last statement of a function, its author probably meant to return it.
+    """
     error = mistake("idle", statement.span)
     start = replace(statement.span, end=statement.span.start)
     return error.write(start, "return ", f"write `return {statement.span.text}`") if is_last else error
 
 
 def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> ParseError:
-    """The error for a function without `return`. The last name that it assigns is its likely result."""
+    """Returns the error for a function without `return`.
+
+    The last name that the function assigns is probably the intended result.
+    """
     error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
         case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:
@@ -294,7 +312,7 @@ def _is_docstring(statement: Statement) -> bool:
 
 
 def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
-    """The names on the left of `=`."""
+    """Returns the names on the left of `=`."""
     parts = target.elements if isinstance(target, ast.Tuple) else (target,)
     names = tuple(part for part in parts if isinstance(part, ast.Name))
     if not parts or len(names) < len(parts):
@@ -303,7 +321,7 @@ def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
 
 
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
-    """What is called, and the receiver of a method as its first argument."""
+    """Returns the name of the called function, and the receiver of a method call as its first argument."""
     match function:
         case ast.Name(id="print"):
             error = mistake("print", function.span)
@@ -317,7 +335,7 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
 
 
 def check_arguments(found: Sequence[ast.Node]) -> None:
-    """Positional arguments first, each keyword once."""
+    """Raises ParseError for a positional argument after a keyword argument, or for a repeated keyword."""
     for keyword in repeated([argument for argument in found if isinstance(argument, Keyword)]):
         raise mistake("repeated_keyword", keyword.span, name=keyword.name)
     for before, argument in pairwise(found):

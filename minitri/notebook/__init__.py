@@ -1,1 +1,1 @@
-"""What a notebook shows: cards in HTML, figures, and the magic `%%minitri`."""
+"""Makes what a notebook shows: cards in HTML, figures, and the magic `%%minitri`."""

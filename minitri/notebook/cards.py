@@ -1,4 +1,7 @@
-"""The cards of a program and of its stages. Making them takes milliseconds: Triton's compiler does not run."""
+"""Makes the cards of a program and of its stages.
+
+Making a card takes milliseconds, because Triton's compiler does not run.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,7 +14,10 @@ SHOWN = ("graph.simplified", "kernels")  # stages on the card of a program
 
 
 def program_card(name: str, signature: str, source: str, compilation: Compilation | None) -> str:
-    """The source of a program and its kernels. `compilation`: None if only a call can say the types."""
+    """Returns a card with the source of a program and its kernels.
+
+    `compilation` is None if the types of the parameters are not known before a call.
+    """
     facts, stages = "", []
     if compilation is not None:
         with suppress(CompileError, KeyError):
@@ -22,7 +28,7 @@ def program_card(name: str, signature: str, source: str, compilation: Compilatio
 
 
 def stages_card(compilation: Compilation) -> str:
-    """A tab for each stage. Triton's own stages have one if they were made before."""
+    """Returns a card with a tab for each stage. Triton's own stages have a tab only if they were made before."""
     context, made = compilation.context, "compiled" in vars(compilation)
     later = [] if made else [stage for stage in compilation.stages if stage in context.target.stages]
     sizes = [f"{name} = {size}" for name, size in context.sizes.items()]
@@ -32,7 +38,7 @@ def stages_card(compilation: Compilation) -> str:
 
 
 def _tabs(compilation: Compilation, stages: Sequence[str]) -> list[tuple[str, str]]:
-    """Stages with their texts, or with the reason why there is none."""
+    """Returns the stages with their texts. If a stage cannot be made, its text is the error message."""
     tabs: list[tuple[str, str]] = []
     for stage in stages:
         try:

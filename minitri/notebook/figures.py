@@ -1,10 +1,11 @@
-"""Figures of a program, drawn by matplotlib: its kernels under a roofline, and its graph by kernels.
+"""Draws two figures of a program with matplotlib: its kernels under a roofline, and its graph.
 
     f.lower(M=4096, N=4096).roofline()
     f.plot(M=4096, N=4096).save("graph.svg")
 
-In: a compilation. Out: a `Plot`, which a notebook shows. matplotlib is an optional dependency (`minitri[plot]`) and is
-imported when a figure is drawn. No text of a program is read as mathematics, as `$x$` would be.
+In: the compilation of a program. Out: a `Plot`, which a notebook shows. matplotlib is an optional dependency
+(`minitri[plot]`). minitri imports matplotlib when a figure is drawn. matplotlib does not interpret a text such as `$x$`
+in a program as mathematics.
 """
 
 import io
@@ -24,12 +25,15 @@ from minitri.pipeline import Compilation
 COLOURS = ("#0b6e4f", "#c8553d", "#2f5d9b", "#8a5fa8", "#b07d12", "#4a4a4a")
 PAPER, INK = "#ffffff", "#222222"
 UNITS = ("f16", "tf32", "f32", "f64")
-PIXELS = 100  # an inch of a figure
+PIXELS = 100  # per inch of a figure
 LABEL: Any = {"textcoords": "offset points", "fontsize": 8}
 
 
 class Plot:
-    """A figure. `figure` is matplotlib's own, to change it; `save` writes it in the format of the file's name."""
+    """A figure. `figure` is matplotlib's own figure object, which a user may change.
+
+    `save` writes the figure to a file, in the format that the file name's suffix says.
+    """
 
     def __init__(self, figure: Any) -> None:
         self.figure = figure
@@ -48,7 +52,7 @@ class Plot:
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
-    """An empty figure of matplotlib, and its axes. The sizes are in inches."""
+    """Returns an empty figure of matplotlib, and the figure's axes. The sizes are in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -61,9 +65,10 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | None = None) -> Plot:
-    """Operations a second over operations a byte, for each kernel.
+    """Draws a point for each kernel: its operations per second over its operations per byte.
 
-    measured   seconds by the name of the kernel; a kernel without one stands at its predicted time
+    measured   the measured seconds by the name of the kernel; any other kernel has its predicted time
+
     Raises CompileError MT0106 if a size is unknown, and MT0402 if the target has no known peak rates.
     """
     found = roofline(compilation, measured)
@@ -82,7 +87,7 @@ def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | No
 
 
 def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
-    """The bandwidth of the memory, and the rate of each unit that some kernel uses."""
+    """Draws the bandwidth of the memory, and the peak rate of each unit that some kernel uses."""
     used = [u for u in UNITS if u in chip.rates and any(u in row.needed.operations for row in found.kernels)]
     intensities = [row.needed.intensity for row in found.kernels if row.needed.total]
     rates = {u: chip.rates[u] for u in used or ("f32",)}
@@ -96,7 +101,7 @@ def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
 
 
 def _kernels(axes: Any, found: Roofline) -> None:
-    """A point for each kernel that computes; the legend names the others too, which only move bytes."""
+    """Draws a point for each kernel that computes. The legend also names the kernels that only move bytes."""
     for k, row in enumerate(found.kernels):
         seconds, said = (row.predicted, "predicted") if row.measured is None else (row.measured, "measured")
         colour = COLOURS[k % len(COLOURS)]
@@ -111,7 +116,7 @@ def _kernels(axes: Any, found: Roofline) -> None:
 
 
 def graph_figure(compilation: Compilation) -> Plot:
-    """The graph that is computed. The colour of a node says which kernel computes it.
+    """Draws the simplified graph of a program. The colour of a node says which kernel computes the node.
 
     Raises StageUnavailable MT0402 for a program that begins at a later stage, and so has no graph.
     """
@@ -135,7 +140,10 @@ def graph_figure(compilation: Compilation) -> Plot:
 
 
 def _kernels_of(node: Node, spans: Mapping[Node, Sequence[Any]], numbers: Sequence[set[int | None]]) -> list[int]:
-    """The kernel that shares most places in the source with a node; [] for none."""
+    """Returns the number of the kernel that shares most source spans with a node.
+
+    Returns [] if no kernel shares any.
+    """
     own = {span.node for span in spans.get(node, ())}
     shared = [len(own & found) for found in numbers]
     return [shared.index(max(shared))] if any(shared) else []

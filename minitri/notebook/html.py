@@ -1,9 +1,9 @@
-"""Cards: small pieces of HTML for a notebook.
+"""Makes cards, which are small pieces of HTML for a notebook.
 
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
-In: texts. Out: HTML without scripts: tabs are radio buttons, which arrow keys move. jinja2 escapes every text, so
-nothing of a program becomes markup. Long texts are cut.
+In: the texts of a card. Out: HTML without scripts. The tabs are radio buttons, between which the arrow keys move.
+jinja2 escapes every text, so no text of a program becomes markup. Long texts are cut.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from minitri.base.diagnostics import printable
 
-LONGEST = 20_000  # characters of a text
+LONGEST = 20_000  # characters of a text that are shown
 
 
 class StageText(str):
-    """The text of a stage. A notebook shows it as lines, not as a quoted string."""
+    """The text of a stage. A notebook shows the text as lines, not as a quoted string."""
 
     def _repr_html_(self) -> str:
         return card("", text=self)
@@ -29,14 +29,14 @@ def card(
     tabs: Sequence[tuple[str, str]] = (), rows: Sequence[Sequence[str]] = (), fold: str = "", note: str = "",
     longest: int = LONGEST,
 ) -> str:  # fmt: skip
-    """The HTML of a card.
+    """Returns the HTML of a card.
 
-    facts     a short text beside the title; red if something is `wrong`
-    text      one text; `tabs` has several, each with its label
-    rows      a table, the first row its head
-    fold      a label under which the table is folded, unless something is `wrong`
-    note      the last line
-    longest   characters of a text that are shown
+    facts     a short text beside the title; the text is red if `wrong` is true
+    text      the only text of the card; `tabs` has several texts, each with its label
+    rows      a table whose first row is the head
+    fold      a label under which the table is folded, unless `wrong` is true
+    note      the last line of the card
+    longest   the number of characters of a text that are shown
     """
     shown = [(label, _shown(content, longest)) for label, content in tabs]
     cells = [[printable(cell) for cell in row] for row in rows]
@@ -55,11 +55,14 @@ def _template() -> Any:
 
 
 def _shown(text: str, longest: int) -> str:
-    """Without characters that a browser would not show as they are; cut where it is long."""
+    """Returns a text without characters that a browser would show as something else. A long text is cut."""
     kept = text if len(text) <= longest else f"{text[:longest]}…"
     return "\n".join(printable(line.expandtabs(4)) for line in kept.rstrip("\n").split("\n"))
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
-    """`1 kernel`, `2 kernels`; `things` is the plural, if it is not the word with an s."""
+    """Returns a number with a noun, such as `1 kernel` or `2 kernels`.
+
+    `things` is the plural of the noun, if it is not the noun with an s.
+    """
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"

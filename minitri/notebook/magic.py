@@ -1,4 +1,4 @@
-"""`%%minitri`: a cell of a notebook that is a program.
+"""Defines the magic `%%minitri`: a cell of a notebook that begins with it is a program.
 
     %load_ext minitri
 
@@ -6,10 +6,12 @@
     def rows(x: f32[M, N]) -> f32[M, N]:
         return softmax(x, axis=-1)
 
-The cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook, and the cell
-shows its card. The variable has the name of the last function, or the name on the magic's line (`%%minitri rows`).
+The cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook, and the
+output of the cell is the card of the program. The variable has the name of the last function, or the name on the
+magic's line (`%%minitri rows`).
 
-Loading the extension also leaves out the traceback where IPython would print one for a text that is not in the language.
+After the extension is loaded, IPython prints only the error message for a syntax error in a program, without a
+traceback.
 """
 
 from typing import Any
@@ -21,13 +23,16 @@ from minitri.program import Program
 
 
 def load(shell: Any) -> None:
-    """Adds the magic to an IPython shell."""
+    """Adds the magic `%%minitri` to an IPython shell."""
     shell.register_magic_function(cell, "cell", "minitri")
-    shell.set_custom_exc((ParseError,), _show)  # to IPython a mistake in the cell itself
+    shell.set_custom_exc((ParseError,), _show)  # IPython would show it as a mistake in the Python cell
 
 
 def cell(line: str, text: str) -> Program:
-    """The program of a cell, after binding it to a name in the notebook. Raises what `mt.compile` raises."""
+    """Returns the program of a cell, after binding it to a name in the notebook.
+
+    Raises the same errors as `mt.compile`.
+    """
     from IPython import get_ipython
 
     name = line.strip()
@@ -41,7 +46,7 @@ def cell(line: str, text: str) -> Program:
 
 
 def _show(shell: Any, kind: type, error: CompileError, traceback: Any, tb_offset: int | None = None) -> list[str]:
-    """Prints the error alone."""
+    """Prints only the error message, without a traceback."""
     lines = error._render_traceback_()
     shell._showtraceback(kind, error, lines)
     return lines

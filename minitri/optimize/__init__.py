@@ -1,1 +1,3 @@
-"""The rooms: one optimisation a file or folder. The compiler works without them (`-O0`)."""
+"""The optimisations, called rooms: each file or folder has one optimisation. The compiler also works without any
+optimisation (`-O0`).
+"""

@@ -5,10 +5,10 @@ becomes
     view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
 In: a gather. Out: the equivalent view, or a gather with fewer index arrays. Sums, differences and products of known
-positions are expressions of axes. Their least and largest values show whether they stay in the array. An index that may
-leave the array stays as it is, because an element out of range has the fill value.
+positions are expressions of axes. The least and the largest value of an index expression show whether the index stays
+in the array. An index that may leave the array remains a gather, because an element out of range has the fill value.
 
-Left out: quotients, remainders and conversions of positions.
+Left out: indices that contain quotients, remainders or conversions of positions.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ RING: Mapping[str, Callable[..., Dim]] = {
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
-    """A gather at known positions inside the array becomes a view."""
+    """Returns a view in place of a gather whose positions are known and inside the array."""
     if not isinstance(node, Gather):
         return None
     known = {_symbol(k): at for k, p in enumerate(node.picks) if (at := _inside(i, node, k, p)) is not None}
@@ -43,12 +43,14 @@ def affine_gather(i: Interner, node: Node) -> Node | None:
 
 
 def _symbol(k: int) -> Symbol:
-    """The symbol of the k-th index array in the index of a gather."""
+    """Returns the symbol that stands for the k-th index array in the index of a gather."""
     return Symbol(f"@{k}", "value")
 
 
 def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
-    """The position that an index array gives; None if it is unknown, or if it may leave an axis that it indexes."""
+    """Returns the position that an index array selects, as an expression. Returns None if the position is unknown or
+    may be outside of an axis that it indexes.
+    """
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
         return None
@@ -68,7 +70,9 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
 
 
 def _from_the_end(index: Node) -> tuple[Node, Dim] | None:
-    """(x, size) if the index array is `where(x < 0, x + size, x)`. Negative indices then count from the end."""
+    """Returns (x, size) if the index array is `where(x < 0, x + size, x)`, which lets negative indices count from the
+    end.
+    """
     match index:
         case Apply(op="where", args=(Apply(op="less", args=(below, zero)), Apply(op="add", args=(x, size)), same)):
             extent = position(size)
@@ -78,7 +82,7 @@ def _from_the_end(index: Node) -> tuple[Node, Dim] | None:
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
-    """Whether 0 <= at < extent for all elements of an array with this shape."""
+    """Checks whether 0 <= at < extent for all elements of an array with this shape."""
     found = intervals.bounds(at, ranges(shape))
     if found is None:
         return False
@@ -87,7 +91,9 @@ def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
 
 
 def position(node: Node, depth: int = MAX_DEPTH) -> Dim | None:
-    """The value of an i64 node as an expression of its axes, modulo 2**64. None if it depends on anything else."""
+    """Returns the value of an i64 node as an expression of its axes, modulo 2**64. Returns None if the value depends on
+    anything except the axes.
+    """
     if node.dtype != i64 or not depth:
         return None
     match node:

@@ -6,12 +6,14 @@ becomes
     %1: f32[1440, 8192] = contract %0, w              12 tiles of 128 rows instead of 45
     %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
 
-A tile with few rows reads the second factor for few results. So this pays if the rows of one product do not fill
-tiles. The passes that pack factors, split the depth and choose tiles then see the real number of rows. Without this
-pass, minitri/optimize/collapse_axes.py merges the axes later, but only if the result is stored without a transpose.
+A tile with few rows reads the second factor for few results. So one large product is faster if the rows of a small
+product do not fill a tile. After this pass, the passes that pack factors, split the depth and choose tiles see the real
+number of rows. Without this pass, minitri/optimize/collapse_axes.py merges the batch axes and the row axis later, but
+only if the result is stored without a transpose.
 
-In: a graph. Left out: unknown sizes; 8-bit weights, whose tiles suit few rows; batches whose last axis the second
-factor has. Products that may share a loop with other reductions (attention) keep their axes.
+In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, whose tiles suit few rows. Batches are
+also left out if the second factor has their last axis. Products that may share a loop with other reductions, as in
+attention, keep their axes.
 """
 
 import math
@@ -29,7 +31,7 @@ WASTE = 1.25  # batches pay up to this many times the rows that one product comp
 
 
 def fold(graph: Graph) -> Graph:
-    """The graph in which batches of products with few rows are single products."""
+    """Returns the graph in which batches of matrix products with few rows become single products with many rows."""
     products = [n for n in graph.nodes() if isinstance(n, Contract) and _shared(n) and _pays(n, _shared(n))]
     if not products or loops(graph):
         return graph
@@ -37,7 +39,9 @@ def fold(graph: Graph) -> Graph:
 
 
 def _folded(i: Interner, node: Contract) -> Node | None:
-    """The product with its batch as rows, seen in the shape of `node`; None if this does not pay."""
+    """Returns one product whose rows are those of the whole batch, viewed in the shape of `node`. Returns None if one
+    product is not faster.
+    """
     count = _shared(node)
     if count == 0 or not _pays(node, count) or is_converted(node) or _may_share_loop(node):
         return None
@@ -56,7 +60,7 @@ def _folded(i: Interner, node: Contract) -> Node | None:
 
 
 def _shared(node: Contract) -> int:
-    """The number of batch axes, counted from the rows outwards, that the second factor is the same for."""
+    """Returns the number of batch axes, counted from the row axis outwards, that the second factor lacks."""
     if not isinstance(node.b, View):
         return 0
     varies = {s for d in node.b.index for s in d.symbols()}
@@ -65,7 +69,7 @@ def _shared(node: Contract) -> int:
 
 
 def _pays(node: Contract, count: int) -> bool:
-    """Whether tiles of a single product compute far fewer rows."""
+    """Checks whether tiles of a single product compute far fewer rows, padding included, than tiles of a batch."""
     sizes = node.shape[-2 - count : -1]
     if any(e.constant is None for e in (*node.shape, *node.a.shape)):
         return False
@@ -75,11 +79,11 @@ def _pays(node: Contract, count: int) -> bool:
 
 
 def _in_tiles(rows: int) -> int:
-    """The rows of all tiles that cover a number of rows."""
+    """Returns the number of rows, padding included, of the tiles that cover `rows` rows."""
     return -(-rows // ROWS) * ROWS
 
 
 def _may_share_loop(node: Contract) -> bool:
-    """Whether the product may run in the loop of a reduction of its rows."""
+    """Checks whether the product may run in the same loop as a reduction of its rows."""
     short = node.shape[-1].constant is not None and int(node.shape[-1]) <= MAX_HELD
     return short and any(isinstance(n, Reduce) for n in made_of(node.a))

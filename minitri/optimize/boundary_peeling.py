@@ -3,11 +3,12 @@
     grid i: 134217426 by 2048                i_tile < 65535: without tests
     store out[i] …               becomes     else: with i < 134217426          warps 4 peeled
 
-In: a program. Out: the same program, marked `peeled` if that pays. A thread loads up to 16 bytes at once, but only if
-all of them have the same mask value. For bf16[134217426] it loads 4 bytes at once, although only the last 1746
-elements need a mask. So triton/emit.py prints the statements twice, once without the tests of the last grid axis. On
-an H200 the sum of two such arrays is then as fast as a copy (`python tests/sweep_rows.py add`). Loop peeling in a
-compiler for CPUs is the same idea: it moves the last iterations out of a loop.
+In: a tile program. Out: the same program, marked `peeled` if peeling makes it faster. A thread loads up to 16 bytes at
+once, but only if all elements in these bytes have the same mask value. For bf16[134217426] a thread loads only 4 bytes
+at once, although only the last 1746 elements need a mask. So triton/emit.py prints the statements twice, once without
+the tests of the last grid axis. With peeling, the sum of two bf16 arrays of this size on an H200 is as fast as a copy
+(`python tests/sweep_rows.py add`). A compiler for CPUs uses the same idea in loop peeling: it moves the last iterations
+out of a loop.
 
 Left out: programs with loops, because the masks inside a loop remain; arrays of unknown size; and arrays of few tiles,
 where the launch takes most of the time.
@@ -35,10 +36,11 @@ def peel(program: Program) -> Program:
 
 
 def _narrowed(program: Program, op: Access, axis: TileAxis, extent: int) -> bool:
-    """Whether the mask at the end of an axis is the only reason that a thread loads fewer neighbours at once.
+    """Checks whether the mask at the end of an axis is the only reason that a thread loads fewer than 16 bytes at once.
 
-    Without the mask a thread loads a group of contiguous elements. The size of a group divides the block size and the
-    number of elements per thread. If it does not divide the extent of the axis, the mask can differ inside a group.
+    Without a mask, a thread loads a group of contiguous elements at once. The size of a group divides the block size
+    and the number of elements per thread. If the size of a group does not divide the extent of the axis, the mask can
+    differ inside a group.
     """
     step, rest = op.offset.coefficient(axis.symbol) or (ZERO, ZERO)
     tile = [program.axis(a).lanes for a in (op.axes if isinstance(op, Load) else op.value.axes)]

@@ -4,12 +4,13 @@
       %0: f32[i, j] = load x[i, j]     →       %0: f32[i] = load x[i]      (x seen as f32[M*N])
       store out[i, j] %0                       store out[i] %0
 
-Two parallel axes, or two reduced axes, merge under two conditions. Every op has both axes or neither. Every access has
-them side by side, `[…, i, j, …]`, in a buffer where the stride of i is the extent of j. Blocks may then cross the ends
-of rows, so odd row lengths cost nothing. A batch of matrices that are all multiplied by the same matrix becomes one
-matrix. Left out: accesses that would need a quotient or a remainder afterwards (a bias along j).
+Two parallel axes i and j, or two reduced axes, are merged under three conditions. Every op of the kernel must have both
+axes or neither. Every load and store must have the two axes side by side, `[…, i, j, …]`. In each loaded or stored
+buffer, the stride of i must be the extent of j. After the merge, blocks may cross the ends of rows, so odd row lengths
+cost nothing. A batch of matrices that are all multiplied by the same matrix becomes one matrix. Left out: axes i and j
+if a load or store, such as that of a bias along j, would need a quotient or a remainder.
 
-Before that, `x[r//8, r%8]` becomes `x[r]` if x has no gaps.
+Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has no gaps in memory.
 """
 
 from dataclasses import replace
@@ -35,7 +36,7 @@ def _flatten(kernel: Kernel) -> Kernel:
 
 
 def _with_one_less(kernel: Kernel) -> Kernel | None:
-    """The kernel with two of its axes merged; None if no two axes can merge."""
+    """Returns the kernel with two of its axes merged, or None if no two axes can be merged."""
     for a, b in combinations(kernel.axes, 2):
         merged = _merge(kernel, a, b) if a.role == b.role else None
         if merged is not None and not _ambiguous(merged):
@@ -46,7 +47,9 @@ def _with_one_less(kernel: Kernel) -> Kernel | None:
 
 
 def _rejoined(kernel: Kernel) -> Kernel:
-    """The kernel with simpler accesses: an index that is split into quotient and remainder becomes one index again."""
+    """Returns the kernel with simpler loads and stores: an index that is split into quotient and remainder becomes one
+    index again.
+    """
     ranges: Ranges = {a.symbol: (ZERO, a.extent - 1) for a in kernel.axes}
     new = ir.rewritten(kernel.body, lambda op: _rejoin(op, ranges))
     changed = _with_body(kernel, kernel.axes, tuple(new.values()))
@@ -59,7 +62,9 @@ def _rejoined(kernel: Kernel) -> Kernel:
 
 
 def _rejoin(op: Op, ranges: Ranges) -> Op:
-    """An access in which pairs of indices `i // n, i % n` become one index `i`, if the strides allow it."""
+    """Returns a load or store in which a pair of indices `i // n, i % n` becomes one index `i`, if the strides allow
+    one index.
+    """
     if not isinstance(op, (Load, Store)):
         return op
     for k in range(len(op.index) - 1):
@@ -73,15 +78,17 @@ def _rejoin(op: Op, ranges: Ranges) -> Op:
 
 
 def _ambiguous(kernel: Kernel) -> bool:
-    """Whether two buffers of the kernel are the same array with different shapes of equal rank.
+    """Checks whether two buffers of the kernel are the same array with different shapes of equal rank.
 
-    In the text, `x[i, j]` could then mean either buffer.
+    In the text of a kernel with two shapes of one array, `x[i, j]` could mean either shape.
     """
     return len({(b.name, len(b.shape)) for b in kernel.buffers}) < len(kernel.buffers)
 
 
 def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
-    """The kernel with one axis of a.extent * b.extent indices in place of a and b; None if an op does not allow it."""
+    """Returns the kernel with one axis of a.extent * b.extent indices in place of a and b. Returns None if an op
+    prevents the merge.
+    """
     new: dict[Op, Op] = {}
     for op in kernel.body:
         merged = _merged(op, a, b) if (a.name in op.axes) == (b.name in op.axes) else None
@@ -94,7 +101,9 @@ def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
 
 
 def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
-    """An op with `a` in place of both axes; None if the op would change its meaning."""
+    """Returns the op with the axis `a` in place of the axes `a` and `b`. Returns None if the meaning of the op would
+    change.
+    """
     match op:
         case Load() | Store():
             guards = op.guards if isinstance(op, Load) else ()
@@ -118,7 +127,9 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
 
 
 def _rows_of_one(op: Dot, a: Axis, b: Axis) -> bool:
-    """Whether all products of a batch share one factor. The batch axis and the row or column axis can then merge."""
+    """Checks whether all products of a batch share one factor. If so, the batch axis can be merged with the row or
+    column axis.
+    """
     sides = zip(op.tile, (op.b, op.a))
     return a.name not in (op.over, *op.tile) and any(b.name == n and a.name not in other.axes for n, other in sides)
 
@@ -128,7 +139,9 @@ def _uses(exprs: tuple[Dim, ...], a: Axis, b: Axis) -> bool:
 
 
 def _indexed_as_one(op: Load | Store, a: Axis, b: Axis) -> Load | Store | None:
-    """An access with one index in place of two; None if the access is not contiguous along both axes."""
+    """Returns a load or store with one index in place of two. Returns None if the accessed memory is not contiguous
+    along both axes.
+    """
     index, buffer = op.index, op.buffer
     place = next((k for k in range(len(index) - 1) if index[k : k + 2] == (a.index, b.index)), None)
     if place is None:
@@ -144,7 +157,7 @@ def _with_body(kernel: Kernel, axes: tuple[Axis, ...], body: tuple[Op, ...]) -> 
 
 
 def _with_one_index(op: Load | Store, place: int, index: Dim) -> Load | Store:
-    """An access to the same memory whose axes `place` and `place + 1` are one axis with the index `index`."""
+    """Returns a load or store of the same memory, in which `index` replaces the indices at `place` and `place + 1`."""
     (*_, rows, columns), step = op.buffer.shape[: place + 2], op.buffer.strides[place + 1]
 
     def one(both: tuple[Dim, ...], of_both: Dim) -> tuple[Dim, ...]:

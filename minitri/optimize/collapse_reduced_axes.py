@@ -1,14 +1,15 @@
-"""graph → graph: turns a reduction over neighbouring axes into one over a single axis, for arrays without gaps in memory.
+"""graph → graph: turns a reduction over neighbouring axes into a reduction over one axis, for arrays without gaps in
+memory.
 
     sum(x), x: f32[86369, 777]         sum of x[d0 // 777, d0 % 777] over d0: f32[67108713]
 
-A reduction over a single axis is easier to split (split_reduction.py), because a part need not end at the end of a
-row. Parts end at a multiple of the block size, so no tile reaches past the end of a row. Later,
-minitri/optimize/collapse_axes.py turns the quotient and the remainder back into one axis of x.
+A reduction over a single axis is easier to split into parts (split_reduction.py), because a part need not end at the
+end of a row. Parts of a single axis end at a multiple of the block size, so tiles need no padding at the end of each
+row. Later, minitri/optimize/collapse_axes.py turns the quotient and the remainder back into one axis of x.
 
-Arrays with gaps, and arrays that lack one of the axes, keep an axis for their rows: their addresses need the quotient.
-Only the other axes become one, if that gives more parts. So does every sum that reads the same array, because the two
-sums share a kernel.
+Arrays with gaps, and arrays that lack one of the axes, keep an axis for their rows, because their addresses need the
+quotient. Only the remaining reduced axes become one axis, if the reduction can then be split into more parts. Two sums
+that read the same array are treated alike, because they share a kernel.
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -26,9 +27,10 @@ from minitri.optimize.split_reduction import Layouts, choose, contiguous_axes
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
-    """The graph in which reductions that will be split have one axis in place of neighbouring axes.
+    """Returns the graph in which reductions that will be split into parts have one axis in place of neighbouring axes.
 
-    `gaps` has the strides of inputs that are not contiguous in memory, by name. A reduction that stays in one kernel keeps its axes.
+    `gaps` has the strides of inputs that are not contiguous in memory, by name. A reduction that is not split keeps its
+    axes.
     """
     several = joinable(graph, gaps)
 
@@ -46,7 +48,9 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
-    """Neighbouring reduced axes along which memory is not contiguous: those with the most elements together."""
+    """Returns the run of neighbouring reduced axes that has the most elements. Memory must not be contiguous along
+    these axes.
+    """
     _, inner = contiguous_axes(node, gaps)
     runs: list[list[int]] = [[]]
     for k in range(node.x.rank):
@@ -58,13 +62,15 @@ def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
 
 
 def _parts(node: Reduce, chip: Chip, gaps: Layouts) -> int:
-    """The number of parts into which a reduction will be split."""
+    """Returns the number of parts into which a reduction will be split."""
     choice = choose(node, chip, gaps)
     return choice[1] if choice is not None else 1
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
-    """The reductions whose axes may become one axis. `gaps` names the inputs that are not contiguous in memory."""
+    """Returns the reductions whose reduced axes may become one axis. `gaps` names the inputs that are not contiguous in
+    memory.
+    """
     over_several = [n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)]
     found = {n for n in over_several if _without_gaps(n, gaps)}
     while apart := {i for n in over_several if n not in found for i in _inputs(n)}:
@@ -76,7 +82,7 @@ def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
 
 
 def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:
-    """The same reduction, with one axis in place of the axes from `first` to `last`."""
+    """Returns the same reduction, with one axis in place of the axes from `first` to `last`."""
     sizes, gone = node.x.shape[first : last + 1], last - first
     shape = (*node.x.shape[:first], dims.product(list(sizes)), *node.x.shape[last + 1 :])
     index = [*map(axis, range(first)), *places(axis(first), sizes), *map(axis, range(first + 1, len(shape)))]
@@ -87,7 +93,7 @@ def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:
 
 
 def _neighbours(node: Reduce) -> bool:
-    """Whether the reduction is over several neighbouring axes of known sizes."""
+    """Checks whether a reduction runs over several neighbouring axes of known sizes."""
     first, last = min(node.axes, default=0), max(node.axes, default=0)
     sizes = node.x.shape[first : last + 1]
     known = all(e.constant is not None for e in sizes)
@@ -95,12 +101,12 @@ def _neighbours(node: Reduce) -> bool:
 
 
 def _inputs(node: Reduce) -> set[Node]:
-    """The input arrays that a reduction reads."""
+    """Returns the input arrays that a reduction reads."""
     return {x for x in made_of(node.x) if isinstance(x, Input) and not x.scalar}
 
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
-    """The index along each axis for the flat index `place`."""
+    """Returns the index along each axis of an array of these `sizes` for the flat index `place`."""
     found: list[dims.Dim] = []
     for size in reversed(sizes[1:]):
         found.insert(0, place % size)
@@ -109,7 +115,7 @@ def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
 
 
 def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
-    """Whether the operand reads only contiguous arrays of its own shape.
+    """Checks whether the operand of a reduction is computed only from contiguous arrays of its own shape.
 
     Values that are constant along the reduced axes may have any layout.
     """

@@ -14,13 +14,14 @@
                                                                 next %7 = %12
                                                               }
 
-Factors that are infinite, NaN or very large have no TF32 parts (f32_products.py). The parts are then NaN, so the sum is
-not finite, and neither is any later sum. A check of the last sum therefore finds every such factor. In the rare case,
-the second loop adds the products by IEEE arithmetic, one index at a time. It needs little code and few registers.
+Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). The parts computed from
+such a factor are NaN, so the sum is not finite, and neither is any later sum. A check of the final sum therefore finds
+every factor that cannot be split. If the check finds one, a second loop adds the products again by IEEE arithmetic, one
+index at a time. The second loop needs little code and few registers.
 
-In: a masked program. Out: the same program; each loop that adds a product of TF32 parts to a carried value is followed
-by a loop with `redo`. Left out: loops with bounds, with several carried values, or with other ops than loads and
-elementwise operators.
+In: a masked program. Out: the same program with additional loops that compute a sum again. After each loop that adds a
+product of TF32 parts to a carried value, there is a second loop with `redo`. Left out: loops with bounds, loops with
+several carried values, and loops with ops other than loads, products and elementwise operators.
 """
 
 from dataclasses import replace
@@ -33,7 +34,7 @@ COPIED = (Load, Compute, Spread)  # ops in the loop that can be repeated for a s
 
 
 def defer(program: Program) -> Program:
-    """The program with deferred checks."""
+    """Returns the program in which sums of products of TF32 parts are checked after their loops."""
     found = [s for s in program.body if isinstance(s, Loop) and _is_deferrable(program, s)]
     for loop in found:
         program = _deferred(program, loop)
@@ -41,7 +42,7 @@ def defer(program: Program) -> Program:
 
 
 def _is_deferrable(program: Program, loop: Loop) -> bool:
-    """Whether a loop only adds a product of TF32 parts to its carried value."""
+    """Checks whether a loop does nothing except add a product of TF32 parts to its carried value."""
     if len(loop.carries) != 1 or loop.first is not None or loop.last is not None:
         return False
     carry, dot = loop.carries[0]
@@ -54,9 +55,9 @@ def _is_deferrable(program: Program, loop: Loop) -> bool:
 
 
 def _deferred(program: Program, loop: Loop) -> Program:
-    """The program with an unchecked product in `loop`, and a second loop after it.
+    """Returns the program with an unchecked product in `loop`, and with a second loop after `loop`.
 
-    The carried value becomes that of the second loop, so later statements need no change.
+    After both loops, the carried value is the result of the second loop, so later statements need no change.
     """
     carry, dot = loop.carries[0]
     assert isinstance(dot, Dot)
@@ -76,9 +77,10 @@ def _deferred(program: Program, loop: Loop) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """The body of the second loop, which adds the products of a single index `name` to `carry`.
+    """Returns the body of the second loop. Each iteration adds the products of a single index along the axis `name` to
+    `carry`.
 
-    It does not need the condition `inside`, because no single index is past the end of its axis.
+    The body does not need the condition `inside`, because no index of the second loop is past the end of its axis.
     """
     index = {Symbol(dot.over, "axis"): axis(name)}
 

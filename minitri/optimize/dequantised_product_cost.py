@@ -2,22 +2,22 @@
 
     x @ (w.astype(f16) * scale)          x: f16[128, 4096], w: i8[4096, 4096]
 
-A program waits for each block twice: until it arrives, and until it is converted (triton/workarounds/loops.py). So a
-multiprocessor should have two programs: while one waits, the other multiplies. In the example there are 64 tiles of
-128 rows and 64 columns. Each tile is computed in four parts of the depth, the axis that is summed over. A second
-kernel adds the parts (split_k.py).
+A program waits for each block twice: until the block is loaded, and until the block is converted
+(triton/workarounds/loops.py). So each multiprocessor should run two programs: while one program waits, the other
+program multiplies. In the example there are 64 tiles of 128 rows and 64 columns. Each tile is computed in four parts of
+the depth, the axis that is summed over. A second kernel adds the results of the parts (split_k.py).
 
-With more programs, the first factor is read more often. With more parts, there are more additions. The cost model
-estimates the time of a choice as
+If more programs share the work, the first factor is read more often. If the depth is divided into more parts, more
+additions are needed. The cost model estimates the time of a choice as
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
 In: a chip, and a product or its sizes. Out: the number of parts of the depth (split_k.py) and of the rows of a tile
 (schedules/products.py) that take the least time. The times were measured on an H200.
-tests/sweep_dequantised_product_cost.py compares each choice with all others on the chip that it runs on. The same times
-are used for
-second factors that are computed from more than 8 bits, although these were not measured. Left out: products with many
-rows, whose second factor is converted and stored once (pack_operands.py).
+tests/sweep_dequantised_product_cost.py compares each choice with all other choices on the chip that it runs on. The
+measured times are also used for second factors that are computed from more than 8 bits, although such factors were not
+measured. Left out: products with many rows. pack_operands.py converts and stores the second factor of such a product
+once.
 """
 
 from itertools import product
@@ -38,10 +38,10 @@ ADDED = 6.5e6  # bytes of partial sums that are written and read in a microsecon
 
 
 class Pace(NamedTuple):
-    """The time that a tile of `rows` rows takes for STEP of depth, in microseconds.
+    """The time in microseconds that a tile of `rows` rows takes for STEP indices of the summed axis (the depth).
 
-    alone    with one program on a multiprocessor
-    beside   with another program on the same multiprocessor
+    alone    the time with one program on a multiprocessor
+    beside   the time with another program on the same multiprocessor
     most     how many programs fit on a multiprocessor
     """
 
@@ -51,7 +51,9 @@ class Pace(NamedTuple):
     most: int
 
     def time(self, chip: Chip, programs: int, depth: float) -> float:
-        """The estimated time of all programs in microseconds. Each of the `programs` sums over `depth` elements."""
+        """Returns the estimated time of all programs in microseconds. Each of the `programs` programs sums over `depth`
+        elements.
+        """
         load = -(-programs // chip.multiprocessors)  # programs on the busiest multiprocessor
         pairs = load / 2 if self.most > 2 else -(-load // 2)  # if there is room, a third program runs as well
         step = self.alone if load <= 1 else self.beside * pairs
@@ -64,14 +66,16 @@ PACES = (
 
 
 class Choice(NamedTuple):
-    """The number of parts of the depth, and the rows of a tile."""
+    """How a product is divided: the number of parts of its summed axis (the depth), and the rows of a tile."""
 
     parts: int
     rows: int
 
 
 def is_converted(node: Contract) -> bool:
-    """Whether the second factor is cheap to compute from 8-bit elements, and the first factor is read from memory."""
+    """Checks whether the second factor of a product is cheap to compute from 8-bit elements. The first factor must be
+    read from memory.
+    """
     made = topological([node.b])
     simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)
     narrow = any(isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1 for n in made)
@@ -80,16 +84,16 @@ def is_converted(node: Contract) -> bool:
 
 
 def viewed(node: Node) -> Node:
-    """The node that a chain of views begins with."""
+    """Returns the node at the start of a chain of views, which is not a view itself."""
     while isinstance(node, View):
         node = node.x
     return node
 
 
 def choose(chip: Chip, batch: int, rows: int, columns: int, depth: int, most: int = MOST) -> Choice:
-    """The number of parts, `most` at most, and the tile rows with the least estimated time.
+    """Returns the number of parts (at most `most`) and the rows of a tile that have the least estimated time.
 
-    Among equal times, the fewest parts win.
+    Among choices with equal times, the choice with the fewest parts is returned.
     """
     powers = [1 << k for k in range(most.bit_length())]
     parts = [p for p in powers if p == 1 or depth % (p * UNIT) == 0 and depth >= p * PART]

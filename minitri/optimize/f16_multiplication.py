@@ -4,12 +4,14 @@
     %6: f32[r, k] = multiply %5, %1                %6: f16[r, k] = multiply %5, %1   %1: cast of f16
     %7: f16[r, k] = cast %6                        %7: f16[r, k] = cast %6           now f16 to f16, so it does nothing
 
-The bits of the result stay the same. The product of two f16 numbers is exact in f32. A multiplication in f16 rounds
-this exact product once, and so does a multiplication in f32 with a cast to f16. Every 8-bit integer is exact in f16.
+This rewrite does not change a bit of the result. The product of two f16 numbers is exact in f32. A multiplication in
+f16 rounds the exact product once. A multiplication in f32 followed by a cast to f16 also rounds the exact product once.
+Every 8-bit integer is exact in f16.
 
-In: a masked program. Out: the same program, with f16 for such multiplications and for the operands that only they use.
-Left out: programs without matrix products, because they wait for memory; sums, because a sum of products is rounded
-only once; bf16, because Triton's interpreter cannot multiply it.
+In: a masked program. Out: the same program, with f16 for multiplications whose result is cast to f16, and for operands
+that only these multiplications use. Left out: programs without matrix products, because such programs wait for memory.
+Sums are left out because a sum of products is rounded only once. bf16 is left out because Triton's interpreter cannot
+multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32
@@ -23,7 +25,9 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """The f32 ops that can be computed in f16: multiplications, and the casts that only they use."""
+    """Returns the f32 ops that can be computed in f16. Such an op is a multiplication, or a cast that only such
+    multiplications use.
+    """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):
         return set()
@@ -41,7 +45,9 @@ def _is_product(op: Op) -> bool:
 
 
 def _is_half(op: Op) -> bool:
-    """Whether f16 can represent every value of this op: a cast from f16 or from 8-bit integers."""
+    """Checks whether f16 can represent every value of this op, because the op is a cast from f16 or from 8-bit
+    integers.
+    """
     if not isinstance(op, Compute) or op.op != "cast":
         return False
     source = op.args[0].dtype

@@ -1,17 +1,21 @@
-"""kernels → kernels: computes products of f32 arrays on tensor cores, from three products of TF32 parts.
+"""kernels → kernels: computes a matrix product of f32 arrays on tensor cores, as the sum of three products of TF32
+parts.
 
     %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
 
-Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three such products
-take less time than one product by the units for f32, and the result is as exact (minitri/base/tf32_splitting.py).
+Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three products of
+TF32 numbers take less time than one product by the units for f32. The result is as exact
+(minitri/base/tf32_splitting.py).
 
-Infinities, NaN and numbers of 2**101 and more have no such parts. The sum is then not finite, and the factors themselves
-are multiplied (minitri/base/numpy_array_operations.py). deferred_checks.py looks at the sum once, after the loop.
+Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains such a number, the
+sum is not finite, and the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py).
+deferred_checks.py checks the sum once, after the loop.
 
-In: the kernels of a plan. Out: the same kernels. A product that leaves its precision to the compiler has
-the precision "tf32x3" or "ieee". "ieee" stays for unknown sizes, small products, chips without fast tensor cores,
-products that share a loop with other reductions, and factors that are not contiguous along the depth. Tensor cores need
-such TF32 blocks; pack_operands.py copies large factors into this layout.
+In: the kernels of a plan. Out: the same kernels, in which every product has a precision. A product whose `precision`
+argument is absent gets the precision "tf32x3" or "ieee". Unknown sizes, small products and chips without fast tensor
+cores get "ieee". Products that share a loop with other reductions get "ieee" too, and so do factors that are not
+contiguous along the depth (the summed axis). Tensor cores need TF32 blocks that are contiguous along the depth.
+pack_operands.py copies large factors into this layout.
 """
 
 from dataclasses import replace
@@ -22,12 +26,14 @@ from minitri.optimize.pack_operands import suits_parts
 
 
 def on_tensor_cores(plan: Plan, fast: bool) -> Plan:
-    """`fast` says whether the chip multiplies TF32 numbers fast enough."""
+    """Chooses the precision of products of f32 arrays. `fast` says whether the chip multiplies TF32 numbers fast
+    enough.
+    """
     return replace(plan, kernels=tuple(_chosen(kernel, fast) for kernel in plan.kernels))
 
 
 def _chosen(kernel: Kernel, fast: bool) -> Kernel:
-    """The kernel, with a precision for each product that leaves it to the compiler."""
+    """Returns the kernel with a precision for each product whose precision the compiler may choose."""
     if not any(dot.precision == "f32" for dot in kernel.dots):
         return kernel
     parts = fast and len(kernel.dots) == 1 and kernel.shared_loop is None and _suits(kernel, kernel.dots[0])
@@ -47,6 +53,8 @@ def _suits(kernel: Kernel, dot: Dot) -> bool:
 
 
 def _is_contiguous(load: Load, depth: str) -> bool:
-    """Whether an array is contiguous along the depth, and its rows begin at multiples of 16 bytes."""
+    """Checks whether a factor is contiguous along the depth (the summed axis), and whether its rows begin at multiples
+    of 16 bytes.
+    """
     parted = load.offset.coefficient(Symbol(depth, "axis"))
     return parted is not None and parted[0] == 1 and all(c * load.dtype.bytes % 16 == 0 for _, c in parted[1].terms)

@@ -6,8 +6,8 @@
 A persistent kernel has a loop over its tiles, and a product has a loop inside it. Triton's `flatten` merges the two.
 The blocks of the next tile are then loaded while this tile is stored.
 
-In: a masked program. Out: the same program, `flattened` if its loops carry nothing except the sum of one product. If
-the loops carry more values, Triton 3.6 reads the sums of attention before they are computed.
+In: a masked program. Out: the same program, marked `flattened` if its loops carry nothing except the sum of one matrix
+product. If merged loops carry more values, as in attention, Triton 3.6 reads sums before these are computed.
 """
 
 from dataclasses import replace

@@ -2,9 +2,9 @@
 
     softmax(q @ k.mT) @ v        bf16[4, 16, 8192, 64]: 2**32 scores, but none of them is stored in memory
 
-In: a kernel of a program in which some value may need 64-bit offsets (graph/index_width.py). Out: whether 32 bits are
-enough for this kernel. Values inside a fused kernel are not stored, so they have no offsets. The answer is no if an
-index is read from memory or a size is unknown.
+In: a kernel of a program in which some value may need 64-bit offsets (graph/index_width.py). Out: whether 32-bit
+indices and offsets are enough for this kernel. Values inside a fused kernel are not stored, so they have no offsets.
+If an index is read from memory or a size is unknown, the answer is that 64 bits are needed.
 """
 
 from math import prod
@@ -16,7 +16,7 @@ from minitri.kernels.ir import Count, Kernel, Load, Store, index_expressions
 
 
 def fits_32_bits(kernel: Kernel) -> bool:
-    """Whether 32 bits are enough for all indices and offsets of a kernel."""
+    """Checks whether 32 bits are enough for all indices and offsets of a kernel."""
     if any(a.extent.constant is None for a in kernel.axes):
         return False
     extents = {a.name: int(a.extent) for a in kernel.axes}
@@ -29,7 +29,9 @@ def fits_32_bits(kernel: Kernel) -> bool:
 
 
 def _is_small(d: Dim, ranges: Ranges) -> bool:
-    """Whether 32 bits hold an expression, each of its terms and factors, and the operands of its divisions."""
+    """Checks whether 32-bit integers can hold an expression, each of its terms and factors, and the operands of its
+    divisions.
+    """
     parts = [p for atom in d.atoms() if isinstance(atom, Pair) for p in (atom.a, atom.b)]
     numbers = all(abs(c) < LIMIT for _, c in d.terms)
     return numbers and reach(d, ranges, {}) < LIMIT and all(_is_small(p, ranges) for p in parts)

@@ -4,20 +4,19 @@
     grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
     whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
 
-In: a tile program. Out: the same as from minitri/tiles/mask.py, but with fewer tests. The text gives the reason for
-each omitted test. A test is omitted if another test implies it, or if no element of the last block leaves the array.
-The second reason holds on grid axes only: there no result depends on the elements past the end, because the mask of
-the store drops them.
+In: a tile program. Out: the program with masks, as from minitri/tiles/mask.py, but with fewer tests. The printed
+program gives the reason for each omitted test. A test is omitted if another test implies it, or if no element of the
+last block leaves the array. The second reason is valid on grid axes only. On a grid axis no result depends on elements
+past the end, because the mask of the store drops these elements. Loads return the neutral element of the reduction that
+reads them. This pass evaluates the ops between the load and the reduction for a neutral element. If the result of the
+ops between a load and a reduction is neutral too, the reduction needs no `where`.
 
-Loads return the neutral element of the reduction that reads them. This pass evaluates the ops between the load and the
-reduction for this element. If their result is neutral too, the reduction needs no `where`.
-
-Three later passes drop tests as well: boundary_peeling.py for complete tiles, tensor_descriptors.py for blocks that the
+Three later passes omit tests as well: boundary_peeling.py for complete tiles, tensor_descriptors.py for blocks that the
 copy engine loads, and deferred_checks.py for the loop that computes a sum again.
 
-Left out: relations between axes. A proof uses the range of each axis (minitri/base/intervals.py). If an index is not a
-polynomial, the proof uses facts about blocks (minitri/tiles/index_facts.py).
-Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
+Left out: proofs that need relations between several axes. A proof uses the range of each axis
+(minitri/base/intervals.py). If an index is not a polynomial, the proof uses facts about blocks
+(minitri/tiles/index_facts.py). Source: R. Gupta, Optimizing array bound checks using flow analysis, 1993.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -40,7 +39,7 @@ WHOLE = "the loop leaves a short last block to the next one"
 
 
 def mask(program: Program) -> Program:
-    """The program with masks that contain only necessary tests."""
+    """Returns the program with masks that contain only necessary tests."""
     return MaskElision(program).run()
 
 
@@ -78,9 +77,9 @@ class MaskElision(Masking):
         return found
 
     def _stays_in_array(self, op: Load, axis: TileAxis, others: Sequence[Dim]) -> bool:
-        """Whether a load stays in its array for every element of an axis.
+        """Checks whether a load stays in its array for every element of a tile along an axis.
 
-        On a grid axis no result depends on the elements past the end, because the mask of the store drops them.
+        On a grid axis no result depends on elements past the end, because the mask of the store drops these elements.
         """
         if axis.role != "grid":
             return False
@@ -106,7 +105,7 @@ class MaskElision(Masking):
         return axis.name in self.whole or (found is not None and same(found, value))
 
     def _masked_value(self, root: Op, axis: str) -> Any:
-        """The value of an op past the end of an axis if it is known, else None."""
+        """Returns the value of an op for elements past the end of an axis, or None if this value is not known."""
         for op in postorder([root], _elementwise_operands):
             if (op, axis) not in self.past_end:
                 self.past_end[op, axis] = self._past_end(op, axis)
@@ -131,7 +130,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """The first and the last index of the elements that pass the tests."""
+    """Returns the first and the last index along an axis of the elements that pass the tests."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
@@ -142,9 +141,9 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 
 
 def implies(stronger: Dim, c: Dim) -> bool:
-    """Whether one test implies another: i < N implies i < N + 2.
+    """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
 
-    Both must be plain comparisons of one index, because these are exact in 32 bits too.
+    Both tests must be comparisons of a single index, because such comparisons are exact in 32 bits too.
     """
     (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
     if symbol is None or more:
@@ -163,7 +162,7 @@ def _elementwise_operands(op: Op) -> tuple[Op, ...]:
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:
-    """For each load that a reduction reads directly, the neutral element of the reduction."""
+    """Returns, for each load that a reduction reads directly, the neutral element of this reduction."""
     wanted: dict[Op, Number] = {}
     for op in program.ops():
         step = (op.x, neutral(op.op, op.x.dtype)) if isinstance(op, (Reduce, Scan)) else accumulated(op)

@@ -2,13 +2,13 @@
 
     %5: f32[i] = reduce.max %4 {over = [j]}      becomes     {over = [j], in_parts = true}
 
-After a product, each thread of a warp has many elements of a row. Triton compares them one after another, so each
-comparison waits for the one before. In parts there are several independent chains of comparisons, which a
-multiprocessor overlaps.
+After a product, each thread of a warp has many elements of a row. Triton compares the elements of a thread one after
+another, so each comparison waits for the previous one. If a row is divided into parts, several independent chains of
+comparisons run at the same time.
 
-In: a masked program. Out: the same program with hints, if each warp has complete rows of a product with at least
-COLUMNS columns. If a loop carries the product, CARRIED_COLUMNS are enough. With one chain of comparisons, NVIDIA's
-assembler makes the tensor cores of such a loop wait for each instruction.
+In: a masked program. Out: the same program, with hints on some maxima. Each warp must have complete rows of a product
+with at least COLUMNS columns. If a loop carries the product, CARRIED_COLUMNS columns are enough. If a loop that carries
+a product has a single chain of comparisons, NVIDIA's assembler makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
@@ -32,7 +32,9 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 
 def _product(op: Op) -> tuple[Op, bool]:
-    """The op that a tile is computed from by elementwise ops, and whether a loop carries that op."""
+    """Follows elementwise ops back to the op that a tile is computed from. Returns the op that was found, and whether a
+    loop carries its value.
+    """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))
     return (op.initial, True) if isinstance(op, Carry) else (op, False)

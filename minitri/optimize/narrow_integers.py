@@ -5,9 +5,11 @@
 Positions are i64, as in numpy, but they are rarely large.
 
 In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
-32 bits hold its value and all its operands. And each of its users is a comparison, a conversion to a float, or another
-narrowed op. The new dtype is usually i32. It is f32 if the op is connected to a conversion to a float and its value
-fits into 24 bits, because f32 is exact there. Then one position per row is converted instead of each element (ALiBi).
+32 bits must hold the value of the op and all its operands. And each op that uses the value must be a comparison, a
+conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 if the op is connected
+to a conversion to a float and its value fits into 24 bits. f32 represents integers of 24 bits exactly. With f32
+positions, one position per row is converted to a float instead of each element, for example in ALiBi (attention with
+linear biases).
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -44,7 +46,7 @@ def narrow(program: Program) -> Program:
 
 
 def _narrowed(program: Program) -> Mapping[Op, DType]:
-    """The ops to narrow, each with its new dtype."""
+    """Returns the ops to narrow, each with its new dtype."""
     ranges = index_ranges(program)
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
@@ -57,10 +59,10 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
 
 
 def _closed(ops: set[Op], users: Users) -> set[Op]:
-    """The largest subset of `ops` that can change their dtype together.
+    """Returns the largest subset of `ops` in which all ops can change their dtype together.
 
-    Each op in it has only operands in the subset or of other dtypes than i64. Each user is in the subset or accepts any
-    integer dtype.
+    Every i64 operand of an op in the subset is in the subset too. Every op that uses an op of the subset is in the
+    subset too, or accepts any integer dtype.
     """
     kept, todo = set(ops), [*ops]
     while todo:
@@ -72,12 +74,14 @@ def _closed(ops: set[Op], users: Users) -> set[Op]:
 
 
 def _connected(op: Op, users: Users) -> list[Op]:
-    """The operands and users of an op, and the other operands of its users."""
+    """Returns the operands of an op, the ops that use it, and the operands of these users."""
     return [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
 
 
 def _beside_conversions(ops: set[Op], users: Users) -> set[Op]:
-    """The ops that are connected to a conversion to a float. For other ops f32 is no faster than i32."""
+    """Returns the ops of `ops` that are connected to a conversion to a float. For all other ops f32 is no faster than
+    i32.
+    """
     found, todo = set[Op](), [op for op in ops if any(map(_converts, users[op]))]
     while todo:
         op = todo.pop()
@@ -92,7 +96,7 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 
 def _takes(user: Op, kept: set[Op]) -> bool:
-    """Whether an op uses only the value of its operands, so that they may have any dtype."""
+    """Checks whether an op uses only the value of its operands, so that these operands may have any dtype."""
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False
     return user.op in COMPARISONS or _converts(user) or user.op == "cast" and user.dtype.kind == "b"
@@ -106,7 +110,9 @@ def _converts(user: Op) -> bool:
 
 
 def _reach(program: Program, ranges: Ranges) -> Mapping[Op, Interval]:
-    """The intervals of the integer ops whose values and operands all fit into 32 bits."""
+    """Returns the intervals (least and greatest value) of the integer ops whose values and operands all fit into 32
+    bits.
+    """
     low, high = i32.limits
     found: dict[Op, Interval] = {}
     for op in program.ops():

@@ -7,24 +7,26 @@ becomes
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
-The hardware can copy a block of a factor directly to shared memory if two things hold. The rows of the factor begin at
-multiples of 16 bytes, and nothing is computed during the copy. TF32 also needs contiguous elements along the depth,
-the axis that is summed over ("K-major"). So do products of f32 arrays that f32_products.py gives to tensor cores. The
-units for f32 need a second factor that is contiguous along its columns. Other factors are slow to read, and each tile
-reads them again. One packed copy is cheaper if each element is used often enough:
+The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
+begin at multiples of 16 bytes, and nothing may be computed during the copy. TF32 also needs contiguous elements along
+the depth, the axis that is summed over ("K-major"). Products of f32 arrays that f32_products.py gives to tensor cores
+need elements that are contiguous along the depth too. The units for f32 need a second factor that is contiguous along
+its columns. Factors with another layout are slow to read, and each tile reads them again. One packed copy is cheaper if
+each element is used often enough:
 
-  - Rows of the first factor that begin at multiples of 4 bytes still reach shared memory without a copy. They must be
-    used more often for a copy to pay.
-  - A computed second factor is copied if more than one tile of rows uses it. Otherwise the tensor core waits for each
-    block to be computed.
-  - Weights of 8 bits are copied only if there are many rows. The copy leaves out their scale (weight_scales.py).
-    With few rows, tensor cores take the weights from registers (kernels/kernel_from_demands.py).
+  - Rows of the first factor that begin at multiples of 4 bytes still reach shared memory without a packed copy. So a
+    packed copy pays only if these rows are used more often.
+  - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
+    tensor core waits until each block is computed.
+  - Weights of 8 bits are copied only if there are many rows. The copy contains the weights without their scale
+    (weight_scales.py). In products with few rows, tensor cores take the weights from registers
+    (kernels/kernel_from_demands.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
-In: a graph; the strides of inputs that are not contiguous. Left out: unknown sizes; integers; products of small
-depth, whose factors fit into one program (attention).
+In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and of
+small depth. In attention, for example, the depth is small, and one program has all of it.
 """
 
 import math
@@ -57,7 +59,9 @@ Layouts = Mapping[str, tuple[Dim, ...]]
 
 
 def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
-    """`parts` says whether tensor cores compute products that leave their precision to the compiler."""
+    """Copies factors of large products. `parts` says whether tensor cores compute f32 products as sums of products of
+    TF32 parts.
+    """
 
     def packed(i: Interner, _: Node, made: Node) -> Node | None:
         if not isinstance(made, Contract):
@@ -69,7 +73,7 @@ def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:
 
 
 def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node | None:
-    """The product with packed factors, or None if no copy pays."""
+    """Returns the product with packed (copied) factors, or None if no copy makes it faster."""
     last, moves = node.rank - 1, _moves(node, layouts, wanted)
     if not any(moves):
         return None
@@ -82,7 +86,7 @@ def _packed(i: Interner, node: Contract, layouts: Layouts, wanted: str) -> Node 
 
 
 def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
-    """Whether to copy the first and the second factor."""
+    """Decides for each of the two factors of a product whether to copy it."""
     computed = _places(node.b, layouts) is None
     worth, reuse = (WORTH, REUSE) if node.a.dtype.bits == 16 or node.precision == "tf32" else (WORTH_F32, REUSE_OF_F32)
     least = min(worth, WORTH_COMPUTED) if computed else worth
@@ -97,8 +101,9 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
 
 
 def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
-    """The axis along which the product needs contiguous factors: "depth", "any" of their two axes, or "columns" for the
-    second factor alone. "" if the layout does not matter.
+    """Returns the axis along which the factors of a product must be contiguous: "depth", or "any" of their two axes.
+    "columns" means that only the second factor must be contiguous, along its columns. "" means that the layout does not
+    matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -112,7 +117,9 @@ def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
 
 
 def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
-    """Whether a product is large and deep enough for TF32 parts (f32_products.py). `sizes` are those of its result."""
+    """Checks whether a product is large and deep enough for TF32 parts (f32_products.py). `sizes` is the shape of its
+    result.
+    """
     if any(e.constant is None for e in (*sizes, depth)):
         return False
     *_, m, n = map(int, sizes)
@@ -121,16 +128,18 @@ def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
 
 
 def _is_large(node: Contract, worth: int) -> bool:
-    """Whether a product has at least `worth` operations and is deep enough to pay for one more kernel."""
+    """Checks whether a product has at least `worth` operations and a long enough summed axis to be worth one more
+    kernel.
+    """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.rank == 2 and node.a.dtype == f32)
     return deep and 2 * math.prod(sizes) >= worth
 
 
 def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: int = ALIGNMENT) -> bool:
-    """Whether a product can read blocks of the factor without a copy.
+    """Checks whether a product can read blocks of the factor without a packed copy.
 
-    `depth` is the axis that the product sums over. Rows may begin at multiples of `alignment` bytes.
+    `depth` is the axis that the product sums over. The rows of the factor must begin at multiples of `alignment` bytes.
     """
     found = _places(factor, layouts)
     if wanted == "columns":
@@ -145,9 +154,8 @@ def _fits(factor: Node, depth: int, layouts: Layouts, wanted: str, alignment: in
 
 
 def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
-    """The offset of the first element in memory and the stride of each axis, in elements.
-
-    None if the factor is computed, or if its elements are not evenly spaced.
+    """Returns the offset of a factor's first element in memory and the stride of each axis, in elements. Returns None
+    if the factor is computed, or if its elements are not evenly spaced in memory.
     """
     axes = [axis_symbol(k) for k in range(factor.rank)]
     factor, index = element(factor, tuple(map(axis, range(factor.rank))))
@@ -162,7 +170,9 @@ def _places(factor: Node, layouts: Layouts) -> tuple[int, list[int]] | None:
 
 
 def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) -> Node:
-    """A copy of a factor, padded with `missing` zeros along its depth. A factor that a batch repeats is copied once."""
+    """Returns a copy of a factor, padded with `missing` zeros along its depth (summed axis). If all products of a batch
+    use the same factor, the factor is copied once.
+    """
     varies = {s for d in factor.index for s in d.symbols()} if isinstance(factor, View) else None
     repeated = [k for k in range(factor.rank - 2) if varies is not None and axis_symbol(k) not in varies]
     if not repeated:
@@ -176,7 +186,9 @@ def _copied(i: Interner, factor: Node, depth: int, missing: Dim, wanted: str) ->
 
 
 def _aligned(i: Interner, factor: Node, depth: int, wanted: str) -> Node:
-    """A copy whose rows begin at multiples of 16 bytes. If necessary, the depth becomes the last axis of the copy."""
+    """Returns a copy of a factor whose rows begin at multiples of 16 bytes. If necessary, the depth (summed axis)
+    becomes the last axis of the copy.
+    """
     last = factor.rank - 1
     aligned = wanted == "any" and int(factor.shape[last]) * factor.dtype.bytes % ALIGNMENT == 0
     if depth == last or aligned or wanted == "columns":

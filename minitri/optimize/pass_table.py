@@ -3,9 +3,9 @@
     fusion: graph.simplified → kernels.fused, by `fuse` of minitri/optimize/fusion
 
 minitri/pipeline.py has the core: the passes that every program needs. This table adds the optimisations, called
-*rooms*. Most rooms are rows between the rows of the core. Two rooms replace a row of the core: `simplify` replaces
-`legalise`, and `fusion` replaces `one-kernel-each`. `--without NAME` leaves out a room. The rooms in `PARTS` have no row
-of their own, because they are part of the pass `lower` or `mask`.
+*rooms*. Most rooms are table rows between the rows of the core. Two rooms replace a row of the core: `simplify`
+replaces `legalise`, and `fusion` replaces `one-kernel-each`. `--without NAME` removes a room. The rooms in `PARTS` have
+no row of their own, because they are part of the pass `lower` or `mask`.
 """
 
 from collections.abc import Callable, Collection
@@ -65,7 +65,7 @@ LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
 
 
 def same(value: Any, context: Context) -> Any:
-    """Returns its input. It replaces a pass that is left out."""
+    """Returns its input unchanged. This function replaces a pass that `--without` removes."""
     return value
 
 
@@ -77,21 +77,21 @@ def chip(context: Context) -> Chip:
 
 
 def tf32_parts(context: Context) -> bool:
-    """Whether tensor cores compute products of f32 arrays that leave their precision to the compiler."""
+    """Checks whether tensor cores compute products of f32 arrays whose precision the compiler may choose."""
     return "f32-products" not in context.without and has_fast_tf32(context.target)
 
 
 def looped(kernel: Kernel, context: Context) -> list[str]:
-    """The axes over which the schedule of a kernel loops."""
+    """Returns the axes over which a kernel loops, according to its schedule."""
     chosen = schedule_of(kernel, context)
     return [] if chosen.near else chosen.looped
 
 
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
-    """The schedule of a kernel for the target of a context. Without optimisations this is the simple schedule.
+    """Returns the schedule of a kernel for the target of a context. Without optimisations, returns the simple schedule.
 
-    Only kernels with 32-bit offsets use tensor descriptors, and only on targets that have them. The result is never a
-    schedule that Triton is known to compile wrongly.
+    Tensor descriptors are used only by kernels with 32-bit offsets, on targets that have tensor descriptors. The result
+    is never a schedule that Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)
@@ -104,7 +104,7 @@ def schedule_of(kernel: Kernel, context: Context) -> Schedule:
 
 
 def is_wide(kernel: Kernel, context: Context) -> bool:
-    """Whether the offsets of a kernel need 64 bits."""
+    """Checks whether the offsets of a kernel need 64-bit integers."""
     return context.wide and not fits_32_bits(kernel)
 
 
@@ -122,10 +122,12 @@ def lower(plan: Plan, context: Context) -> Programs:
 
 
 def _plans_of_other_sizes(context: Context) -> list[Plan]:
-    """Plans for several sets of sizes. Together they contain every axis that a kernel of the program can have.
+    """Returns the plans of the program for several sets of sizes. Together these plans contain every axis that a kernel
+    of the program can have.
 
-    Two plans have symbolic sizes: one before and one after neighbouring axes are merged. The other plans have one long
-    size, or only long sizes, on a GPU. Long reductions are split into parts, which adds axes.
+    Two plans have symbolic sizes: one plan before and one plan after neighbouring axes are merged. The other plans are
+    for a GPU and have one long size, or only long sizes. With long sizes, long reductions are split into parts, which
+    adds axes.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
@@ -149,11 +151,13 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, function: Callable[..., Any], *facts: Callable[[Context], Any],
     without: Callable[[Any, Context], Any] = same, gpu: bool = False,
 ) -> Pass:  # fmt: skip
-    """A row for an optimisation: `function(value, *facts)`, where each of `facts` is a function of the context.
+    """Makes a table row for an optimisation, which calls `function(value, *facts)`. Each of `facts` is computed from
+    the context.
 
-    kind      makes the row
-    without   runs in place of a room that is left out
-    gpu       says that the room is for GPUs alone. The interpreter has no tensor cores and runs one program at a time.
+    kind      the function that makes the row
+    without   the function that runs in place of a removed optimisation
+    gpu       whether the optimisation is for GPUs only. Triton's interpreter has no tensor cores and runs one program
+              at a time.
     """
 
     def run(value: Any, context: Context) -> Any:
@@ -164,7 +168,7 @@ def room(
 
 
 def each(function: Callable[..., Program]) -> Callable[..., Programs]:
-    """The function that applies `function` to each tile program."""
+    """Returns a function that applies `function` to each tile program."""
 
     @wraps(function)
     def changed(programs: Programs, *facts: Any) -> Programs:
@@ -178,7 +182,7 @@ def each(function: Callable[..., Program]) -> Callable[..., Programs]:
 
 
 def _core(name: str, **changes: Any) -> Pass:
-    """A row of the core. `changes` replaces some of its fields."""
+    """Returns a row of the core (the passes that every program needs). `changes` replaces some fields of the row."""
     return replace(next(p for p in CORE if p.name == name), **changes)
 
 
@@ -221,7 +225,9 @@ PASSES: tuple[Pass, ...] = (
 
 @dataclass(frozen=True)
 class Room:
-    """An optimisation that can be left out: its name, the stage that it changes, and the module that implements it."""
+    """An optimisation that `--without` can remove: its name, the stage that it changes, and the module that implements
+    it.
+    """
 
     name: str
     stage: str
@@ -249,7 +255,9 @@ OLD_NAMES = {
 
 
 def check_names(without: Collection[str]) -> None:
-    """Raises CompileError MT0402 if a name is not an optimisation. For an old name the help gives the new one."""
+    """Raises CompileError MT0402 if a name is not an optimisation. For an old name of an optimisation, the help text of
+    the error gives the new name.
+    """
     unknown = sorted({*without} - {"all", *OPTIONAL})
     if not unknown:
         return

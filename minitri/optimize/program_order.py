@@ -3,20 +3,21 @@
     for r {last = i_start + 128}       the larger i_start, the more iterations
     warps 4                            becomes   warps 4 group 8 descending
 
-In: a program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with another
-order of tiles. A GPU starts programs in the order of their numbers. A long program that starts last leaves most of the
-chip idle, so long programs must start first (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest
-processing time first). So the order begins at the end of the last grid axis. Tiles along the axis before it form
-groups, and within a group the longest programs start first. A group has about as many programs as the GPU runs at once,
-so the data that they load stays in the L2 cache.
+In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with
+another order of tiles. A GPU starts programs in the order of their numbers. A long program that starts last leaves most
+of the chip idle, so long programs must start first (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest
+processing time first). So the tiles at the end of the last grid axis, which have the most work, start first. Tiles
+along the last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as
+many programs as the GPU runs at once, so the data that these programs load stays in the L2 cache.
 
-A second loop over the same elements starts at their end. The first loop has just read them, so the cache has them:
+A second loop over the same elements starts with the last block. The first loop has just read the last blocks, so they
+are still in the cache:
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: loops whose length depends on a grid axis other than the last one. Matrix products with such loops already
-have a grouped order.
+Left out: loops whose length depends on a grid axis other than the last one. Matrix products whose loop length depends
+on another axis already have a grouped order.
 """
 
 from dataclasses import replace
@@ -31,9 +32,9 @@ FAR = 1024  # tiles of an axis of unknown extent
 
 
 def order(program: Program, chip: Chip, group: int | None = None) -> Program:
-    """The program with a new order of tiles and blocks.
+    """Returns the program with a new order of tiles and blocks.
 
-    `group` is the number of tiles per group that the caller wants. With None this pass chooses it.
+    `group` is the number of tiles per group that the caller wants. If `group` is None, this pass chooses the number.
     """
     program = replace(program, returning=True) if _returns(program) else program
     grid = program.grid
@@ -45,24 +46,26 @@ def order(program: Program, chip: Chip, group: int | None = None) -> Program:
 
 
 def _returns(program: Program) -> bool:
-    """Whether the program has a loop without carried values over the same axes as the loop before it.
+    """Checks whether the program has a loop without carried values over the same axes as the previous loop.
 
-    Persistent programs do not count, because Triton merges their loops.
+    Returns False for persistent programs, because Triton merges their loops.
     """
     loops = [s for s in program.body if isinstance(s, Loop) and s.first is None and s.last is None]
     return any(not b.carries and a.axes == b.axes for a, b in zip(loops, loops[1:])) and not program.persistent
 
 
 def _rises(program: Program, axis: TileAxis) -> bool:
-    """Whether the loops are longer for the last tile of a grid axis than for its middle tile."""
+    """Checks whether the loops of a program have more iterations for the last tile of a grid axis than for the middle
+    tile.
+    """
     last = (axis.tiles.constant or FAR) - 1
     return _length(program, axis, last) > _length(program, axis, last // 2)
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """The number of iterations, counted in indices, of a program with this tile. Only loops with bounds count.
+    """Returns the number of loop indices that the program for one tile covers. Loops without bounds are not counted.
 
-    Along axes of unknown size, FAR blocks are assumed.
+    An axis of unknown size is assumed to have FAR blocks.
     """
     start, far = block_start(axis.name).atom, FAR * axis.block
 
@@ -75,6 +78,6 @@ def _length(program: Program, axis: TileAxis, tile: int) -> int:
 
 
 def _group(axis: TileAxis, chip: Chip) -> int:
-    """The number of tiles per group, so that a group has about as many programs as the chip runs at once."""
+    """Returns the number of tiles per group, such that a group has about as many programs as the chip runs at once."""
     tiles, at_once = axis.tiles.constant, 1 << (AT_ONCE * chip.multiprocessors).bit_length() - 1
     return USUAL if tiles is None else max(1, at_once // max(1, tiles))

@@ -26,12 +26,14 @@ from minitri.optimize.affine_gathers import affine_gather
 
 
 def simplify(graph: Graph) -> Graph:
-    """The simplified graph. No rule applies to any of its nodes."""
+    """Returns the simplified graph. No rule applies to any node of this graph."""
     return rebuild(graph, lambda i, node, args: _normal(i, copy(i, node, args)))
 
 
 def _normal(i: Interner, node: Node) -> Node:
-    """Applies rules until none applies. This ends, because a rule makes a node smaller or moves a view outwards."""
+    """Applies rules to a node until no rule applies. The loop ends, because each rule makes a node smaller or moves a
+    view outwards.
+    """
     return apply_rules(i, node, RULES)
 
 
@@ -40,14 +42,14 @@ def _normal_view(i: Interner, x: Node, shape: tuple[Dim, ...], index: tuple[Dim,
 
 
 def cast_of_same(i: Interner, node: Node) -> Node | None:
-    """A cast of x to its own dtype is x."""
+    """Removes a cast of x to its own dtype."""
     if isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype:
         return node.args[0]
     return None
 
 
 def cast_of_widening(i: Interner, node: Node) -> Node | None:
-    """Two casts become one if the first loses nothing: f16 -> f32 -> f16 is no cast at all."""
+    """Merges two casts if the first cast loses nothing: f16 -> f32 -> f16 is no cast at all."""
     match node:
         case Apply(op="cast", args=(Apply(op="cast", args=(x,)) as inner,)) if holds(inner.dtype, x.dtype):
             if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
@@ -57,7 +59,7 @@ def cast_of_widening(i: Interner, node: Node) -> Node | None:
 
 
 def cast_of_view(i: Interner, node: Node) -> Node | None:
-    """A cast of a view becomes a view of a cast, so that casts on both sides of the view can cancel."""
+    """Replaces a cast of a view by a view of a cast, so that casts on both sides of the view can cancel."""
     match node:
         case Apply(op="cast", args=(View() as v,)):
             return i.view(_normal(i, i.cast(v.x, node.dtype)), v.shape, v.index)
@@ -65,7 +67,7 @@ def cast_of_view(i: Interner, node: Node) -> Node | None:
 
 
 def holds(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is exactly a value of `wide`."""
+    """Checks whether the dtype `wide` can represent every value of the dtype `narrow` exactly."""
     if narrow.kind == "b":
         return wide.kind != "b"
     if narrow.is_float:
@@ -77,7 +79,7 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """An operator of constants is a constant. Broadcast constants are constants too."""
+    """Replaces an operator whose operands are constants by a constant. Broadcast constants count as constants too."""
     if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
     result = elementwise(node.op, node.dtype, [(v.dtype, v.value) for v in map(_constant, node.args) if v is not None])
@@ -91,7 +93,7 @@ def _constant(node: Node) -> Const | None:
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:
-    """x * 1, 1 * x, x / 1, x - 0.0 and x ** 1 are x, bit for bit."""
+    """Replaces x * 1, 1 * x, x / 1, x - 0.0 and x ** 1 by x. The result stays the same bit for bit."""
     if not (isinstance(node, Apply) and len(node.args) == 2):
         return None
     left, right = node.args
@@ -106,7 +108,7 @@ def identity_operand(i: Interner, node: Node) -> Node | None:
 
 
 def known_index(i: Interner, node: Node) -> Node | None:
-    """An index expression that contains no axis and no size is a constant."""
+    """Replaces an index expression that contains no axis and no size by a constant."""
     if isinstance(node, Index):
         expr = _decided(i, node.expr, node.shape)
         if expr.constant is not None and abs(expr.constant) < 2**63:
@@ -132,7 +134,7 @@ def decided_view(i: Interner, node: Node) -> Node | None:
 
 
 def identity_view(i: Interner, node: Node) -> Node | None:
-    """A view that moves no element is the array itself."""
+    """Replaces a view that moves no element by the array itself."""
     if isinstance(node, View) and node.shape == node.x.shape:
         plain = (x == (dims.ZERO if e == 1 else axis(k)) for k, (x, e) in enumerate(zip(node.index, node.shape)))
         return node.x if all(plain) else None
@@ -140,7 +142,7 @@ def identity_view(i: Interner, node: Node) -> Node | None:
 
 
 def compose_views(i: Interner, node: Node) -> Node | None:
-    """A view of a view, gather or index becomes one view, gather or index with the composed index map."""
+    """Replaces a view of a view, gather or index by one view, gather or index with the composed index map."""
     if not isinstance(node, View):
         return None
     inner = node.x
@@ -157,10 +159,10 @@ def compose_views(i: Interner, node: Node) -> Node | None:
 
 
 def gather_of_view(i: Interner, node: Node) -> Node | None:
-    """A gather from a permuted view becomes a gather from the viewed array.
+    """Replaces a gather from a permuted view by a gather from the array itself.
 
-    An index outside of the view must also be outside of the array. With a slice or a flip, such an index could lie
-    inside the array, and the gather would return an element instead of the fill value.
+    An index outside of the view must also be outside of the array. If the view is a slice or a flip, an index outside
+    of the view could lie inside the array. The gather would return an element instead of the fill value.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v = node.x
@@ -178,7 +180,7 @@ def _permuted(v: View) -> tuple[Dim, ...]:
 
 
 def single_concat(i: Interner, node: Node) -> Node | None:
-    """A concat drops its empty parts. A concat of one part is that part."""
+    """Removes the empty operands of a concat. A concat of one operand becomes that operand."""
     if isinstance(node, Concat):
         parts = tuple(p for p in node.parts if p.shape[node.axis] != 0) or node.parts[:1]
         if len(parts) == 1:
@@ -189,7 +191,9 @@ def single_concat(i: Interner, node: Node) -> Node | None:
 
 
 def view_of_concat(i: Interner, node: Node) -> Node | None:
-    """A view inside one part of a concat is a view of that part: concat((a, b))[:1] reads only a."""
+    """Replaces a view that reads only one operand of a concat by a view of that operand. For example, concat((a,
+    b))[:1] reads only a.
+    """
     if not (isinstance(node, View) and isinstance(node.x, Concat)):
         return None
     axis = node.x.axis
@@ -210,14 +214,16 @@ def view_of_concat(i: Interner, node: Node) -> Node | None:
 
 
 def known_where(i: Interner, node: Node) -> Node | None:
-    """where(True, a, b) is a."""
+    """Replaces where(True, a, b) by a, and where(False, a, b) by b."""
     if isinstance(node, Apply) and node.op == "where" and (c := _constant(node.args[0])) is not None:
         return node.args[1] if c.value else node.args[2]
     return None
 
 
 def gather_of_cast(i: Interner, node: Node) -> Node | None:
-    """A gather from a cast becomes a cast of a gather: fewer elements are converted, and narrower ones are loaded."""
+    """Replaces a gather from a cast by a cast of a gather, so that fewer elements are converted and narrower elements
+    are loaded.
+    """
     match node:
         case Gather(x=Apply(op="cast", args=(x,))) if x.dtype.is_float and node.dtype.is_float:
             return i.cast(i.gather(x, node.shape, node.index, node.picks), node.dtype)

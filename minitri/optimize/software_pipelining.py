@@ -10,14 +10,14 @@
                                                   next %s = %b
                                                 }
 
-In: a program. Out: the same program, with loops whose iterations do not begin with a wait. Two blocks of an array are
-in shared memory, and one of them is in use. So Triton requests the next block only at the end of an iteration. A
-product at the beginning of the next iteration waits for this block at once. After this pass the block arrives during
-the arithmetic of an iteration.
+In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory has room
+for two blocks of an array, and one of these blocks is in use. So Triton starts to load the next block only at the end
+of an iteration. A product at the beginning of the next iteration must wait for this block. After this pass the block
+arrives during the arithmetic of an iteration.
 
-This is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for VLIW
-machines", 1988), also called rotation scheduling (Chao, LaPaugh and Sha, 1993). It is not the loop rotation that makes
-a do-while loop of a while loop.
+The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
+VLIW machines", 1988). It is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a
+do-while loop of a while loop, is a different technique.
 
 The last iteration computes a product that nobody uses. Past the end of the array a tensor descriptor loads zeros, so
 this product needs no mask. The pass therefore changes only loops over many blocks whose first product is loaded by
@@ -51,10 +51,11 @@ def rotate(program: Program) -> Program:
 
 
 def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
-    """The position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
+    """Returns the position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
 
-    minitri/optimize/skip_blocks/skip.py has put such loops first. The first product must not come between two loops
-    that carry the same sums. Otherwise NVIDIA's assembler makes the tensor cores wait for each instruction (C7515).
+    minitri/optimize/skip_blocks/skip.py has put the loops over later blocks first. The first product must not come
+    between two loops that carry the same sums. A product between such loops would let NVIDIA's assembler make the
+    tensor cores wait for each instruction (message C7515).
     """
     place = len(body)
     while place and _has_later_blocks(body[place - 1], loop):
@@ -63,20 +64,22 @@ def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
 
 
 def _has_later_blocks(before: Stmt, loop: Loop) -> bool:
-    """Whether `before` is a loop over later blocks that carries the same values as `loop`."""
+    """Checks whether `before` is a loop over later blocks that carries the same values as `loop`."""
     if not isinstance(before, Loop) or before.first is None or before.axes != loop.axes:
         return False
     return {c for c, _ in before.carries} == {c for c, _ in loop.carries}
 
 
 class _Rotation:
-    """The rewriting of one loop."""
+    """Rewrites one loop, so that the first product of an iteration is computed at the end of the previous iteration."""
 
     def __init__(self, program: Program, loop: Loop) -> None:
         self.loop, self.axis = loop, program.axis(loop.axes[0])
 
     def statements(self) -> list[Stmt] | None:
-        """The ops of the first product and the pipelined loop; None if the loop cannot be pipelined."""
+        """Returns the ops of the first product, followed by the pipelined loop. Returns None if the loop cannot be
+        pipelined.
+        """
         product = self._product() if self._covers_whole_axis() else None
         if product is None:
             return None
@@ -89,33 +92,35 @@ class _Rotation:
         return [*first.values(), carry, self._rotated(product, carry, following)]
 
     def _covers_whole_axis(self) -> bool:
-        """Whether the loop covers many complete blocks of one axis, from its beginning."""
+        """Checks whether the loop runs over many complete blocks of one axis, from the beginning of the axis."""
         loop, axis, extent = self.loop, self.axis, self.axis.extent.constant
         if extent is None or extent < MIN_BLOCKS * axis.block or len(loop.axes) > 1 or loop.first is not None:
             return False
         return extent % axis.block == 0 or ends_whole(loop, axis)
 
     def _product(self) -> Dot | None:
-        """The only product that does not depend on earlier iterations; None if there is none, or no other product."""
+        """Returns the product that does not depend on earlier iterations. Returns None unless there is exactly one such
+        product, and another product besides.
+        """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
         free = [d for d in dots if d not in carried]
         return free[0] if len(free) == 1 < len(dots) and self._is_made_of_blocks(free[0]) else None
 
     def _made_of(self, product: Dot) -> list[Op]:
-        """The ops of the loop that a product needs, in order."""
+        """Returns the ops of the loop that a product depends on, in order."""
         wanted = needed(product)
         return [op for op in self.loop.body if op in wanted]
 
     def _is_made_of_blocks(self, product: Dot) -> bool:
-        """Whether a product needs only arithmetic and loads that tensor descriptors can do."""
+        """Checks whether a product depends only on arithmetic and on loads that tensor descriptors can execute."""
         made = self._made_of(product)
         return all(is_described(op) if isinstance(op, Load) else isinstance(op, (Spread, Compute, Dot)) for op in made)
 
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
-        """Copies of ops with `index` in place of the loop's index.
+        """Makes copies of ops with `index` in place of the loop's index.
 
-        With `past_end` the index may lie past the end of the axis. Loads are then guarded.
+        If `past_end` is true, the index may lie past the end of the axis, so loads get a guard (a bounds condition).
         """
 
         def moved(op: Op) -> Op:
@@ -131,7 +136,9 @@ class _Rotation:
         return rewritten(ops, moved)
 
     def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """The pipelined loop: the rest of an iteration, then the first product of the next iteration."""
+        """Returns the pipelined loop. Its body has the rest of an iteration, followed by the first product of the next
+        iteration.
+        """
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
         for op in self.loop.body:
@@ -142,17 +149,19 @@ class _Rotation:
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
     def _rest(self, product: Dot, following: Container[Op]) -> set[Op]:
-        """The ops of an iteration without its first product, but with the ops that both need."""
+        """Returns the ops of an iteration without its first product, but with the ops that the product and the other
+        ops share.
+        """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
         return {*postorder(wanted, lambda op: () if op is product else op_operands(op))} - {product}
 
 
 def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
-    """The ops in an order that suits Triton. Loads come as late as possible, because Triton waits for a load where it
-    is written.
+    """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load where
+    the load is written.
 
-    Casts come directly after their operand. Later they would come after such a wait, and the wide values would occupy
-    registers until then.
+    Casts come directly after their operand. A later cast would come after the wait for a load, and the values would
+    occupy registers during the wait.
     """
     out: dict[Op, None] = {}
 

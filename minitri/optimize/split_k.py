@@ -8,10 +8,10 @@ becomes
     %3: f32[16, 4096] = reduce.sum %2 {axes = [0]}    the operations after the product join this kernel
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
-If no power of two divides the depth into enough parts, zeros make it longer. A factor that comes from other reductions
-or products may share a loop with this product (minitri/optimize/online_reductions/kernels.py). Such a product is split
-only if most of the GPU would be idle. Left out: weights of 8 bits, whose parts dequantised_product_cost.py chooses; loops of
-attention, which split_kv.py splits.
+If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
+other reductions or products, these may share a loop with this product (minitri/optimize/online_reductions/kernels.py).
+A product that may share a loop is split only if most of the GPU would be idle. Left out: loops of attention, which
+split_kv.py splits. For weights of 8 bits, dequantised_product_cost.py chooses the number of parts.
 """
 
 import math
@@ -34,13 +34,17 @@ SHORTEST, SHORTEST_STREAM = 4096, 8192  # a smaller depth is not worth a second 
 
 
 def split_products(graph: Graph, chip: Chip) -> Graph:
-    """The graph with deep products computed in parts. Its field `splits` lists them."""
+    """Returns the graph in which products with a long summed axis are computed in parts. The field `splits` of the
+    graph lists the split products.
+    """
     looped = bool(loops(graph))
     return split(graph, split_products, lambda i, _, node: _halves(i, node, chip, looped), Contract)
 
 
 def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | None:
-    """The sum of partial products; None if the product stays whole. `looped`: the graph has loops of attention."""
+    """Returns the sum of partial products, or None if the product is not split. `looped` says whether the graph has
+    loops of attention.
+    """
     alone = is_read(node.a) and is_read(node.b)
     if any(e.constant is None for e in (*node.shape, node.a.shape[-1])) or looped and not alone:
         return None
@@ -66,15 +70,17 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def _streams(node: Contract) -> bool:
-    """Whether both factors are plain 16-bit inputs, whose blocks need no arithmetic. Small tiles are then fast
-    enough."""
+    """Checks whether both factors are 16-bit inputs whose blocks need no arithmetic. Products of plain 16-bit inputs
+    are fast even with small tiles.
+    """
     return node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
 
 
 def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, depth: int) -> int:
-    """The number of parts: a power of two that divides the depth, or else one that leaves an uneven part.
+    """Returns the number of parts: a power of two that divides the depth (summed axis) if possible, or another power of
+    two.
 
-    It aims at two programs on each multiprocessor.
+    The goal is two programs on each multiprocessor.
     """
     tiles = batch * -(-m // ROWS) * -(-n // COLUMNS)
     fills = m <= FEW_ROWS and batch * -(-n // NARROW) >= multiprocessors - 4
@@ -92,5 +98,5 @@ def _parts(node: Contract, multiprocessors: int, batch: int, m: int, n: int, dep
 
 
 def is_read(node: Node) -> bool:
-    """Whether a factor is computed from inputs by elementwise operations alone."""
+    """Checks whether a factor is computed from inputs by elementwise operations alone."""
     return not any(isinstance(n, (Concat, Contract, Reduce, Scan)) for n in made_of(node))

@@ -6,16 +6,17 @@ becomes for each of 32 parts of 1024 keys, in one kernel
 and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by the same of l
 
-Attention with few rows has few programs, so most of the chip would be idle. The split works for every product whose
-first factor depends on a maximum along the summed axis, not only for attention.
+Attention with few rows has few programs, so most of the chip would be idle. This optimisation works for every product
+whose first factor depends on a maximum along the summed axis, not only for attention.
 minitri/optimize/online_reductions/transport.py decides whether the product can be corrected to a new maximum.
 
 All products that share a loop agree on the number of parts. The maximum is split into these parts, and so are the sums
-that depend on it. Then the product itself is split. If the first factor is divided by such a sum, the result of the
-product is divided instead.
+that depend on this maximum. The product of the exponentials and the values is split too. If the first factor is divided
+by a split sum, the result of the product is divided instead.
 
-A loop of unknown length gets at most 32 parts, some of which may be empty. Left out: other unknown sizes; products with
-too many columns for one program; factors with more than exponentials, if the parts are uneven.
+A loop of unknown length gets at most 32 parts, some of which may be empty. Left out: unknown sizes other than the
+length of the loop, and products with too many columns for one program. If the parts are uneven, factors that contain
+more than exponentials are left out too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ Parts = tuple[int, Dim]  # the number of parts, and the length of each
 
 
 def split_loops(graph: Graph, chip: Chip) -> Graph:
-    """The graph in which loops of products over keys run in parts. Its field `splits` lists them."""
+    """Returns the graph in which loops of products over keys run in parts. The field `splits` of the graph lists what
+    was split.
+    """
     groups = loops(graph)
     decided = {y: min((g.parts(chip) for g in groups[y]), key=lambda p: p[0]) for y in groups}
     cuts: dict[Node, Cut] = {}  # split maxima and sums, by their result
@@ -60,7 +63,7 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
-    """The maxima and sums that share a loop with a product, each with its products."""
+    """Returns the maxima and sums that share a loop with products, each with these products."""
     nodes = graph.nodes()
     found: dict[Node, list[_Group]] = {}  # by the maxima
     for node in (n for n in nodes if isinstance(n, Contract) and _is_known(n)):
@@ -73,7 +76,9 @@ def loops(graph: Graph) -> dict[Node, list[_Group]]:
 
 
 def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
-    """The product computed in parts, if its first factor depends on a maximum that is split. Otherwise None."""
+    """Returns the product computed in parts, if its first factor depends on a maximum that is split. Returns None for
+    any other product.
+    """
     terms = terms_of(node.a, (node.rank - 1,), cuts, permuted=True)
     group = _Group.of(node, terms, lambda e: e.node in cuts and cuts[e.node].found is not None)
     if group is None or group.found.y.y.node not in cuts:
@@ -83,7 +88,7 @@ def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
 
 
 class _Group:
-    """A product whose first factor depends on a maximum, and the pieces of this factor.
+    """A product whose first factor depends on a maximum, with the numerator and the divisor of this factor.
 
     The first factor is `numerator / divisor`, perhaps converted to another dtype (`over`). `divisor` may be None.
     """
@@ -96,9 +101,9 @@ class _Group:
 
     @staticmethod
     def of(node: Contract, terms: GraphTerms, is_sum: Callable[[Element], bool]) -> _Group | None:
-        """The group of a product; None if its first factor depends on no maximum.
+        """Returns the `_Group` of a product, or None if the first factor does not depend on a maximum.
 
-        `is_sum` says whether a divisor is a sum that is split with the product.
+        `is_sum` tells whether a divisor is a sum that is split into the same parts as the product.
         """
         over = terms.root
         while terms.look(over)[0] == "cast":
@@ -115,7 +120,7 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """The product in parts, which follows the maximum `cut`."""
+        """Returns the product computed in the same parts as the maximum `cut`, which its first factor depends on."""
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
         a = build(i, self.terms, self.terms.root, a.shape, {}, {self.over: a})
@@ -126,7 +131,7 @@ class _Group:
         partial = split_parts.contract_in_parts(i, node, rows, b, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
-            """The result of each part, repeated for each column of [*B, part, M, N], so that one kernel combines both."""
+            """Repeats the result of each part for each column of the shape [*B, part, M, N]."""
             kept = [d for k, d in enumerate(places) if k not in cut.node.axes]
             return i.view(of_parts, partial.shape, (*kept[: cut.place], axis(lead), *kept[cut.place :]))
 
@@ -140,7 +145,7 @@ class _Group:
         return compute(i, "divide", result, total)
 
     def parts(self, chip: Chip) -> Parts:
-        """The number and length of the parts; one part if the loop stays whole."""
+        """Returns the number and the length of the parts. If the loop is not split, returns one part."""
         *sizes, depth = self.node.a.shape
         *batch, rows = map(int, sizes)
         wanted = _wanted(chip.multiprocessors, math.prod(batch) * -(-rows // ROWS), depth.constant)
@@ -155,25 +160,29 @@ class _Group:
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
-    """The number of parts that gives each multiprocessor two programs. It is limited for an unknown depth."""
+    """Returns the number of parts that gives each multiprocessor two programs. If the length of the loop is unknown,
+    the number is limited.
+    """
     if not 0 < programs <= multiprocessors // 2 or depth is not None and depth < SHORTEST:
         return 1
     return min(2 * multiprocessors // programs, UNKNOWN if depth is None else depth // PART)
 
 
 def _is_known(node: Contract) -> bool:
-    """Whether all sizes are known, except perhaps the length of the loop."""
+    """Checks whether all sizes are known, except perhaps the length of the loop."""
     return node.dtype == f32 and all(e.constant is not None for e in node.shape)
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Whether a program can have all columns of this product, and all inner axes of the products in its factor."""
+    """Checks whether one program can compute all columns of this product. The program must also have all summed indices
+    of the products in the first factor.
+    """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
 
 
 def _follows(e: Element) -> bool:
-    """Whether an element is a sum of exponentials that depends on a maximum. Such a sum is at least 1, or nan."""
+    """Checks whether an element is a sum of exponentials that depends on a maximum: a sum of at least 1, or nan."""
     if not isinstance(e.node, Reduce) or e.node.op != "sum":
         return False
     terms = GraphTerms(e.node.x, e.node.axes)

@@ -5,14 +5,14 @@
     argmax x                the part with the largest max, and its argmax
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
-parts. A sum may depend on a maximum or mean of the same elements. In each part it uses the maximum or mean of that
-part, called its *own* one. When the parts are combined, a transport corrects the sum to the maximum or mean of all
-parts (minitri/optimize/online_reductions/transport.py).
+parts. A sum may depend on a maximum or mean of the same elements. In each part, the sum uses the maximum or mean of
+that part, called the *own* maximum or mean. When the parts are combined, a transport corrects the sum to the maximum or
+mean of all parts (minitri/optimize/online_reductions/transport.py).
 
-If all elements of a part are -inf, then exp(-inf - -inf) would be nan. So 0 replaces its maximum, and 1 replaces its
-factor. One more factor corrects the final result to the true maximum. If the parts do not divide the axis, the axis is
-padded. The operand of an exponential is padded with -inf, so that the exponential is 0. Other operands are padded with
-the neutral element of the reduction.
+If all elements of a part are -inf, exp(-inf - -inf) would be nan. So 0 replaces the maximum of such a part, and 1
+replaces its correction factor. One more factor corrects the final result to the true maximum. If the parts do not
+divide the axis, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
+Other operands are padded with the neutral element of the reduction.
 
 Left out: which nodes to split, and into how many parts (split_reduction.py, split_kv.py, split_k.py, split_scan.py).
 """
@@ -41,10 +41,11 @@ Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of p
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
-    """The graph in which `rule` computes some nodes of these kinds in parts. Its field `splits` lists them.
+    """Returns the graph in which `rule` computes some nodes of these `kinds` in parts. The field `splits` of the graph
+    lists the split nodes.
 
-    `rule` gets an interner, the old node and its copy in the new graph. It returns None for a node that stays whole.
-    `by` is the pass, for reports.
+    `rule` gets an interner, the old node and its copy in the new graph. `rule` returns None for a node that is not
+    split. `by` is the pass that is named in reports.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -60,8 +61,8 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
 
 
 class Cut:
-    """A reduction in two steps. Axis k becomes two axes: the part, and the index in the part. The latter is reduced
-    first.
+    """A reduction that is split into two steps. Axis k becomes two axes: the number of the part, and the index in the
+    part. The index in the part is reduced first.
     """
 
     def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim) -> None:
@@ -74,10 +75,10 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """The reduction in two steps, which is added to `cuts`.
+        """Returns the reduction in two steps, and adds it to `cuts` (the split reductions).
 
-        If it depends on reductions in `cuts`, it uses their parts if possible. Otherwise it reads the elements again,
-        after these reductions are complete.
+        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If it cannot
+        use these parts, the elements are read again after the reductions in `cuts` are complete.
         """
         if self.node.op in POSITIONS:
             return self.position(), self.parts, self.length
@@ -90,18 +91,18 @@ class Cut:
         return result, self.parts, self.length
 
     def in_parts(self, x: Node) -> View:
-        """`x`, an array with the operand's shape, padded and with axis k split into two axes."""
+        """Returns `x`, an array with the operand's shape, padded and with axis k split into two axes."""
         x = padded(self.i, x, self.k, self.missing, neutral(self.node.op, x.dtype))
         return in_parts(self.i, x, self.k, self.parts, self.length)
 
     @property
     def own(self) -> tuple[Dim, ...]:
-        """The index that reads, for each element, the result of the part that contains the element."""
+        """The index that reads, for each element of the operand, the result of the part that contains the element."""
         index = [axis(j + (j > self.k)) for j in range(self.node.x.rank) if j not in self.node.axes]
         return (*index[: self.place], axis(self.k), *index[self.place :])
 
     def partial(self, x: Node) -> Node:
-        """The result of each part. In `x`, axis k is already split into two axes."""
+        """Returns the result of each part. In `x`, axis k is already split into two axes."""
         self.first = self._reduced(x, self.node.op, self.node.dtype)
         return self.first
 
@@ -111,7 +112,8 @@ class Cut:
         return self.i.reduce(op, dtype, left, x, inner)
 
     def position(self) -> Node:
-        """The result of argmax or argmin: finds the part with the best value, then the index in that part.
+        """Returns the result of argmax or argmin: finds the part with the best value, and the index of this value in
+        that part.
 
         Both steps take the first of equal values, and the first nan before any number.
         """
@@ -124,7 +126,7 @@ class Cut:
         return compute(i, "add", compute(i, "multiply", part, length), place)
 
     def merged(self, parts: Node) -> Node:
-        """Combines the results of the parts."""
+        """Returns the reduction of the results of all parts."""
         return self.i.reduce(self.node.op, self.node.dtype, self.node.shape, parts, (self.place,))
 
 
@@ -132,7 +134,7 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
-    """x with `missing` more elements along axis k, each equal to `value`."""
+    """Returns x with `missing` more elements along axis k, each equal to `value`."""
     if missing == 0:
         return x
     tail = i.view(i.const(value, x.dtype), (*x.shape[:k], missing, *x.shape[k + 1 :]), ())
@@ -140,30 +142,34 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
 
 
 def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim) -> View:
-    """x with two axes for axis k: the part, and the index in it."""
+    """Returns x with two axes in place of axis k: the number of the part, and the index in the part."""
     shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])
     place = axis(k) * length + axis(k + 1)
     return i.view(x, shape, (*map(axis, range(k)), place, *map(axis, range(k + 2, x.rank + 1))))
 
 
 def contract_in_parts(i: Interner, node: Contract, a: Node, b: Node, parts: int, length: Dim) -> Node:
-    """[*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]. `a` is already in parts."""
+    """Returns the product [*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]. The factor `a` is
+    already divided into parts.
+    """
     shape = (*node.shape[:-2], Dim.of(parts), *node.shape[-2:])
     return i.contract(node.dtype, shape, a, in_parts(i, b, node.rank - 2, parts, length), node.precision)
 
 
 def made_of(root: Node) -> list[Node]:
-    """A node and all nodes that it is computed from. The search stops at products, reductions and scans."""
+    """Returns a node and all nodes that it is computed from. The search does not go beyond products, reductions and
+    scans.
+    """
     return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.operands(node))
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """The expression of a reduced operand, in which split reductions appear as the original reductions."""
+    """Returns the expression of a reduced operand, in which split reductions appear as the original reductions."""
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Whether the operand of the maximum is the only part of the expression that varies along the reduced axes."""
+    """Checks whether the operand of the maximum is the only subexpression that varies along the reduced axes."""
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
@@ -180,7 +186,9 @@ class Following:
     cuts: Cuts
 
     def made(self, cut: Cut, needs: list[Reduced[Element]]) -> Node | None:
-        """A sum that uses the parts of the reductions in `needs`. None if it has no transport or different parts."""
+        """Returns a sum that is split into the same parts as the reductions in `needs`. Returns None if the sum has no
+        transport (correction) or has different parts.
+        """
         found = self.terms.transport(self.terms.root, needs)
         theirs = [self.cuts[y.y.node] for y in needs]
         if found is None or any((c.k, c.length) != (cut.k, cut.length) for c in theirs):
@@ -190,7 +198,9 @@ class Following:
     # ---- a maximum -------------------------------------------------------------------
 
     def rescaled(self, cut: Cut, found: Rescale[Element]) -> Node:
-        """A sum that depends on a maximum: adds the partial sums, each corrected to the maximum of all parts."""
+        """Returns a sum that depends on a maximum. The partial sums are added, each corrected to the maximum of all
+        parts.
+        """
         cut.found = found
         partial = cut.partial(self.with_own(self.terms.root, found, cut))
         return self.merged(found, partial, self.maximum(found).first, cut.place)
@@ -199,7 +209,7 @@ class Following:
         return self.cuts[found.y.y.node]
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """The expression `root` in parts, with the maximum of each part in place of the maximum of all parts."""
+        """Returns the expression `root` in parts. The maximum of each part replaces the maximum of all parts."""
         y, maximum = found.y, self.maximum(found)
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = self._of_own_part(finite(self.i, maximum.first), cut)
@@ -209,20 +219,24 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """The index of each axis of the operand into the split array `cut.x`, which has these axes at `places`."""
+        """Returns for each axis of the operand its index in the split array `cut.x`, which has the axes of the operand
+        at `places`.
+        """
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
 
     def _of_own_part(self, of_parts: Node, cut: Cut) -> Node:
-        """The value of each part, repeated for all elements of the unsplit operand that lie in the part."""
+        """Returns the value of each part, repeated for all elements of the unsplit operand that lie in the part."""
         index = [axis(j) for j in self.terms.kept]
         index.insert(cut.place, axis(cut.k) // cut.length)
         return self.i.view(of_parts, cut.node.x.shape, tuple(index))
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
-        """The sum of the partial sums, each corrected from the maximum of its own part to the maximum of all parts.
+        """Returns the sum of the partial sums, each corrected from the maximum of its own part to the maximum of all
+        parts.
 
-        `parts` contains these maxima and has the shape of `partial`. Axis `place` of both is the part.
+        `parts` contains the maximum of each part and has the shape of `partial`. Axis `place` of both arrays is the
+        number of the part.
         """
         i, shape = self.i, partial.shape
         whole = i.reduce("max", parts.dtype, (*shape[:place], *shape[place + 1 :]), parts, (place,))
@@ -234,7 +248,7 @@ class Following:
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
-        """The product of exp(h(old) - h(new)) over all shifts h.
+        """Returns the correction factor: the product of exp(h(old) - h(new)) over all shifts h.
 
         `place` is the position of the part axis among the axes of `old` and `new`, or None.
         """
@@ -247,15 +261,18 @@ class Following:
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """The index of each kept axis of the operand, with the part axis at `place` if that is not None."""
+        """Returns the index of each axis of the operand that is not reduced. If `place` is not None, the part axis is
+        at `place`.
+        """
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}
 
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """A sum of products of deviations from means: adds the partial sums, each corrected to the means of all
-        parts."""
+        """Returns a sum of products of deviations from means. The partial sums are added, each corrected to the means
+        of all parts.
+        """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}
         x = cut.node.x
@@ -268,7 +285,7 @@ class Following:
         return cut.merged(compute(i, "add", partial, shift))
 
     def _counts(self, cut: Cut) -> Node:
-        """The number of elements in each part."""
+        """Returns the number of elements in each part."""
         left = cut.node.shape
         shape = (*left[: cut.place], Dim.of(cut.parts), *left[cut.place :])
         rest = self.terms.count // cut.extent
@@ -279,7 +296,7 @@ class Following:
 
 
 def finite(i: Interner, y: Node) -> Node:
-    """`y` with 0 in place of -inf. A maximum is -inf if all elements so far are -inf."""
+    """Returns `y` with 0 in place of -inf. A maximum is -inf if all its elements are -inf."""
     return compute(i, "where", _is_bottom(i, y), number(i, y, 0.0), y)
 
 

@@ -6,12 +6,13 @@ becomes
     %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program per part
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
-Reductions of columns are split even if they have more results. If a reduction depends on another one of the same
-elements, both are split into the same parts. minitri/optimize/split_parts.py describes how parts are computed and
-combined. Reductions that share a loop with a product stay whole: only minitri/optimize/split_kv.py can split that loop.
+Reductions of columns are split even if they have many results. If a reduction depends on another reduction of the same
+elements, both reductions are split into the same parts. minitri/optimize/split_parts.py describes how parts are
+computed and combined. Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can
+split such a loop.
 
-The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. Uneven
-parts are padded. Left out: unknown sizes.
+The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If a part
+is shorter than the others, it is padded. Left out: reductions of unknown sizes.
 """
 
 import math
@@ -36,7 +37,8 @@ FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer 
 
 
 def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
-    """The graph with long reductions computed in parts. Its field `splits` lists them.
+    """Returns the graph in which long reductions are computed in parts. The field `splits` of the graph lists the split
+    reductions.
 
     `layouts` has the strides of inputs that are not contiguous, by name.
     """
@@ -51,7 +53,9 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def choose(node: Reduce, chip: Chip, layouts: Layouts = {}) -> tuple[int, int, Dim] | None:
-    """The axis to split, the number of parts and their length. None if splitting does not pay."""
+    """Returns the axis to split, the number of parts and the length of a part. Returns None if the reduction would not
+    become faster.
+    """
     if any(e.constant is None for e in node.x.shape):
         return None
     extents, results = {k: int(node.x.shape[k]) for k in node.axes}, math.prod(map(int, node.shape))
@@ -68,9 +72,11 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}) -> tuple[int, int, D
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
-    """The axis to split: one that is not contiguous in memory, if it is long enough, because its parts are whole rows.
+    """Returns the axis to split. An axis that is not contiguous in memory is best if it is long enough, because its
+    parts are complete rows.
 
-    `extents` has the reduced axes. Pieces of the contiguous axes `inner` need at least PIECE elements to load quickly.
+    `extents` has the reduced axes. Parts of the contiguous axes `inner` must have at least PIECE elements, because
+    shorter parts load slowly.
     """
     possible = {k: n // PIECE if k in inner else n for k, n in extents.items()}
     outer = max((k for k in extents if k not in inner), key=lambda k: extents[k], default=None)
@@ -80,10 +86,11 @@ def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
 
 
 def _parts(count: int, results: int, width: int, wanted: int) -> int:
-    """The number of parts for each result, such that about `wanted` programs run.
+    """Returns the number of parts for each result, such that about `wanted` programs run.
 
-    `width` is the size of an element in bytes if columns are reduced, else 0. A program loads a few rows of its columns
-    at a time. The narrower these rows are, the more programs are needed to keep the memory busy.
+    `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
+    columns loads a few rows at a time. The fewer bytes these rows have, the more programs are needed to keep the memory
+    busy.
     """
     programs = -(-results // LANES) if width else results
     if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
@@ -95,9 +102,9 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """The length of the parts of an axis, so that there are about `parts` of them. The last one may be shorter.
+    """Returns the length of a part, so that an axis has about `parts` parts. The last part may be shorter.
 
-    The parts of a row begin at multiples of 16 bytes. With `any_start` they may begin anywhere.
+    The parts of a row begin at multiples of 16 bytes. If `any_start` is true, parts may begin anywhere.
     """
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
@@ -113,14 +120,14 @@ def _length(extent: int, parts: int, any_start: bool) -> int:
 
 
 def _fills(length: int) -> bool:
-    """Whether few elements of the blocks of a part lie past its end."""
+    """Checks whether only few elements of the blocks of a part lie past the end of the part."""
     return length >= 8 * BLOCK or length * 4 >= 3 << (length - 1).bit_length()
 
 
 def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]:
-    """The size of an element, in bytes, and the axes of the operand along which memory is contiguous.
+    """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
-    The largest array or product in the operand decides. There may be no such axis.
+    The layout of the largest array or product in the operand decides. The operand may have no contiguous axis.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
@@ -141,7 +148,9 @@ def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:
-    """The axis of an array with the smallest stride: the last one, unless the layout says otherwise."""
+    """Returns the axis of an array with the smallest stride. The fastest axis is the last one, unless the array has
+    another layout.
+    """
     strides = layouts.get(x.name) if isinstance(x, Input) else None
     if strides is None or any(s.constant is None for s in strides):
         return -1

@@ -9,12 +9,12 @@ becomes
     %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
     %5: f32[1024, 4096] = add %3, %4
 
-Every element is read and written twice instead of once. So splitting pays only if most of the GPU would be idle. The
-method is from Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section
-2. The single-pass method of that paper needs programs that wait for each other. Triton does not guarantee that all
-these programs run at the same time.
+In a scan of parts, every element is read and written twice instead of once. So a scan is split into parts only if most
+of the GPU would be idle without the split. The method is from Merrill and Garland, "Single-pass Parallel Prefix Scan
+with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of the same paper needs programs that wait
+for each other. Triton does not guarantee that all programs of a grid run at the same time.
 
-The order of additions depends on the sizes alone, so each run gives the same result. Left out: unknown sizes.
+The order of additions depends on the sizes alone, so each run gives the same result. Left out: scans of unknown sizes.
 """
 
 import math
@@ -31,12 +31,14 @@ SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and
 
 
 def split_scans(graph: Graph, chip: Chip) -> Graph:
-    """The graph with long scans computed in parts. Its field `splits` lists them."""
+    """Returns the graph in which long scans are computed in parts. The field `splits` of the graph lists the split
+    scans.
+    """
     return split(graph, split_scans, lambda i, _, node: _halves(i, node, chip), Scan)
 
 
 def _halves(i: Interner, node: Scan, chip: Chip) -> Halves | None:
-    """A scan computed in parts: the total of the earlier parts is added to the scan of each part."""
+    """Returns a scan computed in parts: the total of all earlier parts is added to the scan of each part."""
     k = node.axis
     if any(e.constant is None for e in node.shape):
         return None
@@ -61,14 +63,18 @@ def _halves(i: Interner, node: Scan, chip: Chip) -> Halves | None:
 
 
 def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:
-    """`totals` shifted by one along axis k: each part gets the total of the part before it, the first one `neutral`."""
+    """Returns `totals`, shifted by one along axis k. Each part gets the total of the previous part, and the first part
+    gets the neutral element.
+    """
     first = i.view(i.const(neutral, totals.dtype), (*totals.shape[:k], Dim.of(1), *totals.shape[k + 1 :]), ())
     shape = (*totals.shape[:k], totals.shape[k] - 1, *totals.shape[k + 1 :])
     return i.concat(totals.shape, (first, i.view(totals, shape, tuple(map(axis, range(totals.rank))))), k)
 
 
 def _parts(extent: int, programs: int, wanted: int) -> int:
-    """The number of parts, a power of two: enough for `wanted` programs, but no part is shorter than PART."""
+    """Returns the number of parts, a power of two. There are enough parts for `wanted` programs, but no part is shorter
+    than PART.
+    """
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1
     return 1 << (max(1, min(wanted // programs, extent // PART)).bit_length() - 1)

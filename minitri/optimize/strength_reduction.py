@@ -1,24 +1,26 @@
-"""graph → graph: powers with a constant exponent become products, and divisions by powers of two multiplications.
+"""graph → graph: replaces powers with a constant exponent by products, and divisions by powers of two by
+multiplications.
 
     %1: f32[N] = power x, 3.0        becomes      %1: f32[N] = square x
                                                   %2: f32[N] = multiply %1, x
     %1: f32[N] = divide x, 8.0       becomes      %1: f32[N] = multiply x, 0.125
 
-This is strength reduction: an operation becomes a cheaper one with the same result. The power function of the math
-library takes about a hundred instructions, because it must know every exponent.
+This optimisation is called strength reduction: an operation becomes a cheaper operation with the same result. The power
+function of the math library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the same graph without such powers and divisions. The exponents are the integers from -7 to 8, and
-the halves between -4.5 and 7.5:
+In: a graph. Out: the same graph without powers and divisions that can be replaced. Powers are replaced if the exponent
+is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
     x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal
     x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
-Each operation of a product rounds once. These exponents need at most eight roundings, which is an error of 4 units in
-the last place: that of the library's function (`ulp` in minitri/base/operators.toml). Integers wrap, as their powers
-do. A division by a power of two keeps its bits, because both forms round the same number once. Left out: exponents
-that need more roundings.
+Each multiplication rounds once. The listed exponents need at most eight roundings, which is an error of 4 units in the
+last place. The power function of the library has the same error (`ulp` in minitri/base/operators.toml). Integer
+products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power of two
+gives the same bits, because both operations round the same number once. Left out: powers with exponents that need more
+than eight roundings.
 """
 
 import math
@@ -32,12 +34,12 @@ LARGEST_DIVISOR = 2.0**100  # its reciprocal is no denormal number
 
 
 def reduce_strength(graph: Graph) -> Graph:
-    """The graph with no rule left to apply."""
+    """Returns the graph after all rules have been applied as often as possible."""
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 
 
 def power_of_constant(i: Interner, node: Node) -> Node | None:
-    """x ** n is made of products, reciprocals and, if n is a half, a square root."""
+    """Replaces x ** n by products, reciprocals and, if 2 * n is odd, a square root."""
     match node:
         case Apply(op="power", args=(x, View(x=Const(value=n)) | Const(value=n))):
             pass
@@ -58,7 +60,7 @@ def power_of_constant(i: Interner, node: Node) -> Node | None:
 
 
 def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
-    """Whether each element is surely 0.0, more, or nan. Looks at `depth` levels of operands."""
+    """Checks whether each element is certainly 0.0, positive, or nan. The check looks at `depth` levels of operands."""
     match x:
         case Const(value=c):
             return c > 0 or str(c) == "0.0"
@@ -78,19 +80,25 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
 
 
 def _is_whole(x: Node) -> bool:
-    """Whether the elements were integers, which have no -0.0 and no -inf."""
+    """Checks whether the elements are converted from integers. Elements that are converted from integers are never -0.0
+    or -inf.
+    """
     x = x.x if isinstance(x, View) else x
     return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
 
 
 def _without_signs(i: Interner, x: Node) -> Node:
-    """x with 0 for -0.0 and inf for -inf: a power that is no integer forgets these signs."""
+    """Returns x with 0 in place of -0.0 and inf in place of -inf. A power with a fractional exponent ignores the sign
+    of -0.0 and -inf.
+    """
     is_lowest = i.apply("equal", bool_, x.shape, (x, number(i, x, -math.inf)))
     return compute(i, "where", is_lowest, number(i, x, math.inf), compute(i, "add", x, number(i, x, 0.0)))
 
 
 def _power(i: Interner, x: Node, n: int) -> Node:
-    """x ** n by binary powers. For n < 0 it is the product of two reciprocals, of which none overflows alone."""
+    """Returns x ** n as a product of repeated squares. For n < 0 the result is the product of two reciprocals, neither
+    of which overflows alone.
+    """
     if n == 1:
         return x
     if n == -1:
@@ -107,7 +115,9 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
-    """x / 2**k is x * 2**-k, bit for bit. A mean stays a sum and its count, as online reductions know it."""
+    """Replaces x / 2**k by x * 2**-k, which has the same bits. A sum divided by a count is not replaced, because online
+    reductions recognise means by this division.
+    """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):
             return None

@@ -3,9 +3,10 @@
     program k0(…) warps 4 descriptors {                    program k0(…) warps 4 {
     %2: f16[i, k] = load x[i, k] {mask = [i < 1000]}       %2: … {mask = [i < 1000], descriptor = [64, 32]}
 
-A descriptor contains the address of an array, its shape and strides, and the shape of a block. The host makes it at the
-launch. GPUs since Hopper have a copy engine (TMA) for descriptors: one thread asks for a block and continues. No thread
-computes addresses. Elements outside of the array arrive as zeros and are not written, so the accesses need no masks.
+A descriptor contains the address of an array, its shape and strides, and the shape of a block. The host makes the
+descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TMA) for descriptors: one thread requests
+a block and continues. No thread computes addresses. Elements outside of the array are loaded as zeros and are not
+stored, so loads and stores through descriptors need no masks.
 
 In: a masked program that allows descriptors (`descriptors`). Out: the same program, with a block shape on each access
 that can use a descriptor. The conditions are those of CUDA's tensor maps:
@@ -14,11 +15,11 @@ that can use a descriptor. The conditions are those of CUDA's tensor maps:
   - All other strides are multiples of 16 bytes and of the next stride.
   - A block has at most 256 elements along an axis.
 
-Rows that are shorter than a block are not worth a descriptor. Only the call knows whether an array begins at a
-multiple of 16 bytes (minitri/program_compilation.py).
+Rows that are shorter than a block do not use a descriptor. Only the call of a program knows whether an array begins at
+a multiple of 16 bytes (minitri/program_compilation.py).
 
-Left out: gathers, unknown sizes, blocks without exactly two axes; stores of programs without `descriptor_stores`, of
-values with other axes than their block, and of integers.
+Left out: gathers, unknown sizes, and blocks without exactly two axes. Also left out are stores of integers, stores of
+values that lack axes of their block, and stores of programs without `descriptor_stores`.
 """
 
 from minitri.base.dims import Dim
@@ -31,7 +32,7 @@ LONGEST = 256  # elements of a block along an axis
 
 
 def describe(program: Program, allowed: bool) -> Program:
-    """The program with a block shape for each access that uses a descriptor.
+    """Returns the program with a block shape for each load or store that uses a descriptor.
 
     `allowed` says whether the options and the arrays of the call allow descriptors.
     """
@@ -45,7 +46,7 @@ def describe(program: Program, allowed: bool) -> Program:
 
 
 def _may_be_stored(program: Program, op: Store) -> bool:
-    """Whether a descriptor can write the value: a float with the axes of its block."""
+    """Checks whether a descriptor can store the value, which must be a float with all axes of its block."""
     return program.descriptor_stores and op.value.dtype.is_float and index_axes(op) == {*op.value.axes}
 
 

@@ -1,16 +1,17 @@
-"""Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight by it.
+"""Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
 becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
-Usually `inside` is 1 and `outside` is s. If s is inf, nan, or so large that weights could overflow, then `inside` is s
-and `outside` is 1. Without a scale inside, the weights are whole numbers, which f16 represents without rounding. Tensor
-cores also need less power for small whole numbers. So a chip that runs at its power limit becomes faster.
+Usually `inside` is 1 and `outside` is the scale s. If s is inf, nan, or so large that weights could overflow, `inside`
+is s and `outside` is 1. Without a scale inside, the weights are whole numbers, which f16 represents without rounding.
+Tensor cores also need less electrical power for small whole numbers. So a chip that runs at its power limit becomes
+faster.
 
-In: a product. Out: the new second factor, and the scale for its sums. The rule is for f16 only: in bf16 the sums
-without their scale could overflow although the sums of the original program do not. Left out: scales of rows, and
-scales of blocks of the summed axis.
+In: a product. Out: the new second factor, and the scale for its sums. Scales are moved in f16 products only. In bf16
+products, the sums without their scale could overflow although the sums of the original program do not. Left out: scales
+of rows, and scales of blocks of the summed axis.
 """
 
 from dataclasses import dataclass
@@ -28,11 +29,11 @@ LARGEST, EXACT = float(np.finfo(np.float16).max), 1 << 11  # f16's largest numbe
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale of a second factor.
+    """The scale that the weights in the second factor of a product are multiplied by.
 
-    product   the multiplication of whole numbers and the scale
+    product   the node that multiplies whole numbers by the scale
     rounded   the cast of `product` to f16
-    by        the scale
+    by        the node of the scale
     places    the index of the scale for an element of the second factor
     most      the largest absolute value of a whole number
     """
@@ -45,7 +46,7 @@ class Scale:
 
 
 def find(node: Contract) -> Scale | None:
-    """The scale of a product's second factor, or None."""
+    """Returns the scale of a product's second factor, or None if the factor has no scale."""
     x, places = element(node.b, tuple(map(axis, range(node.rank))))
     rounded = None
     while isinstance(x, Apply) and x.op == "cast" and {x.dtype, x.args[0].dtype} <= {f16, f32}:
@@ -61,7 +62,9 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """The second factor with the inner scale, and the outer scale for the sums (None if there is no outer scale)."""
+    """Returns the second factor with the inner scale, and the outer scale for the sums, or None if there is no outer
+    scale.
+    """
     found = find(node)
     if found is None:
         return node.b, None
@@ -75,12 +78,14 @@ def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
 
 
 def scaled(i: Interner, sums: Contract, scale: Node) -> Node:
-    """The sums times the scale, plus 0. The addition turns -0.0 into 0.0, as in a sum of zeros."""
+    """Returns the sums times the scale, plus 0. The addition of 0 turns -0.0 into 0.0, as in a sum of zeros."""
     return compute(i, "add", compute(i, "multiply", sums, scale), number(i, sums, 0.0))
 
 
 def _largest(x: Node) -> int | None:
-    """The largest absolute value of x if it is a whole number that f16 can represent. None if that is not certain."""
+    """Returns the largest absolute value of x if x certainly is a whole number that f16 can represent. Returns None for
+    any other x.
+    """
     stack, most = [x], 0
     while stack and most <= EXACT:
         match stack.pop():
@@ -98,12 +103,12 @@ def _largest(x: Node) -> int | None:
 
 
 def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
-    """The inner and the outer scale. Their product is `by`."""
+    """Returns the inner and the outer scale. The product of the two scales is `by`."""
     one = number(i, by, 1.0)
     safe = i.apply("less_equal", bool_, by.shape, (compute(i, "abs", by), number(i, by, LARGEST / most)))
     return compute(i, "where", safe, one, by), compute(i, "where", safe, by, one)
 
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
-    """The expression x with `new` in place of `old`. The views and casts between them are rebuilt."""
+    """Returns the expression x with `new` in place of `old`. The views and casts between `x` and `old` are rebuilt."""
     return new if x is old else copy(i, x, (_replaced(i, operands(x)[0], old, new),))

@@ -1,1 +1,1 @@
-"""Reads the printed text of a stage back into its IR."""
+"""Reads the printed text of a stage back into the IR of that stage."""

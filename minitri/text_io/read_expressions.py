@@ -1,7 +1,7 @@
 """Interprets names, numbers and attributes in the text of a stage.
 
-In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a place in the text. `Names` has
-the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial is limited,
+In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a position in the text. `Names`
+has the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial is limited,
 because the text may come from anyone.
 """
 
@@ -21,7 +21,7 @@ from minitri.language.constant_arithmetic import BINARY
 from minitri.language.parser import is_name
 from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER, Attributes, Line, Mistake, Node, Text
 
-MAX_TERMS = 500  # of a polynomial, and factors of a term
+MAX_TERMS = 500  # terms of a polynomial, and factors of a term
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Names:
     value: Callable[[Node], Dim | None] = lambda _: None
 
     def dim(self, e: Node) -> Dim:
-        """The polynomial of an expression. It visits the left operands in a loop, because a sum may be long."""
+        """Returns the polynomial of an expression. A loop visits the left operands, because a sum may be long."""
         rights: list[tuple[Node, Node]] = []
         while e.kind in BINARY:
             rights.append((e, e.parts[1]))
@@ -87,7 +87,7 @@ class Names:
         return tuple(map(self.dim, exprs))
 
     def shape(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
-        """The sizes of an array. Only dimensions may occur in them, not axes."""
+        """Returns the sizes of an array. Only dimensions may occur in the sizes, not axes."""
         exprs = list(exprs)
         found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
@@ -97,11 +97,14 @@ class Names:
 
     @property
     def of_sizes(self) -> Names:
-        """The same names without axes and values, so that only dimensions are known."""
+        """Returns the same names without axes and values, so that only dimensions are known."""
         return Names(self.sizes)
 
     def condition(self, e: Node) -> Dim:
-        """The condition `a < b` or `a >= b` as an expression that must be >= 0: b - a - 1, or a - b."""
+        """Returns an expression that is >= 0 if a condition holds.
+
+        The expression is b - a - 1 for `a < b`, and a - b for `a >= b`.
+        """
         if e.kind not in ("<", ">="):
             raise Mistake(e, "a condition is written `a < b` or `a >= b`")
         a, b = self.dims(e.parts)
@@ -109,7 +112,7 @@ class Names:
 
 
 def _small(d: Dim, place: Text) -> Dim:
-    """Returns the polynomial. Raises Mistake with code MT0401 if it is too large."""
+    """Returns the polynomial. Raises Mistake with code MT0401 if the polynomial is too large."""
     if len(d.terms) > MAX_TERMS or any(len(m) > MAX_NESTING or abs(c) >= MAX_NUMBER for m, c in d.terms):
         raise Mistake(place, "this expression has too many terms, or too large numbers", code="MT0401")
     return d
@@ -136,7 +139,10 @@ def read_dtype(type: Node) -> DType:
 
 
 def read_number(e: Node, dtype: DType) -> int | float | bool:
-    """The value of a constant of this dtype. Floats are rounded to the dtype. Raises Mistake if it does not fit."""
+    """Returns the value of a constant of this dtype. Floats are rounded to the dtype.
+
+    Raises Mistake if the value does not fit the dtype.
+    """
     sign, inner = (-1, e.parts[0]) if e.kind == "neg" else (1, e)
     if inner.kind == "name" and sign == 1 and dtype.kind == "b" and inner.name in ("true", "false"):
         return inner.name == "true"
@@ -180,14 +186,14 @@ def read_word(e: Node, known: Sequence[str]) -> str:
 
 
 def wanted(line: Line, name: str) -> Node:
-    """An attribute of a line. Raises Mistake if the line lacks it."""
+    """Returns an attribute of a line. Raises Mistake if the line does not have the attribute."""
     if name not in line.attributes:
         raise Mistake(line.op, f"`{line.op.name[:40]}` needs the attribute `{name}`")
     return line.attributes[name]
 
 
 def read_identifier(e: Node, taken: Iterable[str] = ()) -> str:
-    """The name of a parameter or buffer. Raises Mistake if it is not a valid name, or one of `taken`."""
+    """Returns the name of a parameter or buffer. Raises Mistake if the name is not valid, or is one of `taken`."""
     if not is_name(e.name):
         raise Mistake(e, f"`{e.name[:40]}` cannot be a name", "names are ASCII letters, digits and `_`")
     if e.name in taken:

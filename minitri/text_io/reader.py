@@ -2,11 +2,11 @@
 
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 
-In: the text of a graph, a plan of kernels or tile programs. Out: a `Node` for every line and expression, or a
-ParseError MT0501. The one idea: one grammar (ir.lark) for all three, because their lines have the same syntax. Every
-node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at it.
-graph/parse.py, kernels/parse.py and tiles/parse.py turn the nodes into IRs. read_expressions.py has the functions that all
-three use.
+In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node` for every line and expression, or a
+ParseError MT0501. The one idea: all three IRs have one grammar (ir.lark), because their lines have the same syntax.
+Every node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at the
+node. graph/parse.py, kernels/parse.py and tiles/parse.py turn the nodes into IRs. read_expressions.py has the functions
+that these three files use.
 
 Numbers and nesting are limited, because the text may come from anyone.
 """
@@ -40,11 +40,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Node(Text):
-    """An expression, or the node of a rule of ir.lark.
+    """A syntax node: an expression, or the node of a rule of ir.lark.
 
-    The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= == !=.
-    `parts` are its operands, or its value. Any other node has the name of its rule as its `kind`, and the parts of its
-    rule as `parts`: names and nodes. A part that is missing is None. `depth` counts nested expressions.
+    The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= ==
+    !=. The `parts` of an expression are its operands, or its value. Any other node has the name of its grammar rule as
+    its `kind`, and the names and nodes of the rule as its `parts`. A part that is missing is None. `depth` counts
+    nested expressions.
     """
 
     kind: str
@@ -62,9 +63,11 @@ Attributes = Mapping[str, Node]
 
 @dataclass(frozen=True, slots=True)
 class Param(Text):
-    """An array in a header, `x: f32[M, N]`. For a buffer of a kernel, `role` is input, output, temporary or scalar.
+    """An array in a header, such as `x: f32[M, N]`.
 
-    `dims` is None for a type without brackets, such as `float`. `dtype` and `dims` are the parts of `type`.
+    For a buffer of a kernel, `role` is input, output, temporary or scalar.
+
+    `dims` is None for a type without brackets, such as `float`. `dtype` and `dims` are the two parts of `type`.
     """
 
     name: Node
@@ -79,7 +82,10 @@ class Param(Text):
 
 @dataclass(frozen=True, slots=True)
 class Line(Text):
-    """An operation: `result: type = op operands {attributes}`. A store and a loop have no result and no type."""
+    """The line of one operation: `result: type = op operands {attributes}`.
+
+    A store and a loop have no result and no type.
+    """
 
     result: Node | None
     type: Node | None
@@ -89,7 +95,7 @@ class Line(Text):
 
 
 class Mistake(Exception):
-    """An error in a piece of the text. The code is MT0501 for a syntax error, else MT0502."""
+    """An error in a piece of the text. The code is MT0501 for a syntax error, and MT0502 for most other errors."""
 
     def __init__(self, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:
         super().__init__(message)
@@ -97,7 +103,7 @@ class Mistake(Exception):
 
 
 def read(source: Source, start: str) -> Any:
-    """The syntax nodes of a text. `start` is the start symbol: "graph", "kernels", "tiles" or "sum".
+    """Returns the syntax nodes of a text. `start` is the start symbol: "graph", "kernels", "tiles" or "sum".
 
     Raises Mistake with code MT0501 for a syntax error, and CompileError MT0401 for a text that is too long.
     """
@@ -174,18 +180,21 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """The node for a token. A node is returned unchanged."""
+    """Returns the node for a token. A node is returned unchanged."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
 def _around(parts: Iterable[Any]) -> tuple[int, int]:
-    """The range of characters from the first node to the last one."""
+    """Returns the range of characters from the first node to the last node."""
     placed = [p for p in parts if isinstance(p, Text)]
     return (placed[0].start, placed[-1].end) if placed else (0, 0)
 
 
 def _node(kind: str, *parts: Any) -> Node:
-    """The node of a rule. Brackets are no parts of it, but lie in its range."""
+    """Returns the node of a grammar rule.
+
+    Brackets are not among the node's `parts`, but its range of characters includes them.
+    """
     return Node(*_around(parts), kind, tuple(p for p in parts if not (isinstance(p, Node) and p.name in ("[", "]"))))
 
 
@@ -196,7 +205,10 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 
 
 class Builder:
-    """Makes the nodes of rules (or aliases) of ir.lark that are not just their parts: a rule's method has its name."""
+    """Makes the syntax nodes of grammar rules in ir.lark that need more than their parts.
+
+    Each method has the name of a grammar rule.
+    """
 
     def same(self, part: Any) -> Any:
         return part

@@ -1,19 +1,18 @@
-"""Templates for the lines of a stage. One template both writes and reads a kind of line.
+"""Defines templates for the lines of a stage. One template both writes and reads lines of one kind.
 
     reduce.<op> <x> {over = <over:axis_names>, rescale = <rescale?>}         the template
     reduce.max %0 {over = [j]}                                         a line without its result and type
 
-A template looks like its line. `<x>` is a placeholder for the field `x` of an operation.
+A template looks like the line that it describes. `<x>` is a placeholder for the field `x` of an operation.
 
     <x>                   the name of a value that an earlier line defines
-    <over:axis_names>     a field of the kind `axis_names`, which the reader's method `axis_names` reads. The writer
-                          may have such a method too
+    <over:axis_names>     a field of the kind `axis_names`, which the reader's method `axis_names` reads
     <args...>             all remaining operands. With a kind, `<axes:axis...>`
-    rescale = <rescale?>  an optional attribute. It is not written for None and ()
+    rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. The `lines.toml` of each
-IR has its templates, text.py the writer, and parse.py the reader.
+In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. Each IR has its
+templates in `lines.toml`, its writer in text.py, and its reader in parse.py.
 """
 
 import re
@@ -47,7 +46,7 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 class Hole:
     """A placeholder of a template: `word = <field:kind mark>` for an attribute, `<field:kind mark>` for an operand.
 
-    `mark` is "...", "?" or empty.
+    `mark` is "...", or "?", or empty.
     """
 
     word: str
@@ -57,7 +56,10 @@ class Hole:
 
 
 class Template:
-    """A template, which writes and reads one kind of line (see the top of the file)."""
+    """A template, which writes and reads one kind of line.
+
+    The docstring of the module describes the syntax of templates.
+    """
 
     def __init__(self, text: str) -> None:
         self.head, _, rest = text.partition(" ")
@@ -67,8 +69,9 @@ class Template:
         self.between = " " if "> <" in rest else ", "
 
     def write(self, fields: Mapping[str, Any], writer: Any, more: Sequence[str] = ()) -> str:
-        """The text of an operation with these fields. Operands that are None are left out. `more` has the texts of
-        further attributes.
+        """Returns the text of an operation with these fields. Operands that are None are left out.
+
+        `more` has the texts of further attributes.
         """
         operands: list[str] = []
         for h in self.operands:
@@ -79,30 +82,30 @@ class Template:
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
 
     def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
-        """The text of each attribute."""
+        """Returns the text of each attribute."""
         shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
         return [f"{h.word} = {getattr(writer, h.kind, plain)(fields[h.field])}" for h in shown]
 
 
 def templates(module: Any, table: Mapping[str, Any]) -> dict[type[Any], Template]:
-    """The templates of the classes of a module, from the `lines` of a table."""
+    """Returns the templates of the classes of a module, from the table `lines` of a TOML file."""
     return {getattr(module, name): Template(line) for name, line in table["lines"].items()}
 
 
 def fields_of(node: Any) -> dict[str, Any]:
-    """The fields of a dataclass, by name."""
+    """Returns the fields of a dataclass, by name."""
     return {f.name: getattr(node, f.name) for f in fields(node)}
 
 
 def plain(value: object) -> str:
-    """The text of a field for whose kind the writer has no method."""
+    """Returns the text of a field whose kind has no method in the writer."""
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
 
 
 class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
 
-    templates    the template of each class of operations
+    templates    templates of the lines, one for each class of operations
     precisions   the precisions of a product
     anywhere     attributes that any line can have
     names        the meaning of names in index expressions, for the line that is being read
@@ -121,7 +124,7 @@ class LineReader(Generic[V]):
         self.taken: set[str] = set()  # all names of values, also of those that are out of scope
 
     def ref(self, e: Node) -> V:
-        """The value with this name, which an earlier line must define."""
+        """Returns the value with this name, which an earlier line must define."""
         if e.kind != "name" or e.name not in self.values:
             shown = self.source.text[e.start : e.end][:40]
             raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
@@ -157,13 +160,16 @@ class LineReader(Generic[V]):
         return (Span(self.source, line.start, line.end),)
 
     def take(self, result: Node) -> None:
-        """Reserves the name of a new value. Raises Mistake if it is in use."""
+        """Reserves the name of a new value. Raises Mistake if the name is in use."""
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")
         self.taken.add(result.name)
 
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
-        """The class of a line's operation, and its fields. `absent` has operations and fields that are not allowed."""
+        """Returns the class of a line's operation, and the operation's fields.
+
+        `absent` has operations and fields that are not allowed.
+        """
         cls, found = self._kind(line, absent)
         template = self.templates[cls]
         attributes = [h for h in (*template.attributes, *self.anywhere) if h.field not in absent]
@@ -188,7 +194,7 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """The fields that are operands. A placeholder for all remaining operands needs at least one operand."""
+        """Returns the fields that are operands. A placeholder for all remaining operands needs at least one operand."""
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
         least = len(fixed) if fixed == holes else max(len(fixed), 1)
         if count < least or fixed == holes and count > least:

@@ -1,1 +1,1 @@
-"""Tile programs: the code that each program of a grid runs, block by block, with the masks of its accesses."""
+"""Tile programs: the code that each program of a grid runs, block by block, with masks on loads and stores."""

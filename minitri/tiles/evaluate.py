@@ -1,12 +1,13 @@
 """The numpy evaluator of tile programs, which defines what a tile program means.
 
 In: tile programs, an array for each input, the sizes. Out: the outputs. The one idea: numpy runs every program of the
-grid, one after another. The state of an axis is its current block, and a loop changes that block.
+grid, one after another. Each axis has a current block, and a loop moves the current block along its axis.
 minitri/kernels/evaluate.py computes each op.
 
 In an unmasked program, the evaluator cuts off a block at the end of its axis. In a masked program, every element of a
 block exists, and masks decide which elements an access reads or writes. The sanitizer (minitri/trust/sanitizer.py)
-then checks each access. The error for a wrong access names the program, its place in the grid and the statement.
+checks each access of a masked program. The error for a wrong access names the program, its place in the grid and the
+statement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,10 +28,10 @@ Place = tuple[int, ...]  # the number of a tile along each axis of the grid
 
 
 def evaluate(plan: Plan, programs: Sequence[Program], inputs: Arrays, sizes: Sizes, masked: bool) -> tuple[Any, ...]:
-    """The outputs of tile programs as numpy arrays. `masked` says whether the programs have masks, which then bound
-    accesses.
+    """Runs tile programs and returns their outputs as numpy arrays. `masked` says whether the programs have masks for
+    their loads and stores.
 
-    Raises AccessError for the first wrong access.
+    Raises AccessError for the first load or store outside of its array.
     """
     memory = allocate(plan, inputs, sizes)
     watch = Watch(plan, programs, memory, sizes)
@@ -42,12 +43,14 @@ def evaluate(plan: Plan, programs: Sequence[Program], inputs: Arrays, sizes: Siz
 
 
 def places(program: Program, sizes: Sizes) -> Iterator[Place]:
-    """All points of the grid, in order; the last axis changes fastest."""
+    """Yields all points of the grid in order. The index of the last axis changes fastest."""
     return np.ndindex(*[a.tiles.evaluate(sizes) for a in program.grid])
 
 
 def run(program: Program, place: Place, memory: Memories, sizes: Sizes, masked: bool, watch: Watch) -> None:
-    """Runs one program of the grid, which changes `memory`. `watch` checks each statement of the program."""
+    """Runs one program of the grid, which changes `memory`. `watch` is an object that checks each statement of the
+    program.
+    """
     watch.enter(program, place)
     _Run(program, place, memory, sizes, masked, watch).all()
 
@@ -70,8 +73,8 @@ class _Run(Values):
     def start(self, name: str, first: int, looping: bool = False) -> None:
         """Moves an axis to the block that starts at the index `first`.
 
-        `looping` is true if a loop moves the axis. In an unmasked program, a short last block of a loop has fewer
-        positions.
+        `looping` is true if a loop moves the axis. In an unmasked program, an incomplete last block of a loop has fewer
+        indices.
         """
         a = self.axes[name]
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
@@ -115,7 +118,7 @@ class _Run(Values):
         self.watch.done(op, self.values, self.env, self.real)
 
     def bounds(self, loop: Loop, name: str) -> tuple[int, int]:
-        """The first index of a loop, and the index before which it ends."""
+        """Returns the first index of a loop, and the index before which the loop ends."""
         ends = (loop.first, 0), (loop.last, self.extents[name])
         first, last = (
             d if e is None else int(np.asarray(numpy_array_operations.index(e, self.env)).item()) for e, d in ends
@@ -123,7 +126,7 @@ class _Run(Values):
         return first, last
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """The elements of a carried value that belong to the current blocks, as slices."""
+        """Returns slices that select the elements of a carried value that belong to the current blocks."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
@@ -140,7 +143,7 @@ class _Run(Values):
         return super().value(op)
 
     def _watch_ends(self, op: Op, axes: Sequence[str], value: Any, before: Any = None) -> None:
-        """Reports elements past the end of a reduced axis that would change the reduction."""
+        """Reports elements past the end of a reduced axis if they would change the result of the reduction."""
         for name in axes:
             k = self.names.index(name)
             if self.masked and name in self.axes and self.real[name] < value.shape[k] > 1:
@@ -148,8 +151,8 @@ class _Run(Values):
                 self.watch.past_end(op, name, value[past], None if before is None else before[past])
 
     def carry(self, op: Carry) -> Any:
-        """The initial value of a carry. The value has the size of a complete block, even if the last block of the axis
-        is short.
+        """Returns the initial value of a `Carry` (a value that a loop passes on). The value has the size of a complete
+        block, even if the axis ends inside a block.
         """
         looped = {a.name: a.block for a in self.program.axes if a.role == "loop"}
         shape = [looped.get(n, self.width(n)) if n in op.axes else 1 for n in self.names]
@@ -177,7 +180,9 @@ class _Run(Values):
             self.watch.store(op, offset)
 
     def tests(self, op: Access) -> Sequence[Dim]:
-        """The conditions under which an access happens. A tensor descriptor only tests the bounds of its array."""
+        """Returns the conditions under which a load or store happens. A tensor descriptor only tests the bounds of its
+        array.
+        """
         if self.program.hint(op).descriptor:
             return [c for d, e in zip(op.index, op.buffer.shape) for c in (d, e - 1 - d)]
         if self.masked:

@@ -1,10 +1,10 @@
-"""Facts about the indices of a tile program, for proofs.
+"""Derives facts about the indices of a tile program, which are used in proofs.
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-In: a program and one of its accesses. Out: facts (minitri/base/inequalities.py) that are true whenever the access
-runs. The one idea: all facts follow from how blocks cover an axis, and from the fact that the program runs at all. A
-loaded value can be any number, so there are no facts about it.
+In: a tile program and one load or store of it. Out: facts (minitri/base/inequalities.py) that are true whenever the
+access runs. The one idea: all facts follow from how blocks cover an axis, and from the fact that the program runs at
+all. A loaded value can be any number, so there are no facts about loaded values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,9 @@ from minitri.tiles.ir import Access, Loop, Program, TileAxis, enclosing, ends_wh
 
 
 def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
-    """The facts that are true whenever the access `op` runs. The access tests the conditions `tests`."""
+    """Returns the facts that are true whenever the load or store `op` runs. The mask of `op` tests the conditions
+    `tests`.
+    """
     symbols = {s for d in (*op.index, *tests) for s in d.symbols() if s.kind == "axis"}
     names = {s.name.removesuffix("_lane") for s in symbols}
     facts = [*running(program), *(Fact(c, "tested") for c in tests)]
@@ -29,7 +31,9 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 
 def _whole(program: Program, op: Access) -> Iterator[Fact]:
-    """The fact that all elements are inside the axis, if the loop around `op` leaves out a short last block."""
+    """Returns the fact that all elements are inside an axis. The fact is true if the loop around `op` runs over
+    complete blocks only.
+    """
     for loop in (s for s in program.body if isinstance(s, Loop) and op in s.body):
         for a in map(program.axis, loop.axes):
             if ends_whole(loop, a):
@@ -37,18 +41,20 @@ def _whole(program: Program, op: Access) -> Iterator[Fact]:
 
 
 def running(program: Program) -> Iterator[Fact]:
-    """The fact that no axis of the grid is empty: otherwise no program would run."""
+    """Returns the fact that no axis of the grid is empty. If an axis were empty, no program would run."""
     for a in program.grid:
         yield from _not_empty(a)
 
 
 def lane_symbol(a: TileAxis) -> Symbol:
-    """The symbol for the position of an element in its block."""
+    """Returns the symbol for the position of an element in its block."""
     return Symbol(f"{a.name}_lane", "axis")
 
 
 def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
-    """The range of the index of an axis. If `lanes` is true, also the range of positions in its block."""
+    """Returns the range of the index of an axis. If `lanes` is true, also returns the range of the position of an
+    element in its block.
+    """
     said = f"{a.name} < {a.blocks * a.block} by {a.blocks} blocks of {a.block}"
     if a.role == "whole":
         said = f"{a.name} < {a.block}, one block"
@@ -61,7 +67,7 @@ def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """The facts that follow if an axis has at least one block: its extent and each factor of the extent are at least
+    """Returns the facts about an axis with at least one block: the extent, and each factor of the extent, is at least
     1.
     """
     yield Fact(a.tiles - 1, f"{a.name} has a block")

@@ -1,4 +1,5 @@
-"""The tile IR: each kernel becomes one tile program, which runs once for each point of the grid.
+"""The intermediate representation (IR) of tile programs: each kernel becomes one tile program, which runs once for each
+point of the grid.
 
     program = Program(name, axes, buffers, body, hints, warps, stages)
     axis    = TileAxis(name, extent, role, block)
@@ -11,14 +12,14 @@
     hint    = Hints(…) of an op or a loop    how the target compiles it: only in `tile.target`
     stage   = Programs(plan, programs)       all programs in launch order, and the buffers that they use
 
-A value of type `f32[i, r]` is a tile. Along each axis it has `lanes` elements: `block`, rounded up to a power of two,
-because Triton's tiles have such sizes. So some elements of a tile have an index past the end of the axis or past their
-block. Masks keep these elements from being read or written.
+A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is `block`,
+rounded up to a power of two, because Triton's tiles need such sizes. So some elements of a tile have an index past the
+end of the axis or past their block. Masks prevent loads and stores of elements outside of the axis or the block.
 
-A `Carry` op is a value that a loop passes from one iteration to the next. The op comes before its loop. After the
+A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.
 
-A tile program has no operations on whole arrays any more. The order of computation is explicit.
+A tile program has no operations on whole arrays. The order of its computations is explicit.
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ class TileAxis(Axis):
 
     @property
     def blocks(self) -> Dim:
-        """The number of blocks that programs work on. For a "whole" axis it is one, even if the axis is empty."""
+        """The number of blocks that programs work on. A "whole" axis has one block, even if the axis is empty."""
         return ONE if self.role == "whole" else self.tiles
 
 
 def lane_number(name: str) -> Dim:
-    """The symbol for the position of an element in its block along an axis: 0 … `lanes` - 1."""
+    """Returns the symbol for the position of an element in its block along an axis, a number from 0 to `lanes` - 1."""
     return axis(f"{name}_lane")
 
 
 def block_start(name: str) -> Dim:
-    """The symbol for the first index of the current block of an axis."""
+    """Returns the symbol for the first index of the current block of an axis."""
     return axis(f"{name}_start")
 
 
@@ -84,12 +85,13 @@ Stmt = Union[Op, Loop]
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Instructions to the target for one op or loop. The default values say nothing. No hint changes a value.
+    """Hints about how the target compiles one op or loop. The default values of the fields have no effect. No hint
+    changes the result of a program.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
     fast           the operator uses its fast-math spelling
     in_parts       a maximum over rows first reduces parts of 16 columns each
-    unknown_start  the initial value of a carry is hidden from Triton's compiler
+    unknown_start  the initial value of a `Carry` is hidden from Triton's compiler
     wait           each iteration of the loop first waits until the tensor cores have finished
     """
 
@@ -120,9 +122,9 @@ class Program:
     returning          loops without carried values run from their last block to their first
     peeled             tiles that are completely inside the last grid axis skip the bounds checks of that axis
     descriptor_stores  with `descriptors`: stores use tensor descriptors too, where that is possible
-    early_start        the program starts before the previous kernel ends, and then waits for it (dependent launch)
+    early_start        the program starts before the previous kernel ends, and waits for its results (dependent launch)
     flattened          the loop over the tiles of a persistent kernel and the loop inside it become one loop
-    hints              instructions to the target for single ops and loops
+    hints              hints about how the target compiles single ops and loops
     """
 
     name: str
@@ -149,14 +151,14 @@ class Program:
         return self.hints.get(about, PLAIN)
 
     def hinted(self, about: Iterable[Op | Loop], **more: Any) -> Program:
-        """The program with the hints `more` added to the ops and loops in `about`. If `about` is empty, the result is
-        this object itself.
+        """Returns the program with the hints `more` added to the ops and loops in `about`. If `about` is empty, returns
+        `self`.
         """
         found = {x: replace(self.hint(x), **more) for x in about}
         return replace(self, hints={**self.hints, **found}) if found else self
 
     def without_descriptors(self) -> Program:
-        """The program without any use of tensor descriptors: neither the options nor the hints ask for them."""
+        """Returns the program without any use of tensor descriptors, neither in its options nor in its hints."""
         plain = self.hinted([x for x, hints in self.hints.items() if hints.descriptor], descriptor=())
         return replace(plain, descriptors=False, descriptor_stores=False) if self.descriptors else plain
 
@@ -168,7 +170,7 @@ class Program:
         return frozenset((self.grid[-1].inside,))
 
     def from_end(self, loop: Loop) -> bool:
-        """Whether a loop runs from its last block to its first."""
+        """Checks whether a loop runs backwards, from its last block to its first block."""
         return self.returning and not loop.carries and loop.first is None and loop.last is None
 
     def axis(self, name: str) -> TileAxis:
@@ -179,15 +181,15 @@ class Program:
         return tuple(a for a in self.axes if a.role == "grid")
 
     def factors(self, dot: Dot) -> tuple[Op, Op]:
-        """The operands of a product in the order of multiplication.
+        """Returns the two operands of a matrix product in the order in which they are multiplied.
 
-        The rows of the result are along the axis that comes first among the axes of the program.
+        The product may be transposed: the rows of its result lie along the axis that comes first in the program.
         """
         row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
         return (dot.a, dot.b) if row < column else (dot.b, dot.a)
 
     def ops(self) -> Iterator[Op]:
-        """All ops in program order, including the ops inside loops."""
+        """Yields all ops in program order, including the ops inside loops."""
         for stmt in self.body:
             if isinstance(stmt, Loop):
                 yield from stmt.body
@@ -196,14 +198,16 @@ class Program:
 
 
 def index_axes(op: Access) -> set[str]:
-    """The names of the axes in the index of an access. The symbol for a position in a block counts as its axis."""
+    """Returns the names of the axes in the index of a load or store. A symbol for the position in a block counts as the
+    axis of the block.
+    """
     return {name.removesuffix("_lane") for name in op.indexed_by}
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """`condition >= 0` solved for one axis, by a bound without an axis of `lanes` and without a loaded value.
+    """Solves `condition >= 0` for the index of one axis. The bound contains no axis of `lanes` and no loaded value.
 
-    From this form, Triton finds how many neighbouring elements have the same result of a bounds check.
+    From the solved condition, Triton finds how many neighbouring elements have the same result of a bounds check.
     """
 
     def varies(s: Symbol) -> bool:
@@ -213,9 +217,10 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
-    """The part of an expression that the host computes, because it depends on sizes only, and the other products.
+    """Splits an expression into two sums. The host computes the first sum, which depends on sizes only. The second sum
+    consists of all other products.
 
-    Each product is its sign, the factor that the host computes, and the other factors.
+    Each product of the second sum has a sign, a factor that the host computes, and other factors.
     """
     host: dict[Monomial, int] = {}
     products: list[tuple[int, Dim, Monomial]] = []
@@ -232,8 +237,8 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 class BlockIndex:
     """An index that runs over the elements of a block of `axis`, plus `offset`.
 
-    If `axis` is None, the index is the single number `offset`. If `walks` is true, the first element has the index of
-    the current block's start; otherwise it has the index 0.
+    If `axis` is None, the index is the single number `offset`. If `walks` is true, the index of the first element is
+    the start of the current block. If `walks` is false, the index of the first element is 0.
     """
 
     axis: TileAxis | None
@@ -242,8 +247,8 @@ class BlockIndex:
 
 
 def block_index(program: Program, index: Dim) -> BlockIndex | None:
-    """The index as a `BlockIndex`: the elements along one axis plus a number that all elements share. The result is
-    None if the index has another form.
+    """Converts an index to a `BlockIndex`: the elements along one axis plus a number that all elements share. Returns
+    None if the index does not have this form.
     """
     symbols = {s.name for s in index.symbols()}
     axis = next((a for a in program.axes if a.block > 1 and symbols & {a.name, f"{a.name}_lane"}), None)
@@ -256,21 +261,24 @@ def block_index(program: Program, index: Dim) -> BlockIndex | None:
 
 
 def index_ranges(program: Program) -> dict[Symbol, Range]:
-    """The range of each axis, including elements past its end, and the range of each block start."""
+    """Returns the range of the index of each axis, including elements past the end, and the range of the start of each
+    block.
+    """
     found = {a.symbol: (ZERO, a.tiles * a.block + (a.lanes - a.block - 1)) for a in program.axes}
     starts = {s: (ZERO, a.tiles * a.block) for a in program.axes for s in block_start(a.name).symbols()}
     return {**found, **starts}
 
 
 def enclosing(program: Program, op: Op) -> tuple[str, ...]:
-    """The axes of the loop that contains an op; empty for an op outside of loops."""
+    """Returns the axes of the loop that contains an op, or no axes for an op outside of loops."""
     return next((s.axes for s in program.body if isinstance(s, Loop) and op in s.body), ())
 
 
 def ends_whole(loop: Loop, axis: TileAxis) -> bool:
-    """Whether every block of a loop is completely inside its axis.
+    """Checks whether every block of a loop lies completely inside its axis.
 
-    A loop of whole blocks ends at the last multiple of the block that is not past the extent, or before that.
+    Every block is inside the axis if the loop ends at the last multiple of the block size within the extent, or
+    earlier.
     """
     whole = floordiv(axis.extent, Dim.of(axis.block)) * axis.block
     if loop.last is None or len(loop.axes) != 1:
@@ -299,8 +307,6 @@ class Programs:
         return self.programs[number]
 
     def map(self, change: Callable[[Program], Program]) -> Programs:
-        """The result of applying `change` to each program. If `change` returns every program unchanged, the result is
-        this object itself.
-        """
+        """Applies `change` to each program. If `change` returns every program unchanged, the result is `self`."""
         made = tuple(map(change, self.programs))
         return self if all(a is b for a, b in zip(made, self.programs)) else replace(self, programs=made)

@@ -8,15 +8,14 @@
                                           s = reduce.sum s'
 
 In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
-program.
+program. The one idea: the body consists of phases, which are executed one after another. Each phase ends with its
+reductions over looped axes. A phase has one loop nest for each set of looped axes. A loop nest that needs elements of
+an earlier phase loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along
+this axis is read once. A value that a loop carries has one element for each element of a block. One reduction after the
+loop combines these elements.
 
-The one idea: the body consists of phases, and each phase ends with its reductions over looped axes. A phase has one
-loop nest for each set of looped axes. The nest loads and computes again each value that it needs from an earlier
-phase. An axis with the role "whole" needs no loop, so a row along this axis is read once. A carried value keeps one
-element for each element of the block; one reduction after the loop combines them.
-
-Left out: reductions that share a loop although one depends on the other. For kernels with such reductions,
-minitri/optimize/online_reductions/lower.py extends `Lowering`.
+Left out: reductions that share a loop although one depends on the other. minitri/optimize/online_reductions/lower.py
+extends `Lowering` for kernels whose reductions share a loop.
 """
 
 from collections.abc import Iterable
@@ -34,7 +33,7 @@ from minitri.tiles.schedule import Schedule
 
 
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
-    """The tile program of a kernel. A reduction runs after the loops of all reductions that it depends on."""
+    """Lowers a kernel to a tile program. A reduction runs after the loops of all reductions that it depends on."""
     return Lowering.lower(kernel, schedule)
 
 
@@ -44,7 +43,7 @@ class Nest:
 
     loops    the axes of the loops
     body     the statements of the innermost loop
-    carries  the carried values, each with its value for the next iteration
+    carries  the values that the loop carries, each with its value for the next iteration
     values   ops of the kernel → their values in the current iteration
     """
 
@@ -57,7 +56,7 @@ class Nest:
 class Lowering:
     """Builds the body of one tile program in `out`.
 
-    Constants and carried values come before the loop that uses them, and equal constants are one op. The axes of a
+    Constants and initial values come before the loop that uses them, and equal constants are one op. The axes of a
     value in a loop are the axes of its operands, in the program's order.
     """
 
@@ -80,10 +79,11 @@ class Lowering:
         )  # fmt: skip
 
     def without_transports(self, kernel: Kernel) -> Kernel:
-        """The kernel without `rescale` and `shift` of reductions, except in shared loops.
+        """Returns the kernel in which reductions have no `rescale` and no `shift`, except where reductions share a
+        loop.
 
-        `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once does
-        not need them.
+        `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once needs
+        neither `rescale` nor `shift`.
         """
         new: dict[Op, Op] = {}
         for op in kernel.body:
@@ -93,11 +93,13 @@ class Lowering:
         return replace(kernel, body=ir.live(new.values()))
 
     def shares_a_loop(self, op: Op) -> bool:
-        """Whether a reduction runs in the same loop as the reduction that it depends on."""
+        """Checks whether a reduction runs in the same loop as another reduction that it depends on."""
         return False
 
     def run(self) -> list[Stmt]:
-        """The statements of the program, phase by phase."""
+        """Returns the statements of the tile program. `run` writes one phase (loops and the reductions after these
+        loops) after another.
+        """
         levels: dict[Op, int] = {}
         for op in self.kernel.body:
             levels[op] = self.level(op, levels)
@@ -113,15 +115,17 @@ class Lowering:
         return self.out
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """The number of phases that must end before an op can run. `levels` has this number for each operand."""
+        """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has this number
+        for each operand.
+        """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.op_operands(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
-        """The looped axes that an op reduces. An op with such an axis ends its phase."""
+        """Returns the looped axes that an op reduces. An op that reduces a looped axis ends its phase."""
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """The looped axes that an op depends on, in order. The op must be inside loops over these axes."""
+        """Returns the looped axes that an op depends on, in order. An op must be inside loops over these axes."""
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)
@@ -137,7 +141,9 @@ class Lowering:
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
-        """The ops that must be written to compute `ops`, operands first. The ops in `have` are written already."""
+        """Returns the ops that must still be written to compute `ops`, operands first. The ops in `have` are written
+        already.
+        """
         roots = [op for op in ops if op not in have]
         wanted = {*postorder(roots, lambda op: [o for o in ir.op_operands(op) if o not in have])}
         return [op for op in self.kernel.body if op in wanted]
@@ -145,8 +151,8 @@ class Lowering:
     # ---- one phase -------------------------------------------------------------------
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Writes the loop nest that computes `sinks`, and the reductions after it. Sinks are stores and looped
-        reductions.
+        """Writes the loop nest that computes `sinks`, and the reductions after the loop nest. Sinks are stores and
+        reductions over looped axes.
         """
         nest, needed = Nest(loops), self.needed(sinks, self.top)
         for op in needed:
@@ -162,7 +168,7 @@ class Lowering:
                 self.finish(op)
 
     def is_invariant(self, op: Op) -> bool:
-        """Whether an op is loop-invariant: it has the same value in all iterations."""
+        """Checks whether an op is loop-invariant, which means that its value is the same in all iterations."""
         return not self.loops_of(op)
 
     def iterate(self, op: Op, new: Op, nest: Nest) -> None:
@@ -177,7 +183,7 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Writes the reduction after the loop, which combines the elements of the carried value."""
+        """Writes the reduction after the loop, which combines the elements of the value that the loop carried."""
         carried = self.top[op]
         if isinstance(carried, Reduce):  # argmax: `_accumulate_arg` has made it
             self.top[op] = self.add(carried)
@@ -188,7 +194,7 @@ class Lowering:
     # ---- ops in loops ----------------------------------------------------------------
 
     def _whole(self, new: Op, body: list[Any]) -> Op:
-        """Writes an op that only depends on the current block: it needs no carried value."""
+        """Writes an op that depends on the current block only and needs no value from earlier iterations."""
         if isinstance(new, Count):
             return self.number(new, product([self.axes[a].extent for a in new.over]), body)
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
@@ -200,7 +206,9 @@ class Lowering:
         return self.append(body, new)
 
     def _accumulate(self, op: Op, new: Op, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """One iteration of a reduction or product over looped axes: the carried values with their next values."""
+        """Writes one iteration of a reduction or product over looped axes. Returns the carried values, each with its
+        value for the next iteration.
+        """
         if isinstance(new, Dot):
             carry = self.carry(new.dtype, new.axes, 0.0, new)
             self.top[op] = carry
@@ -214,8 +222,8 @@ class Lowering:
         return [(carry, self.append(body, step))]
 
     def _accumulate_arg(self, op: Op, new: Reduce, body: list[Op]) -> list[tuple[Carry, Op]]:
-        """One iteration of argmax or argmin. The loop carries the best value so far of each element, and the index of
-        this value.
+        """Writes one iteration of argmax or argmin. For each element of a block, the loop carries the best value so far
+        and its index.
 
         A later value replaces the best one only if it is strictly better, so the first of several equal values wins.
         """
@@ -241,12 +249,13 @@ class Lowering:
         ]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
-        """The index along an axis. With `first`, the position in the block, which equals the index in the first block."""
+        """Makes an op for the index along an axis. If `first` is true, the index is that of the first block."""
         expr = lane_number(axis) if first else self.axes[axis].index
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
 
     def _scan(self, new: Scan, nest: Nest) -> Op:
-        """A scan over blocks: the scan of each block, combined with the total of all earlier blocks.
+        """Writes one iteration of a scan over blocks: the scan of the current block, combined with the total of all
+        earlier blocks.
 
         The loop carries the last element of the scan. A sum in which all other elements are 0 selects this last
         element. A simpler loop would carry the total plus the sum of the block, but Triton 3.6 fails to compile it.
@@ -273,7 +282,7 @@ class Lowering:
         return op
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
-        """Writes a value that the next loop carries. `value` is the number that it starts with."""
+        """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value."""
         start = self.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
         carry = Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start)
         self.add(carry)
@@ -285,7 +294,9 @@ class Lowering:
         return self.append(body, Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,)))
 
     def constant(self, like: Op, value: int | float | bool) -> Op:
-        """A constant with the dtype of `like`, written before all loops that use it. Equal constants are one op."""
+        """Returns a constant with the dtype of `like`, which is written before all loops that use it. Equal constants
+        are one op.
+        """
         key = (like.dtype, repr(value))
         if key not in self.constants:
             self.constants[key] = self.add(Constant(dtype=like.dtype, axes=(), spans=like.spans, value=value))

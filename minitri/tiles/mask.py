@@ -1,15 +1,16 @@
-"""tile → tile.masked: every access gets a mask, and for each axis the reason why it is tested or not.
+"""tile → tile.masked: every load and store gets a mask. For each axis, the mask says why the axis is tested or not.
 
     %0: f32[i] = load x[i]
     becomes
     %0: f32[i] = load x[i] {mask = [i < 7], because = [i: tested, 4 does not divide 7, so i = 7 is reached]}
 
 The one idea: a kernel only accesses elements inside its arrays, as long as every index is inside its axis. So only two
-kinds of access need a test. The first kind uses an axis whose block does not divide its extent, so elements lie past
-the end (an *overhang*). The second kind has guards: pieces of a concat, and gathers.
+kinds of loads and stores need a bounds check. The first kind uses an axis whose extent is no multiple of the block
+size. The last block then has elements past the end of the axis (an *overhang*). Accesses of the second kind have
+guards, which are conditions of gathers and of operands of a concat.
 
-Elements past the end of a reduced axis must not change the reduction. Such elements get the neutral element of the
-reduction, such as 0 for a sum.
+Elements past the end of a reduced axis must not change the reduction. Elements past the end get the neutral element of
+the reduction, such as 0 for a sum.
 
 Left out: proofs that a test always succeeds. minitri/optimize/mask_elision.py extends `Masking` with such proofs.
 """
@@ -30,20 +31,20 @@ Number = int | float | bool
 
 
 def mask(program: Program) -> Program:
-    """The program with a bounds check for every axis that overhangs."""
+    """Returns the program with a bounds check for every axis whose blocks have elements past its end."""
     return Masking(program).run()
 
 
 def overhangs(axis: TileAxis) -> bool:
-    """Whether some block of the axis has elements past the extent."""
+    """Checks whether some block of the axis has elements past the extent."""
     if axis.extent == 0:
         return axis.role == "whole"  # a grid or a loop then has no blocks
     return any(c % axis.block for _, c in axis.extent.terms)
 
 
 def reason(axis: TileAxis, needless: str = "") -> str:
-    """Why an axis needs a bounds check or needs none. If sizes are known, the reason names the first index past the
-    end.
+    """Returns the text that says why an axis needs a bounds check or needs none. If sizes are known, the text names the
+    first index past the end.
     """
     extent, block = axis.extent, axis.block
     if needless:
@@ -56,21 +57,20 @@ def reason(axis: TileAxis, needless: str = "") -> str:
 
 
 def spare_reason(axis: TileAxis) -> str:
-    """The reason text for a test of elements past the block. A tile is padded to a power of two, and the next program
-    computes these elements.
+    """Returns the text that says why elements past the end of a block are tested. A tile is padded to a power of two,
+    and another program computes the elements in the padding.
     """
     return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
 
 
 def _in_block(axis: TileAxis) -> Dim:
-    """An expression that is >= 0 for the elements inside the block."""
+    """Returns an expression that is >= 0 for the elements of a tile that are inside the block."""
     return axis.block - 1 - lane_number(axis.name)
 
 
 def accumulated(op: Op) -> tuple[Op, Number] | None:
-    """The x of a looped reduction's step `carry = combine(carry, x)`, and the initial value of the carry.
-
-    The result is None if `op` is no step of a looped reduction.
+    """Returns x and the initial value of the carry if `op` is a reduction step `carry = combine(carry, x)` in a loop.
+    Returns None for any other op.
     """
     match op:
         case Compute(args=(ir.Carry(initial=Constant(value=value)), x)) if op.op in COMBINE.values():
@@ -79,12 +79,12 @@ def accumulated(op: Op) -> tuple[Op, Number] | None:
 
 
 def same(a: Number, b: Number) -> bool:
-    """Whether two numbers are equal. 0.0 and -0.0 count as different."""
+    """Checks whether two numbers are equal. 0.0 and -0.0 count as different."""
     return a == b and str(a)[0] == str(b)[0]
 
 
 class Masking:
-    """Rewrites one program. A subclass decides which tests and which neutral elements are not necessary."""
+    """Adds masks to one tile program. A subclass decides which tests and which neutral elements are unnecessary."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -133,19 +133,19 @@ class Masking:
         self.new[op] = new
 
     def _walked(self, carry: Op) -> tuple[str, ...]:
-        """The axes along which a loop reduces the value that it carries."""
+        """Returns the axes along which a loop reduces the value `carry`."""
         return tuple(a for a in carry.axes if self.axes[a].role != "grid")
 
     # ---- what can be proven ----------------------------------------------------------
 
     def needless(self, op: Load | Store, tests: Mapping[Dim, TileAxis], conditions: Collection[Dim]) -> dict[Dim, str]:
-        """The conditions of an access that need no test, each with the reason. `tests` maps each bounds check to its
-        axis.
+        """Returns the conditions of a load or store that need no test, each with the reason. `tests` maps each bounds
+        check to its axis.
         """
         return {}
 
     def is_neutral(self, x: Op, axis: TileAxis, value: Number) -> bool:
-        """Whether the elements of `x` past the end of an axis are known to be `value`.
+        """Checks whether the elements of `x` past the end of an axis are known to be `value`.
 
         For example, a load that tests the axis has the value `other` past its end.
         """
@@ -156,7 +156,7 @@ class Masking:
     # ---- accesses --------------------------------------------------------------------
 
     def _mask(self, op: Load | Store) -> Mask:
-        """The mask of an access: the bounds checks of overhanging axes, and its guards, without needless ones."""
+        """Returns the mask of a load or store: its necessary bounds checks and guards."""
         guards = op.guards if isinstance(op, Load) else ()
         names = {s.name for d in (*op.index, *guards) for s in d.symbols() if s.kind == "axis"}
         used = [a for a in self.program.axes if a.name in names]
@@ -170,14 +170,16 @@ class Masking:
     # ---- reductions ------------------------------------------------------------------
 
     def _neutral(self, x: Op, over: tuple[str, ...], value: Number, out: list[Any]) -> Op:
-        """`x` with the neutral element `value` past the end of the reduced axes."""
+        """Returns `x` with the neutral element `value` in place of elements past the end of the reduced axes."""
         for axis in (self.axes[name] for name in over if name in x.axes):
             if overhangs(axis) and not self.is_neutral(x, axis, value):
                 x = self.where(x, axis, value, out)
         return x
 
     def where(self, x: Op, axis: TileAxis, value: Number, out: list[Any]) -> Op:
-        """`x` with `value` past the end of an axis. Adds the ops that compute it to `out`."""
+        """Returns `x` with `value` in place of elements past the end of an axis. Adds the ops for this replacement to
+        `out`.
+        """
         inside = Inside(dtype=bool_, axes=(axis.name,), spans=x.spans, conditions=(axis.inside,))
         filler = Constant(dtype=x.dtype, axes=(), spans=x.spans, value=value)
         chosen = Compute(dtype=x.dtype, axes=x.axes, spans=x.spans, op="where", args=(inside, x, filler))

@@ -1,7 +1,8 @@
 """Parses the text of tile programs: the inverse of minitri/tiles/text.py.
 
-In: a text that `format_programs` wrote, perhaps edited by a user, and whether its programs have masks. Out: `Programs`
-whose spans point into that text. The plan of these programs has no kernels, because the text has none.
+In: a text that `format_programs` wrote, perhaps edited by a user, and whether the programs in the text have masks. Out:
+`Programs` whose spans point into that text. The plan of these programs has no kernels, because the text contains no
+kernels.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +20,9 @@ from minitri.tiles.text import LINES
 
 
 def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
-    """The programs that a text describes. CompileError MT05xx with the place of the mistake if the text is not valid."""
+    """Returns the tile programs that a text describes. Raises CompileError MT05xx, which shows the place of the
+    mistake, if the text is not valid.
+    """
     source = Source(name, text)
     with reading(source):
         head, *blocks = read(source, "tiles").parts
@@ -62,7 +65,7 @@ class _Body(Body):
     """Parses the statements of a program.
 
     hints   the hints of ops and loops
-    given   the hints of the line that was read last
+    given   the hints of the line that was parsed last
     """
 
     templates = {**Body.templates, **LINES}
@@ -87,7 +90,9 @@ class _Body(Body):
         return about
 
     def loop(self, nest: Node) -> Loop:
-        """Parses a loop. Values that are computed in a loop have no name after it, except for carried values."""
+        """Parses a loop. After the loop, the names of values that the loop computes are unknown, except for carried
+        values.
+        """
         head, *lines = nest.parts
         axes = [e.name for e in head.operands]
         for e in head.operands:

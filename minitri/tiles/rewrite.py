@@ -2,7 +2,7 @@
 
     retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
 
-In: a program. Out: a new one, in which every op refers to the new operands. The given program stays as it is.
+In: a tile program. Out: a new program, in which every op refers to the new operands. The given program is not modified.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ from minitri.tiles.ir import Loop, Program
 
 
 def carried(program: Program) -> set[Op]:
-    """The values that loops pass to their next iterations."""
+    """Returns the values that loops pass to their next iterations."""
     return {following for s in program.body if isinstance(s, Loop) for _, following in s.carries}
 
 
 def users(program: Program) -> dict[Op, list[Op]]:
-    """For each op, the ops that have it as an operand."""
+    """Returns, for each op, the ops that have this op as an operand."""
     found: dict[Op, list[Op]] = {op: [] for op in program.ops()}
     for op in program.ops():
         for o in op_operands(op):
@@ -29,18 +29,20 @@ def users(program: Program) -> dict[Op, list[Op]]:
 
 
 def exchange(program: Program, old: Op, new: Op) -> Program:
-    """The program with the op `new` instead of `old`, also as an operand of other ops."""
+    """Returns the program with the op `new` in place of `old`, also among the operands of other ops."""
     return rebuilt(program, lambda op: new if op is old else op)
 
 
 def retyped(program: Program, dtypes: Mapping[Op, DType]) -> Program:
-    """The program with other dtypes for some ops. If `dtypes` is empty, the result is the program itself."""
+    """Returns the program in which the ops in `dtypes` have the given dtypes. If `dtypes` is empty, returns the program
+    unchanged.
+    """
     return rebuilt(program, lambda op: replace(op, dtype=dtypes[op]) if op in dtypes else op) if dtypes else program
 
 
 def rebuilt(program: Program, change: Callable[[Op], Op]) -> Program:
-    """The program with `change(op)` in place of each op. The operands and hints of the new program refer to the new
-    ops.
+    """Returns the program with `change(op)` in place of each op. The operands and hints of the new program refer to the
+    new ops.
     """
     made: dict[Any, Any] = {}
 

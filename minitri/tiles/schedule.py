@@ -5,11 +5,11 @@
     x @ w                            {i: grid 64, r: loop 32, j: grid 64}
 
 In: a kernel, whose sizes may be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
-block that is right for any size.
+block size that is correct for every size.
 
-The one idea: a plain schedule, which is right for every kernel and every target, but not tuned for speed. The caller's
-options replace single decisions. Left out: the rules that make programs fast (minitri/optimize/schedules/rules.py). A
-kernel that no rule applies to gets the plain schedule.
+The one idea: a plain schedule, which is correct for every kernel and every target, but not tuned for speed. The
+caller's options replace single decisions. Left out: the rules that make programs fast
+(minitri/optimize/schedules/rules.py). A kernel that no rule applies to gets the plain schedule.
 """
 
 import math
@@ -31,12 +31,14 @@ UNKNOWN = 1024  # the size that the plain schedule assumes for an unknown extent
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How one kernel runs. minitri/tiles/ir.py describes the other fields, which `Program` has too.
+    """How one kernel is divided into programs and loops. Fields that are not listed here are those of `Program` in
+    minitri/tiles/ir.py.
 
-    axes               name → (role, block); an axis that a rule leaves out has one index a program
+    axes               name → (role, block); an axis that a rule does not list has one index in each program
     rule               a description of the rule that chose this schedule
-    group              None leaves the choice to minitri/optimize/program_order.py
-    near               a second loop over the same elements finds them in a cache; an online reduction would save nothing
+    group              as in `Program`; None leaves the choice to minitri/optimize/program_order.py
+    near               a second loop over the same elements finds these elements in a cache, so an online reduction
+                       would save nothing
     descriptor_stores  a persistent kernel also stores through tensor descriptors
     """
 
@@ -64,11 +66,12 @@ class Options:
     warps        the number of warps that run one program
     stages       the number of blocks that a pipelined loop keeps in flight
     group        the number of tiles that run side by side (rasterisation)
-    descriptors  True: loads use tensor descriptors, and so do stores of persistent kernels if there is enough shared memory
+    descriptors  True: loads use tensor descriptors. Stores of persistent kernels use tensor descriptors too if there
+                 is enough shared memory.
     persistent   the number of programs of a persistent kernel
     registers    the most registers that a thread may use (NVIDIA)
 
-    CompileError MT0404 if a value is wrong for every program.
+    Raises CompileError MT0404 if the value of an option is wrong for every program.
     """
 
     blocks: Mapping[str, int] = field(default_factory=dict)
@@ -128,7 +131,7 @@ INTERPRETER = TileSizes(1 << 18, 1 << 18, side=256, depth=256)
 
 
 def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
-    """A schedule that uses no hardware figures. Every kernel has a plain schedule."""
+    """Returns the plain schedule of a kernel, which uses no hardware figures. Every kernel has a plain schedule."""
     if kernel.dots:
         return _plain_product(kernel, sizes)
     axes: dict[str, tuple[str, int]] = {}
@@ -143,11 +146,11 @@ def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
 
 
 def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
-    """The plain schedule of a kernel with products, without software pipelining.
+    """Returns the plain schedule of a kernel with matrix products, without software pipelining.
 
-    Parallel axes that are not rows or columns are batch axes, with one index a program. If a product shares a loop
-    with other reductions, its tiles have few rows. Shared memory then has room for the axes that one program computes
-    completely.
+    Parallel axes that are neither rows nor columns are batch axes. Each program has one index of a batch axis. If a
+    product shares a loop with other reductions, its tiles have few rows. The few rows leave shared memory for the axes
+    of which one program computes all indices.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
@@ -180,13 +183,15 @@ def size(axis: Axis, unknown: int) -> int:
 
 
 def fitting(axis: Axis, most: int) -> int:
-    """The block of a row or column axis: at most as long as the axis, at most `most`, and long enough for `tl.dot`."""
+    """Returns the block size of a row or column axis. The block is at most as long as the axis, at most `most`, and
+    long enough for `tl.dot`.
+    """
     return min(most, max(LEAST, ceil_pow2(size(axis, most))))
 
 
 def deep(dot: Dot, extent: int, most: int) -> int:
-    """The block of the axis that a product sums over. `tl.dot` needs at least 16 indices, or 32 if elements have 8
-    bits.
+    """Returns the block size of the axis that a product sums over. `tl.dot` needs at least 16 indices, or 32 if
+    elements have 8 bits.
     """
     return min(most, max(LEAST if dot.a.dtype.bits >= 16 else 2 * LEAST, ceil_pow2(extent)))
 
@@ -195,8 +200,8 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """The least block of each axis of a product whose block the caller may choose. Axes with the role "whole" are left
-    out.
+    """Returns the least block size of each axis of a product whose block size the caller may choose. Axes with the role
+    "whole" are not included.
     """
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
@@ -204,7 +209,7 @@ def _least_blocks(kernel: Kernel) -> dict[str, int]:
 
 
 def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
-    """The schedule with the caller's decisions. The batch axes of a product keep one index a program."""
+    """Returns the schedule with the caller's decisions. A program keeps one index of each batch axis of a product."""
     least = _least_blocks(kernel)
     wanted = {a.name: options.blocks.get(a.name) for a in kernel.axes if not least or a.name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
@@ -221,10 +226,10 @@ def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule
 
 
 def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
-    """The role and the block of an axis for which the caller wants the block `wanted`.
+    """Returns the role and the block size of an axis for which the caller wants the block size `wanted`.
 
-    A grid axis can have any block. The block of another axis is rounded up to a power of two. An axis with the role
-    "whole" gets the role "loop" if the caller wants smaller blocks.
+    A grid axis can have any block size. The block size of a loop axis or whole axis is rounded up to a power of two. An
+    axis with the role "whole" gets the role "loop" if the caller wants smaller blocks.
     """
     if wanted is None:
         return role, block
@@ -234,12 +239,12 @@ def _with_block(role: str, block: int, wanted: int | None) -> tuple[str, int]:
 
 
 def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan]]) -> None:
-    """CompileError MT0404 if a block is for an axis that the program never has, because such a block would have no
-    effect.
+    """Raises CompileError MT0404 if the caller gives a block size for an axis that the program never has. A block size
+    for a missing axis would have no effect.
 
-    `general` makes the program's plans for other sizes. A block is accepted if its axis is only missing for the sizes
-    of this call. For example, the size of the axis is 1, or the axis is merged into its neighbour. Options that were
-    measured for one shape can therefore be used for all shapes.
+    `general` makes the plans of the same program for other sizes. A block size is accepted if the program has its axis
+    for other sizes. An axis is missing, for example, if its size is 1 or if it is merged into its neighbour. So block
+    sizes that were measured for arrays of one shape can be used for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:
@@ -253,12 +258,12 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
 
 
 def axis_names(plan: Plan) -> list[str]:
-    """The names of the axes of all kernels."""
+    """Returns the names of the axes of all kernels."""
     return list(dict.fromkeys(a.name for kernel in plan.kernels for a in kernel.axes))
 
 
 def check_lanes(program: Program) -> None:
-    """CompileError MT0404 if some tile has more elements than Triton allows."""
+    """Raises CompileError MT0404 if some tile has more elements than Triton allows."""
     block = {a.name: a.block for a in program.axes}
     for op in program.ops():
         stored = op.indexed_by if isinstance(op, Store) else set[str]()

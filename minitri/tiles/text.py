@@ -1,4 +1,4 @@
-"""Tile programs as text.
+"""Formats tile programs as text.
 
     program k0(input x: f32[7], output out: f32[7]) warps 4 {
       grid i: 7 by 4
@@ -40,8 +40,8 @@ def format_programs(programs: Programs) -> str:
 
 
 def programs_lines(programs: Programs) -> Iterator[TileLine]:
-    """The lines of `format_programs`, each with the object that it shows: an op, an axis, a loop, a program or a
-    buffer.
+    """Returns the lines of `format_programs`. Each line comes with the object that the line shows: an op, an axis, a
+    loop, a program or a buffer.
     """
     yield from head_lines(programs.plan)
     for program in programs:
@@ -68,19 +68,21 @@ def program_lines(program: Program) -> Iterator[TileLine]:
 
 
 def _hints(program: Program, about: Op | Loop) -> list[str]:
-    """The hints of an op or a loop, as texts of attributes. A hint that says nothing is left out."""
+    """Formats the hints of an op or a loop as texts of attributes. Hints with their default values are omitted."""
     given = fields_of(program.hint(about))
     return LINES[Hints].words({name: value or None for name, value in given.items()}, OpWriter({}, AXIS))
 
 
 def statements(program: Program) -> dict[Op, str]:
-    """The line of each op in the text of its program, without hints."""
+    """Returns for each op its line in the text of the program, without hints."""
     names: dict[Op, str] = {}
     return {op: format_op(op, names) for op in program.ops()}
 
 
 def _options(program: Program) -> str:
-    """The text of a program's options: the number of warps, and every option that does not have its default value."""
+    """Formats the compile options of a program: the number of warps, and every option that does not have its default
+    value.
+    """
     defaults = {f.name: f.default for f in fields(Program)}
     options = {name: getattr(program, name) for name in OPTIONS}
     words = [name if value is True else f"{name} {value}" for name, value in options.items() if value != defaults[name]]

@@ -1,8 +1,8 @@
 """Checks the rules of tile programs.
 
-Every op comes after its operands. The axes and dtype of every value follow from its operands. Each index of an access
-uses axes of the program, and uses a looped axis only inside its loop. Each tile has a size that Triton allows. The
-checks run after lowering, after masking, and on each program that was parsed from text.
+Every op comes after its operands. The axes and dtype of every value follow from its operands. Each index of a load or
+store uses axes of the program only. A looped axis is used only inside its loop. Each tile has a size that Triton
+allows. The checks run after lowering, after masking, and on each program that was parsed from text.
 """
 
 from math import prod
@@ -20,7 +20,7 @@ COLUMNS = 16  # the columns of one part, for the hint `in_parts`
 
 
 def verify_all(programs: Programs, masked: bool) -> None:
-    """Raises ValueError, which names the first program and op that break a rule."""
+    """Raises ValueError if a tile program breaks a rule. The message names the first program and op that are wrong."""
     verify_order(programs.plan, [(p.name, p.ops()) for p in programs])
     for k, program in enumerate(programs):
         verify(program, masked)
@@ -28,8 +28,8 @@ def verify_all(programs: Programs, masked: bool) -> None:
 
 
 def verify(program: Program, masked: bool) -> None:
-    """Raises ValueError, which names the first op that breaks a rule. If `masked` is true, every access must have its
-    mask.
+    """Raises ValueError if a tile program breaks a rule. The message names the first op that breaks a rule. If `masked`
+    is true, every load and store must have a mask.
     """
     ops = list(program.ops())
     require(len(set(ops)) == len(ops), "an op stands in two places")
@@ -54,7 +54,9 @@ HINTED: dict[str, tuple[type, ...]] = {
 
 
 def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
-    """Checks that each hint belongs to a kind of op or loop that can have it, and that it changes no value."""
+    """Checks that each hint belongs to a kind of op or loop that can have this hint. Also checks that no hint changes a
+    value.
+    """
     spans = () if isinstance(about, Loop) else about.spans
     for name, kinds in HINTED.items():
         if getattr(hints, name) and not isinstance(about, kinds):
@@ -68,17 +70,20 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
 
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
-    """The rows and columns of a tile whose maximum of each row the op computes in parts. Empty for any other op."""
+    """Returns the row axis and the column axis of a tile if `op` is a maximum over each row and can be computed in
+    parts. Returns no axes for any other op.
+    """
     wide = tuple(a for a in program.axes if a.block > 1 and a.name in op.x.axes)
     rows = len(wide) == 2 and [a.name in op.over for a in wide] == [False, True]
     return wide if op.op == "max" and rows and wide[1].lanes % COLUMNS == 0 else ()
 
 
 def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]) -> None:
-    """Checks that a tensor descriptor can do an access.
+    """Checks that a tensor descriptor can execute a load or store.
 
     The descriptor's block must have as many elements as the tile. A descriptor only tests the bounds of its array, and
-    loads 0 past them. So the mask may test nothing else, and the `other` of a load must be 0.
+    loads 0 outside of the array. So the mask may only test the bounds of the array, and the `other` of a load must be
+    0.
     """
     ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
@@ -116,8 +121,8 @@ def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> N
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
-    """Checks that the bounds of a loop only depend on the start of the program's block, and begin at a multiple of the
-    block.
+    """Checks that the bounds of a loop depend on sizes and on the start of the program's block only. Also checks that
+    the loop begins at a multiple of its block size.
     """
     bounds = [d for d in (loop.first, loop.last) if d is not None]
     starts = {f"{a.name}_start" for a in program.grid}
@@ -163,8 +168,8 @@ def _check_product(op: Dot, program: Program) -> None:
 
 
 def _check_places(op: Op, program: Program, loops: tuple[str, ...]) -> None:
-    """Checks that only ops inside a loop use the index of its axis. The symbol for the position of an element in its
-    block may be used everywhere.
+    """Checks that the index of a looped axis is used only by ops inside the loop. The symbol for the position of an
+    element in its block may be used everywhere.
     """
     outside = {a.name for a in program.axes if a.role == "loop"} - {*loops}
     if used := sorted(outside & {n.removesuffix("_start") for n in _symbols(op)}):
@@ -172,7 +177,7 @@ def _check_places(op: Op, program: Program, loops: tuple[str, ...]) -> None:
 
 
 def _indices(op: Op) -> set[str]:
-    """The axes whose indices an op uses."""
+    """Returns the axes whose indices an op uses."""
     return {n for n in _symbols(op) if not n.endswith(("_lane", "_start"))}
 
 

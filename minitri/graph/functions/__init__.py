@@ -1,11 +1,12 @@
-"""The functions of the language that are not elementwise: each makes graph nodes.
+"""Defines the functions of the language that are not elementwise. Each function makes graph nodes.
 
     squeeze(x, axis=0)      calls `squeeze(typer, x=…, axis=…)` of views.py
 
 In: a Typer and the bound arguments of a call. Out: an Array. A function has the name and the parameters that
 minitri/language/signatures.toml gives it. Functions that differ in one operator, such as sum and prod, are one Python
-function with the keyword `op`, in `BY_OPERATOR`. A parameter that is annotated as an `Array` gets its argument as an array, and one that is
-annotated as `Strong` as an array that is not weak. All other arguments arrive as they are in the program.
+function with the keyword `op`, in `BY_OPERATOR`. A parameter that is annotated as `Array` gets its argument as an
+array. A parameter that is annotated as `Strong` gets its argument as an array that is not weak. All other parameters
+get their arguments unchanged.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Functions that permute, join, split or repeat axes, or take a diagonal. All are Views, except a few that join arrays.
+"""Functions that permute, join, split or repeat axes, or take a diagonal.
+
+All make View nodes, except a few functions that join arrays.
 
 moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
 unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
@@ -41,7 +43,10 @@ def swapaxes(t: Typer, x: Array, axis1: Value, axis2: Value) -> Array:
 
 
 def flatten(t: Typer, x: Array, start_dim: Value, end_dim: Value) -> Array:
-    """Joins the axes from `start_dim` to `end_dim` (inclusive) into one. A 0-d array becomes an array of one axis."""
+    """Joins the axes from `start_dim` to `end_dim` (inclusive) into one axis.
+
+    A 0-d array becomes an array of one axis.
+    """
     first, last = (as_axis(axis, max(x.rank, 1)) for axis in (start_dim, end_dim))
     ensure(first <= last, "MT0204", f"flatten from axis {first} to axis {last}, which stands before it")
     joined = dims.product(x.shape[first : last + 1])
@@ -58,16 +63,16 @@ def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
 
 
 def element(t: Typer, x: Array, axis: int, place: Dim) -> Array:
-    """The elements of x at one position along an axis. The result lacks the axis."""
+    """Returns the elements of x at one position along an axis. The result does not have this axis."""
     kept = [k for k in range(x.rank) if k != axis]
     index = [place if k == axis else ir.axis(kept.index(k)) for k in range(x.rank)]
     return view(t, x, [x.shape[k] for k in kept], index)
 
 
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
-    """A size as an int, where it is the number of results.
+    """Returns the size of an axis as an int, where the size is the number of results of a function.
 
-    Raises CompileError MT0106 if it is not constant, and MT0401 if it exceeds the limit on operations.
+    Raises CompileError MT0106 if the size is not constant, and MT0401 if it exceeds the limit on operations.
     """
     help = "give the axis a number in the type, or let the call say it"
     ensure(size.constant is not None, "MT0106", f"{name} needs to know the size of axis {axis} of {x}", help)
@@ -77,12 +82,12 @@ def _known(size: Dim, name: str, x: Array, axis: int) -> int:
 
 
 def split(t: Typer, x: Array, indices_or_sections: Value, axis: Value) -> tuple[Value, ...]:
-    """numpy's split: an integer is the number of equal parts, a tuple has the positions to cut."""
+    """Defines numpy's split. An integer is the number of equal pieces. A tuple has the positions at which to cut."""
     k = as_axis(axis, x.rank)
     size = x.shape[k]
     if isinstance(indices_or_sections, tuple):
         places = [as_offset(c, "a place to cut") for c in indices_or_sections]
-        places = [size + p if (p.constant or 0) < 0 else p for p in places]  # a negative one counts from the end
+        places = [size + p if (p.constant or 0) < 0 else p for p in places]  # a negative position counts from the end
         ends = [dims.ZERO, *(smallest(largest(p, 0), size) for p in places), size]
     else:
         count = as_int(indices_or_sections, "the number of parts")
@@ -95,7 +100,7 @@ def split(t: Typer, x: Array, indices_or_sections: Value, axis: Value) -> tuple[
 
 
 def slice_axis(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
-    """The elements of x from `start` up to `stop` along an axis."""
+    """Returns the elements of x from `start` up to `stop` along an axis."""
     length = largest(stop - start, 0)
     return _along(t, x, axis, length, start + ir.along(axis, length))
 
@@ -104,7 +109,10 @@ def slice_axis(t: Typer, x: Array, axis: int, start: Dim, stop: Dim) -> Array:
 
 
 def tile(t: Typer, x: Array, repetitions: Value) -> Array:
-    """numpy's tile: repeats the whole array along each axis. The last number of repetitions is for the last axis."""
+    """Defines numpy's tile: repeats the whole array along each axis.
+
+    The last number of repetitions is for the last axis.
+    """
     times = [as_dim(n, "a number of repetitions") for n in items_of(repetitions)]
     times = [dims.ONE] * (x.rank - len(times)) + list(t.require_sizes(times))
     lead = len(times) - x.rank
@@ -114,7 +122,10 @@ def tile(t: Typer, x: Array, repetitions: Value) -> Array:
 
 
 def repeat(t: Typer, x: Array, repeats: Value, axis: Value) -> Array:
-    """numpy's repeat: repeats each element. `repeats` is one number, or a tuple with a number for each element."""
+    """Defines numpy's repeat: repeats each element.
+
+    `repeats` is one number, or a tuple with a number for each element.
+    """
     a, k = one_axis(t, x, axis)
     help = "the size of the result would depend on data; write a number, or a tuple of numbers"
     is_array = isinstance(repeats, Array)
@@ -135,7 +146,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
-    """x with another size along one axis, where `place` is the index map of this axis."""
+    """Returns x with another size along one axis. `place` is the index map of this axis."""
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])
 
@@ -150,7 +161,7 @@ def broadcast_arrays(t: Typer, arrays: Value) -> tuple[Value, ...]:
 
 
 def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
-    """The shape to which arrays of these shapes broadcast. A single shape is returned unchanged."""
+    """Returns the shape to which arrays of these shapes broadcast. A single shape is returned unchanged."""
     several = items_of(shapes)
     several = several if any(isinstance(s, tuple) for s in several) else (several,)
     given = [t.require_sizes(as_shape(s)) for s in several]
@@ -158,7 +169,10 @@ def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
 
 
 def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
-    """numpy's meshgrid: repeats each 1-D array over the grid of all arrays. Indexing "xy" swaps the first two axes."""
+    """Defines numpy's meshgrid: repeats each 1-D array over the grid of all arrays.
+
+    Indexing "xy" swaps the first two axes.
+    """
     ensure(indexing in ("xy", "ij"), "MT0102", 'the indexing of meshgrid is "xy" or "ij"')
     parts = [t.array(a) for a in items_of(arrays)]
     for p in parts:
@@ -176,7 +190,7 @@ def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
 
 
 def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> Array:
-    """numpy's diagonal: the elements with the indices (i, i + offset) of two axes, as a new last axis."""
+    """Defines numpy's diagonal. The elements with the indices (i, i + offset) of two axes become a new last axis."""
     ensure(x.rank >= 2, "MT0204", f"a diagonal needs rank 2 or more, not {x.rank}")
     row, column = as_axis(axis1, x.rank), as_axis(axis2, x.rank)
     ensure(row != column, "MT0204", f"diagonal needs two axes, not axis {row} twice")
@@ -190,7 +204,10 @@ def diagonal(t: Typer, x: Array, offset: Value, axis1: Value, axis2: Value) -> A
 
 
 def diag(t: Typer, x: Strong, k: Value) -> Array:
-    """numpy's diag: for a vector, a matrix with it on the k-th diagonal; for a matrix, its k-th diagonal."""
+    """Defines numpy's diag. For a vector, returns a matrix whose k-th diagonal is the vector.
+
+    For a matrix, returns the matrix's k-th diagonal.
+    """
     by = as_int(k, "k")
     if x.rank == 2:
         return diagonal(t, x, by, 0, 1)

@@ -9,13 +9,13 @@ from minitri.graph.typing_rules import Array, Typer, Value, describe
 
 
 def result_type(t: Typer, arrays_and_dtypes: Value) -> DType:
-    """The promoted dtype of several arrays, dtypes and numbers."""
+    """Returns the promoted dtype of several arrays, dtypes and numbers."""
     given = items_of(arrays_and_dtypes)
     return t.settled([Array(t.constant(0, v), v) if isinstance(v, DType) else v for v in given])
 
 
 def can_cast(t: Typer, from_: Value, to: Value) -> bool:
-    """Whether an array of the dtype of `from_` and one of the dtype `to` promote to `to`."""
+    """Checks whether an array of the dtype of `from_` and an array of the dtype `to` promote to `to`."""
     source = from_.dtype if isinstance(from_, Array) else _dtype(from_, "can_cast")
     return promote(source, _dtype(to, "can_cast")) == to
 
@@ -27,7 +27,10 @@ def _dtype(value: Value, name: str) -> DType:
 
 
 def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
-    """Whether a dtype equals the dtype `kind`, or is of a kind such as "integral". `kind` may be a tuple of choices."""
+    """Checks whether a dtype equals the dtype `kind`, or is of a kind such as "integral".
+
+    `kind` may be a tuple of choices.
+    """
     own = _dtype(dtype, "isdtype")
     return any(_is(own, k) for k in items_of(kind))
 

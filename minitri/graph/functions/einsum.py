@@ -1,11 +1,12 @@
-"""einsum: products of arrays whose axes have names, such as "bik,bkj->bij".
+"""Defines einsum: products of arrays whose axes have names, such as "bik,bkj->bij".
 
 In: the subscripts and the arrays. Out: an Array. The one idea: every product of two arrays is a batched matrix product.
-An axis that both arrays have is a batch axis if the result has it too, and else it is summed (K). An axis of the left
-array alone is a row axis (M), and one of the right array alone is a column axis (N). The axes of `...` have negative
-numbers as names: the last one is -1. So they align from the right, as in broadcasting.
+An axis that both arrays have is a batch axis if the result has this axis too. An axis of both arrays that the result
+does not have is summed (K). An axis that only the left array has is a row axis (M). An axis that only the right array
+has is a column axis (N). The axes of `...` have negative numbers as names: the last of these axes is -1. So the axes of
+`...` align from the right, as in broadcasting.
 
-Left out: the choice of a good order for several products. They are computed from left to right.
+Left out: the choice of a good order for several products. Several products are computed from left to right.
 """
 
 from collections import Counter
@@ -33,8 +34,8 @@ class Subscripts:
 def read_subscripts(text: object, ranks: Sequence[int]) -> Subscripts:
     """Reads subscripts in numpy's notation. `ranks` has the number of axes of each array.
 
-    Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order.
-    Raises CompileError MT0102 for a syntax error, MT0204 if the subscripts do not fit the ranks.
+    Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order. Raises
+    CompileError MT0102 for a syntax error. Raises MT0204 if the subscripts do not fit the ranks.
     """
     ensure(isinstance(text, str), "MT0102", "the first argument of einsum is a text", HELP)
     left, arrow, right = "".join(str(text).split()).partition("->")
@@ -49,7 +50,7 @@ HELP = 'write one letter for each axis: `einsum("ik,kj->ij", a, b)`'
 
 
 def _letters(term: str) -> tuple[str, str, str]:
-    """The letters before `...`, the dots themselves, and the letters after them."""
+    """Splits one array's subscripts into the letters before `...`, the dots, and the letters after the dots."""
     before, dots, after = term.partition("...")
     for letter in before + after:
         fits = letter.isascii() and letter.isalpha()
@@ -81,13 +82,16 @@ def _result(term: str, arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]
 
 
 def _implied(arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
-    """The axes of the result if the subscripts have no `->`."""
+    """Returns the axes of the result if the subscripts have no `->`."""
     times = Counter(label for labels in arrays for label in labels)
     return (*_unnamed(arrays), *sorted(x for x in times if isinstance(x, str) and times[x] == 1))
 
 
 def _unnamed(arrays: Sequence[tuple[Label, ...]]) -> tuple[int, ...]:
-    """The axes for which `...` stands in the result, as many as in the array with the most."""
+    """Returns the axes for which `...` stands in the result.
+
+    The result has as many axes for `...` as the array with the most of these axes.
+    """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
 
@@ -106,13 +110,16 @@ class _Term:
     labels: tuple[Label, ...]
 
     def aligned(self, t: Typer, labels: Sequence[Label]) -> Array:
-        """The array with these axes in this order. An axis that it lacks gets the size 1."""
+        """Returns the array with the axes `labels`, in this order.
+
+        An axis that the array does not have gets the size 1.
+        """
         shape = [self.array.shape[self.labels.index(x)] if x in self.labels else dims.ONE for x in labels]
         return view(t, self.array, shape, [ir.axis(list(labels).index(x)) for x in self.labels])
 
 
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
-    """numpy's einsum. An axis that only one array has is summed before that array is multiplied."""
+    """Defines numpy's einsum. An axis that only one array has is summed before that array is multiplied."""
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
     names = read_subscripts(subscripts, [a.rank for a in arrays])
     dtype, mode = t.settled(arrays), precision_of(precision)
@@ -129,7 +136,7 @@ def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Ar
 
 
 def _sizes(t: Typer, names: Iterable[tuple[Label, ...]], arrays: Iterable[Array]) -> dict[Label, Dim]:
-    """The size of the axis for each name. A size of 1 broadcasts, as in numpy."""
+    """Returns the size of the axis for each name. A size of 1 broadcasts, as in numpy."""
     sizes: dict[Label, Dim] = {}
     for labels, array in zip(names, arrays):
         for label, extent in zip(labels, array.shape):
@@ -143,7 +150,7 @@ def _sizes(t: Typer, names: Iterable[tuple[Label, ...]], arrays: Iterable[Array]
 
 
 def _diagonal(t: Typer, x: Array, labels: tuple[Label, ...], sizes: Mapping[Label, Dim]) -> _Term:
-    """An array with one axis for each name: "ii" takes the diagonal.
+    """Returns an array with one axis for each name. The subscripts "ii" take the diagonal.
 
     An axis of size 1 is dropped if it broadcasts to a longer axis of another array.
     """
@@ -154,13 +161,13 @@ def _diagonal(t: Typer, x: Array, labels: tuple[Label, ...], sizes: Mapping[Labe
 
 
 def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
-    """The sum of an array over all axes that are not in `kept`."""
+    """Returns the sum of an array over all axes that are not in `kept`."""
     gone = tuple(k for k, label in enumerate(x.labels) if label not in kept)
     return _Term(total(t, x.array, gone), tuple(label for label in x.labels if label in kept))
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """The product of two arrays, summed over the axes of both that are not in `later`."""
+    """Returns the product of two arrays, summed over the common axes that are not in `later`."""
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]
     rows, columns = [n for n in x.labels if n not in y.labels], [n for n in y.labels if n not in x.labels]

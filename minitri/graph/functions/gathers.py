@@ -1,7 +1,8 @@
-"""Functions that read elements at computed places: take, take_along_axis and searchsorted.
+"""Functions that read elements at indices from an array: take, take_along_axis and searchsorted.
 
-searchsorted is an unrolled binary search. It counts the elements that come before the searched number. Each step tests
-whether 512 more elements come before it, then 256, 128, …. A step is one gather and one comparison.
+searchsorted is an unrolled binary search. The search counts the elements that come before the searched number. The
+first step tests, for example, whether 512 elements come before the searched number. The next steps test 256 more
+elements, 128 more, and so on. Each step is one gather and one comparison.
 """
 
 from minitri.base.dims import Dim
@@ -35,9 +36,10 @@ def take_along_axis(t: Typer, x: Strong, indices: Array, axis: Value) -> Array:
 
 
 def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> Array:
-    """For each element of x2, how many elements of the sorted array x1 are less (side "left").
+    """Returns, for each element of x2, how many elements of the sorted array x1 are less than it (side "left").
 
-    With side "right", it is how many elements are less or equal. NaN is larger than every number.
+    With side "right", returns how many elements of x1 are less than or equal to the element of x2. NaN is larger than
+    every number.
     """
     ensure(side in ("left", "right"), "MT0102", 'the side of searchsorted is "left" or "right"')
     ensure(x1.rank == 1, "MT0201", f"searchsorted looks into an array of one axis, not {x1}")
@@ -54,7 +56,10 @@ def searchsorted(t: Typer, x1: Array, x2: Array, side: Value, sorter: Value) -> 
 
 
 def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim, equal: bool) -> Array:
-    """One step of the search: `found + more` if x[found + more - 1] comes before the wanted number, else `found`."""
+    """Makes one step of the binary search.
+
+    Returns `found + more` if x[found + more - 1] comes before the wanted number, and `found` otherwise.
+    """
     place = t.elementwise("add", [found, more])
     inside = t.elementwise("less_equal", [place, plain(size)])
     last = t.elementwise("where", [inside, t.elementwise("subtract", [place, 1]), 0])
@@ -64,7 +69,7 @@ def _step(t: Typer, x: Array, wanted: Array, found: Array, more: int, size: Dim,
 
 
 def _before(t: Typer, x: Array, y: Array, equal: bool) -> Array:
-    """x < y, or with `equal` x <= y. NaN is larger than every number."""
+    """Returns x < y, or x <= y with `equal`. NaN is larger than every number."""
     less = t.elementwise("less_equal" if equal else "less", [x, y])
     if not (x.dtype.is_float or y.dtype.is_float):
         return less

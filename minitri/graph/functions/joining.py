@@ -38,7 +38,7 @@ def concat(t: Typer, arrays: Value, axis: Value) -> Array:
 
 
 def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
-    """The shape of a concatenation. Raises ValueError if the parts have different dtypes or shapes."""
+    """Returns the shape of a concatenation. Raises ValueError if the arrays have different dtypes or shapes."""
     first = parts[0]
     require(all(p.dtype == first.dtype and p.rank == first.rank for p in parts), "concat of unlike parts")
     require(0 <= axis < first.rank, f"concat axis {axis}")
@@ -50,9 +50,10 @@ def concat_shape(parts: Sequence[Node], axis: int) -> Shape:
 
 
 def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
-    """The arrays in the argument of a function such as stack. Raises CompileError MT0102 if it is no tuple or empty.
+    """Returns the arrays in the argument of a function such as stack.
 
-    The error shows an example call, in which `more` follows the arrays.
+    Raises CompileError MT0102 if the argument is no tuple or is empty. The error shows an example call, in which `more`
+    follows the arrays.
     """
     message = f"{what} takes a tuple or list of arrays, not {describe(arrays)}"
     ensure(isinstance(arrays, tuple), "MT0102", message, f"write `{what}((x, y){more})`")
@@ -61,7 +62,7 @@ def _arrays(t: Typer, arrays: Value, what: str, more: str = "") -> list[Array]:
 
 
 def _listed(parts: Sequence[Array]) -> str:
-    """The types of at most eight arrays, for messages."""
+    """Returns the types of at most eight arrays as text, for error messages."""
     return ", ".join([*map(str, parts[:8]), *["…"] * (len(parts) > 8)])
 
 
@@ -82,7 +83,10 @@ def pad(t: Typer, x: Strong, pad_width: Value, constant_values: Value) -> Array:
 
 
 def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
-    """The widths before and after each axis, from one of numpy's forms: n, (before, after) or ((before, after), …)."""
+    """Returns the widths of the padding before and after each axis.
+
+    The argument has one of numpy's forms: n, (before, after) or ((before, after), …).
+    """
     if not isinstance(value, tuple):
         value = (value, value)
     rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value]
@@ -103,7 +107,10 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 
 
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
-    """Joins arrays along an axis, each with the axes of size 1 that `new` has for its rank."""
+    """Joins arrays along an axis.
+
+    `new` has, for each rank, the positions at which an array of this rank first gets axes of size 1.
+    """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
 

@@ -1,7 +1,7 @@
-"""Products of arrays that are made of `@` and elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
+"""Products of arrays that use `@` or elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
 
-`tensordot` moves the summed axes to the end of the first array and to the front of the second one. Then it joins them
-to one axis and multiplies two matrices.
+`tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
+joins the summed axes of each array into one axis and multiplies two matrices.
 """
 
 import functools
@@ -23,10 +23,10 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 
 
 def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
-    """numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
+    """Defines numpy's tensordot: multiplies x1 and x2 and sums over pairs of axes.
 
-    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. Otherwise `axes` is a tuple
-    of two: the summed axes of x1, and those of x2.
+    If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. If `axes` is not a number,
+    it is a tuple of two items: the summed axes of x1, and the summed axes of x2.
     """
     a, b = x1, x2
     left, right = _summed_axes(axes, a.rank, b.rank)
@@ -43,12 +43,15 @@ def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
 
 
 def _size(x: Array, axes: Sequence[int]) -> Dim:
-    """The product of the sizes of some axes."""
+    """Returns the product of the sizes of some axes."""
     return dims.product([x.shape[k] for k in axes])
 
 
 def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes over which tensordot sums: those of the first array and those of the second, in the same order."""
+    """Returns the axes over which tensordot sums.
+
+    The axes of the first array and of the second array are in the same order.
+    """
     if not isinstance(axes, tuple):
         count = as_int(axes, "axes")
         fits = 0 <= count <= min(rank, other)
@@ -61,7 +64,10 @@ def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], t
 
 
 def kron(t: Typer, x1: Array, x2: Array) -> Array:
-    """Kronecker product: element d is x1[d // n] * x2[d % n] along each axis, where n is the size of x2."""
+    """Computes the Kronecker product.
+
+    Along each axis, element d is x1[d // n] * x2[d % n], where n is the size of x2.
+    """
     rank = max(x1.rank, x2.rank)
     left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (x1, x2))
     outer = [ir.along(k, m) // largest(n, 1) for k, (m, n) in enumerate(zip(left, right))]
@@ -80,7 +86,7 @@ def cross(t: Typer, x1: Array, x2: Array, axis: Value) -> Array:
 
 
 def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
-    """The three components of vectors along an axis."""
+    """Returns the three components of the vectors along an axis."""
     k = as_axis(axis, x.rank)
     message = f"cross takes vectors of 3 elements, and axis {k} of {x} has {x.shape[k]}"
     t.require(x.shape[k], "==", Dim.of(3), "MT0203", message)
@@ -91,7 +97,7 @@ def _components(t: Typer, x: Array, axis: Value) -> list[Array]:
 
 
 def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
-    """x multiplied n times with itself. Repeated squaring needs only about log2(n) products."""
+    """Multiplies x n times with itself. Repeated squaring needs only about log2(n) products."""
     power = as_int(n, "n")
     ensure(x.rank >= 2, "MT0204", f"matrix_power needs rank 2 or more, not {x.rank}")
     t.require(x.shape[-1], "==", x.shape[-2], "MT0203", f"matrix_power takes square matrices, not {x}")
@@ -108,9 +114,12 @@ def matrix_power(t: Typer, x: Strong, n: Value) -> Array:
 
 
 def matrix_norm(t: Typer, x: Value, keepdims: Value, ord: Value) -> Array:
-    """The norm of each matrix in the last two axes. `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
+    """Computes the norm of each matrix in the last two axes.
 
-    1 is the largest sum of absolute values in a column, and inf in a row. -1 and -inf are the smallest such sums.
+    `ord` is "fro" for the Frobenius norm, or 1, inf, -1 or -inf.
+
+    The norm 1 is the largest sum of absolute values in a column, and the norm inf the largest in a row. The norms -1
+    and -inf are the smallest such sums in a column and in a row.
     """
     a = t.elementwise("abs", [t.elementwise("multiply", [x, 1.0])])
     ensure(a.rank >= 2, "MT0204", f"matrix_norm needs rank 2 or more, not {a.rank}")

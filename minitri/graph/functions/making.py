@@ -1,10 +1,10 @@
-"""Functions that make arrays from sizes and numbers, and conversions.
+"""Functions that make arrays from sizes and numbers, and functions that convert arrays to other dtypes.
 
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
-In: numbers and sizes that are known at compile time. Out: for `arange` an `Index` node, which computes in i64, and a
-conversion. Some integers are too large for an `Index`. They are computed from the positions 0, 1, 2, … by a
-multiplication and an addition that wrap around, in i64 or u64.
+In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
+i64, and a conversion. Some integers are too large for an `Index` node. Such integers are computed from the positions 0,
+1, 2, … by a multiplication and an addition that wrap around, in i64 or u64.
 """
 
 import math
@@ -30,7 +30,7 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """row - column + k for each element, where row and column are its indices along the last two axes."""
+    """Returns row - column + k for each element. Row and column are the element's indices along the last two axes."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
@@ -89,7 +89,10 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """`count` integers first, first + by, … that may need all bits of i64 or u64. The arithmetic wraps around."""
+    """Returns `count` integers first, first + by, … that may need all bits of i64 or u64.
+
+    The arithmetic wraps around.
+    """
     ends = (first, first + by * (count - 1)) if count else (0,)
     for wide in (i64, u64):
         low, high = wide.limits
@@ -101,7 +104,7 @@ def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
 
 
 def positions(t: Typer, count: Dim) -> Array:
-    """The positions 0, 1, 2, … of an axis as an array of i64."""
+    """Returns the positions 0, 1, 2, … of an axis as an array of i64."""
     return Array(t.nodes.index(i64, (count,), ir.along(0, count)), i64)
 
 

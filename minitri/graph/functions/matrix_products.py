@@ -1,9 +1,9 @@
-"""Matrix products as graph nodes: `x @ w`, and one product for others that are made of it.
+"""Makes matrix products as graph nodes: `x @ w`, and the function `product` that other products use.
 
     x @ w               contract x, w
 
-A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Products that tensor cores do not
-support, of integers or with a side of 1, become a multiplication and a sum.
+A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Tensor cores do not support
+products of integers or products with a side of 1. Such products become a multiplication and a sum.
 """
 
 from minitri.base.diagnostics import CompileError, suggest
@@ -16,7 +16,10 @@ from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensur
 
 
 def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
-    """numpy's matmul. A 1-D left operand is a row and a 1-D right operand a column; the result lacks that axis."""
+    """Defines numpy's matmul. A 1-D left operand is a row and a 1-D right operand is a column.
+
+    If an operand is 1-D, the result does not have the axis of this row or column.
+    """
     x, y = a, b
     ensure(x.rank > 0 < y.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", "use * for scalars")
     dtype = t.settled([x, y])
@@ -31,7 +34,10 @@ def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
 
 
 def _require_contraction(t: Typer, x: Array, y: Array) -> None:
-    """Requires that the summed axes of `x @ y` have the same size (MT0203)."""
+    """Raises CompileError MT0203 if the summed axes of `x @ y` cannot have the same size.
+
+    If the sizes are symbolic, each call checks that they are equal.
+    """
     k, other = x.shape[-1], y.shape[-min(2, y.rank)]
     left, right = t.operands or ("the left", "the right")
     help = "the last axis of the left must equal the last but one of the right"
@@ -43,7 +49,10 @@ def _require_contraction(t: Typer, x: Array, y: Array) -> None:
 
 
 def precision_of(value: Value) -> str:
-    """The argument `precision`, which must be one of `PRECISIONS`. Raises CompileError MT0102 otherwise."""
+    """Returns the argument `precision`, which must be one of `PRECISIONS`.
+
+    Raises CompileError MT0102 for any other argument.
+    """
     if isinstance(value, str) and value in PRECISIONS:
         return value
     choices = f"the precision of a product of f32 is {', '.join(map(repr, PRECISIONS))}"
@@ -52,7 +61,7 @@ def precision_of(value: Value) -> str:
 
 
 def factor(t: Typer, x: Array, dtype: DType) -> Array:
-    """An operand of a product, converted to a dtype and rounded to it."""
+    """Returns an operand of a product, converted to a dtype and rounded to this dtype."""
     return Array(t.convert(t.cast(x, dtype), dtype), dtype)
 
 
@@ -60,7 +69,7 @@ def factor(t: Typer, x: Array, dtype: DType) -> Array:
 
 
 def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
-    """The matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes broadcast."""
+    """Returns the matrix product of [*B, M, K] and [*B, K, N], which have the same dtype. The batch axes broadcast."""
     if _is_batch_of_rows(x.shape, y.shape):  # one matrix product computes all rows
         return _swapped(t, product(t, _swapped(t, x), y, precision))
     batch = t.broadcast_shapes([x.shape[:-2], y.shape[:-2]], "batches of @")
@@ -72,12 +81,12 @@ def product(t: Typer, x: Array, y: Array, precision: str) -> Array:
 
 
 def _is_batch_of_rows(x: Shape, y: Shape) -> bool:
-    """Whether x is a batch of single rows, all of which are multiplied by the same matrix."""
+    """Checks whether x is a batch of single rows, all of which are multiplied by the same matrix."""
     return len(x) > 2 and x[-2] == 1 and x[-3] != 1 and (len(y) < 3 or y[-3] == 1)
 
 
 def _swapped(t: Typer, x: Array) -> Array:
-    """x with its last batch axis and its row axis exchanged."""
+    """Returns x with its last batch axis and its row axis exchanged."""
     rank = x.rank
     return permute_dims(t, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
 
@@ -101,10 +110,13 @@ def _multiply_and_sum(t: Typer, x: Array, y: Array) -> Array:
 
 
 def multiplied(t: Typer, x: Array, y: Array) -> Array:
-    """The elementwise product. For bools it is a logical and."""
+    """Returns the elementwise product. For bools the result is a logical and."""
     return t.elementwise("logical_and" if x.dtype == bool_ else "multiply", [x, y])
 
 
 def total(t: Typer, x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum over some axes in the dtype of x, so integers wrap around. For bools it is any."""
+    """Returns the sum over some axes in the dtype of x, so integers wrap around.
+
+    For bools the result is that of `any`.
+    """
     return reduce(t, "any" if x.dtype == bool_ else "sum", x, axes, False, x.dtype)

@@ -3,7 +3,7 @@
     sum(x, axis=1)      reduce.sum x {axes = [1]}
     mean(x, axis=1)     the sum, divided by the number of elements
 
-Functions that differ in one operator, such as sum and prod, are one function here, with the keyword `op`.
+Functions that differ in one operator, such as sum and prod, are one function in this file, with the keyword `op`.
 """
 
 import math
@@ -22,12 +22,15 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype of a sum or product: a float keeps its dtype, unsigned integers become u64, others i64."""
+    """Returns the dtype of a sum or product.
+
+    A float keeps its dtype, unsigned integers become u64, and others become i64.
+    """
     return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
 
 def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, dtype: DType) -> Array:
-    """The reduction `op` of x over some axes. With `keepdims` they stay as axes of size 1."""
+    """Applies the reduction `op` to some axes of x. With `keepdims`, the reduced axes stay as axes of size 1."""
     axes = tuple(sorted(axes))
     node = x.node
     if axes:
@@ -38,7 +41,7 @@ def reduce(t: Typer, op: str, x: Array, axes: tuple[int, ...], keepdims: Value, 
 
 
 def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *, op: str) -> Array:
-    """numpy's sum or prod, by `op`. Without a dtype the result has that of `accumulator`."""
+    """Defines numpy's sum or prod, depending on `op`. Without `dtype`, the result has the dtype of `accumulator`."""
     a = t.strong(x)
     target = as_dtype(dtype, accumulator(a.dtype))
     ensure(target != bool_, "MT0202", f"{op} does not give bool", "use any or all")
@@ -47,18 +50,24 @@ def accumulate(t: Typer, x: Value, axis: Value, keepdims: Value, dtype: Value, *
 
 
 def require_accepted(op: str, dtype: DType) -> None:
-    """Raises CompileError MT0202 if the reduction `op`, which is for integers, does not accept this dtype."""
+    """Raises CompileError MT0202 if the reduction `op` does not accept this dtype.
+
+    The message says that `op` is for integers.
+    """
     ensure(dtype.kind in REDUCTIONS[op].accepts, "MT0202", f"{op} takes integers, not {dtype}")
 
 
 def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
-    """Requires that no reduced axis is empty (MT0209)."""
+    """Raises CompileError MT0209 if a reduced axis may have the size 0.
+
+    A symbolic size gets a condition that each call checks.
+    """
     for k in axes:
         t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 
 
 def extreme(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
-    """numpy's max or min, by `op`. For bools it is any or all."""
+    """Defines numpy's max or min, depending on `op`. For bools the result is that of `any` or `all`."""
     message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
     ensure(not isinstance(axis, Array), "MT0102", message, help)
     a = t.strong(x)
@@ -92,7 +101,10 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """The divisor of a variance, count - correction. If it is not positive, it is 0 or NaN, so the variance is NaN."""
+    """Returns the divisor of a variance, count - correction.
+
+    If count - correction is not positive, the divisor is 0 or NaN, so the variance is NaN.
+    """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN
     if correction == 1:
@@ -123,7 +135,10 @@ def var(t: Typer, x: Strong, axis: Value, correction: Value, keepdims: Value) ->
 
 
 def _as_number(value: Value, what: str) -> Value:
-    """The value, which must be a number, a dimension or a `float` parameter. Raises CompileError MT0102 otherwise."""
+    """Returns the value, which must be a number, a dimension or a `float` parameter.
+
+    Raises CompileError MT0102 for any other value.
+    """
     is_number = isinstance(value, (int, float, Dim)) and not isinstance(value, bool)
     fits = is_number or isinstance(value, Array) and value.weak
     ensure(fits, "MT0102", f"{what} must be a number, not {describe(value)}")
@@ -134,7 +149,10 @@ def _as_number(value: Value, what: str) -> Value:
 
 
 def _position(t: Typer, x: Array, axis: Value, keepdims: Value, *, op: str) -> Array:
-    """numpy's argmax or argmin, by `op`. With axis None it is an index of the flattened array."""
+    """Defines numpy's argmax or argmin, depending on `op`.
+
+    If `axis` is None, the result is an index of the flattened array.
+    """
     a = t.cast(x, i32) if x.dtype == bool_ else x
     a, axes = (one_axis(t, a, None)[0], (0,)) if axis is None else (a, as_axes(axis, a.rank))
     ensure(len(axes) == 1, "MT0204", f"{op} takes one axis or None")

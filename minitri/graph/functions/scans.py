@@ -13,18 +13,21 @@ from minitri.graph.functions.making import full
 from minitri.graph.functions.reductions import accumulator, require_accepted
 from minitri.graph.typing_rules import Array, Strong, Typer, Value, ensure
 
-MOST = 1000  # of repeated differences: each is an operation of the program
+MOST = 1000  # how often `diff` may repeat: each repetition is an operation of the program
 
 
 def _running_axis(op: str, x: Array, axis: Value) -> int:
-    """The axis of a scan as a number >= 0. The argument None is allowed only if the array has one axis."""
+    """Returns the axis of a scan as a number >= 0. The argument None is allowed only if the array has one axis."""
     is_clear = axis is not None or x.rank == 1
     ensure(is_clear, "MT0204", f"cumulative_{op} of an array of rank {x.rank} needs an axis")
     return as_axis(0 if axis is None else axis, x.rank)
 
 
 def _running_sum(t: Typer, x: Strong, axis: Value, dtype: Value, include_initial: Value, *, op: str) -> Array:
-    """Cumulative sums or products, by `op`. With `include_initial`, the neutral element comes first."""
+    """Defines cumulative sums or products, depending on `op`.
+
+    With `include_initial`, the neutral element comes first.
+    """
     k = _running_axis(op, x, axis)
     target = as_dtype(dtype, accumulator(x.dtype))
     ensure(target != bool_, "MT0202", f"cumulative_{op} does not give bool")
@@ -36,7 +39,7 @@ def _running_sum(t: Typer, x: Strong, axis: Value, dtype: Value, include_initial
 
 
 def _running_kept(t: Typer, x: Strong, axis: Value, *, op: str) -> Array:
-    """Cumulative maxima, minima and bitwise operations, whose results have the dtype of x."""
+    """Defines cumulative maxima, minima and bitwise operations. The results have the dtype of x."""
     k, held = _running_axis(op, x, axis), i32 if x.dtype == bool_ else x.dtype
     require_accepted(op, held)
     out = Array(t.nodes.scan(op, t.convert(x, held), k), held)
@@ -53,7 +56,10 @@ BY_OPERATOR = {f"cumulative_{name}": partial(_FORMS[REDUCTIONS[name].kind], op=n
 
 
 def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Value) -> Array:
-    """numpy's diff: x[1:] - x[:-1] along an axis, n times. For bools, whether neighbours differ."""
+    """Defines numpy's diff: computes x[1:] - x[:-1] along an axis, n times.
+
+    For bools, the result says whether neighbours differ.
+    """
     k = as_axis(axis, t.array(x).rank)
     a, times = _extended(t, x, k, prepend, append), as_int(n, "n")
     ensure(times >= 0, "MT0205", f"diff is taken 0 times or more, not {times}")
@@ -66,7 +72,7 @@ def diff(t: Typer, x: Value, axis: Value, n: Value, prepend: Value, append: Valu
 
 
 def _extended(t: Typer, x: Value, axis: int, prepend: Value, append: Value) -> Array:
-    """x with `prepend` before and `append` after it along an axis. A number is one element."""
+    """Returns x with `prepend` before and `append` after it along an axis. A number counts as one element."""
     a, parts = t.strong(x), list[Value]()
     for part in (prepend, x, append):
         if part is not None:

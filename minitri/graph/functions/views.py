@@ -1,4 +1,7 @@
-"""Functions that move data, as Views: an index map gives, for each element of the result, its index in the array x."""
+"""Functions that move data.
+
+They make View nodes. The index map of a View gives, for each element of the result, its index in the array x.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,7 +32,7 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
-    """The new shape of an array of shape `old`, where a size replaces -1.
+    """Returns the new shape of an array of shape `old`, where a size replaces -1.
 
     Raises CompileError MT0205 if there are several -1, other negative sizes, or no size that fits.
     """
@@ -46,9 +49,9 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 
 
 def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
-    """The products of the sizes of two shapes, after removing the sizes that occur in both.
+    """Returns the products of the sizes of two shapes, after removing the sizes that occur in both shapes.
 
-    A removed size may be 0, so dividing the products by it would be wrong.
+    A removed size may be 0, so it would be wrong to divide the products by that size.
     """
     left, right = list(old), []
     for e in new:
@@ -60,7 +63,7 @@ def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
-    """Splits two shapes into groups of axes with equal numbers of elements, as small as possible.
+    """Splits two shapes into groups of axes with equal numbers of elements. The groups are as small as possible.
 
     Example: [A, B, C] and [A*B, C] have the groups ([A, B], [A*B]) and ([C], [C]).
     """
@@ -71,7 +74,7 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
 
 
 def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
-    """How many axes of both shapes are in the first group."""
+    """Returns how many axes of each of the two shapes are in the first group."""
     products = {dims.product(new[:q]): q for q in range(len(new), 0, -1)}
     for p in range(1, len(old) + 1):
         q = products.get(dims.product(old[:p]))
@@ -81,7 +84,7 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 
 
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
-    """The index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
+    """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
 
     `first` is the number of the first new axis. Both groups are in row-major order.
     """
@@ -98,7 +101,7 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
 
 
 def one_axis(t: Typer, x: Array, axis: Value) -> tuple[Array, int]:
-    """The array and an axis number >= 0. If the axis is None, the flattened array and axis 0."""
+    """Returns the array and an axis number >= 0. If the axis is None, returns the flattened array and the axis 0."""
     if axis is None:
         return reshape(t, x, (dims.product(x.shape),)), 0
     return x, as_axis(axis, x.rank)
@@ -165,7 +168,7 @@ def roll(t: Typer, x: Array, shift: Value, axis: Value) -> Array:
 
 
 def _short(shift: Dim, extent: Dim) -> Dim:
-    """A shift of `roll` that has the same effect and fits 64 bits."""
+    """Returns a shift for `roll` that has the same effect as `shift` and fits 64 bits."""
     if shift.constant is None or abs(shift.constant) < FAR:
         return shift
     help = "a shift along an axis of any size has 60 bits"
@@ -174,9 +177,9 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 
 
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
-    """The pairs (axis, shift) of numpy's roll. A single shift goes with every axis, and a single axis with every shift.
+    """Returns the pairs (axis, shift) of numpy's roll.
 
-    An axis may occur several times.
+    A single shift belongs to every axis, and a single axis to every shift. An axis may occur several times.
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]

@@ -1,1 +1,1 @@
-"""Names of other libraries, and what to write for them: numpy, torch, jax, the array API, Python."""
+"""Translates names of other libraries (numpy, torch, jax, the array API, Python) into names of the language."""

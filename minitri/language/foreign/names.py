@@ -1,8 +1,8 @@
-"""Names of numpy, torch and jax, and what to write for them: `np.average(x)`, `x.median()`, `float32`.
+"""Translates names of numpy, torch and jax, such as `np.average(x)`, `x.median()` or `float32`, into the language.
 
-Three examples: numpy's `average` is called `mean` here, `abs` has the same name, and `unique` is missing for a reason.
-names.csv has a row for each name. reasons.csv has the reasons that rows share, and
-libraries.toml the names of libraries. The columns of names.csv:
+Three examples: numpy's `average` is called `mean` in the language. `abs` has the same name in both. `unique` is missing
+for a reason. names.csv has a row for each name of another library. reasons.csv has the reasons why names are missing.
+libraries.toml has the names of libraries. The columns of names.csv:
 
     name        `average`; `.real` is an attribute, `*` any other name of the library
     arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
@@ -11,10 +11,11 @@ libraries.toml the names of libraries. The columns of names.csv:
     reason      for a name that the language does not have: a key of reasons.csv
     note        how `instead` differs, or what it assumes
 
-A name may have several rows. The first row that fits the call counts.
+A name may have several rows in names.csv. The functions use the first row that fits the call.
 
-The functions at the end take a name, its library (if the program names one) and its use. They return an `Answer`: the
-row with what to write instead, or why the language has nothing like it. They return None for a name that no library has.
+The functions at the end of the file take a name, its library (if the program names one) and its use. These functions
+return an `Answer`, which has a row of names.csv. The row says what to write instead, or why the language has nothing
+like the name. The functions return None for a name that no library has.
 """
 
 import csv
@@ -39,7 +40,7 @@ LONGEST = 120  # characters of a rewritten call that a sentence shows
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """One row of the table; `reason` is the sentence."""
+    """One row of names.csv. `reason` is the whole sentence from reasons.csv, not its key."""
 
     name: str
     arguments: str
@@ -50,17 +51,20 @@ class Foreign:
 
     @property
     def here(self) -> bool:
-        """Whether the language has it under the same name."""
+        """Checks whether the language has this function or value under the same name as the other library."""
         return self.instead == self.name.lstrip(".") and not self.arguments
 
     @property
     def spelling(self) -> str:
-        """`average(x, axis)`, `.real`, `newaxis`"""
+        """Returns the name as a program writes it, such as `average(x, axis)`, `.real` or `newaxis`."""
         return f"{self.name}({self.arguments})" if self.arguments else self.name
 
     @property
     def parameters(self) -> list[tuple[str, str | None, bool]]:
-        """The parameters of `arguments`: the name, the default, and whether it may be given by position."""
+        """Returns the parameters in the column `arguments`.
+
+        Each parameter has a name, a default, and whether its argument may be positional.
+        """
         positional, _, named = self.arguments.partition("*, ")
         texts = [(text, True) for text in positional.rstrip(", ").split(", ")]
         texts += [(text, False) for text in named.split(", ")]
@@ -68,14 +72,17 @@ class Foreign:
         return [(match[1], match[2], by_position) for match, by_position in found if match]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
-        """Whether the row is for a call with these arguments."""
+        """Checks whether this row is for a call with these arguments."""
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if any(name.startswith("*") for name in names):
             return all(by_position or name in given for name, _, by_position in self.parameters)
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """The text of each parameter; None if one has neither an argument nor a default."""
+        """Returns the text of the argument for each parameter.
+
+        Returns None if a parameter has neither an argument nor a default.
+        """
         values: dict[str, str] = {}
         rest = list(args)
         named = [name for name, _, by_position in self.parameters if not by_position]
@@ -100,7 +107,7 @@ class Foreign:
 
 @cache
 def table() -> tuple[Foreign, ...]:
-    """Every row, in order of their names."""
+    """Returns all rows of names.csv, sorted by name."""
     reasons = {row["reason"]: row["text"] for row in _rows("reasons.csv")}
     return tuple(_foreign(reasons, **row) for row in _rows("names.csv"))
 
@@ -121,7 +128,10 @@ def _by_name() -> dict[str, list[Foreign]]:
 
 
 def rows(name: str, library: str) -> list[Foreign]:
-    """The rows of a library's name. Rows for certain arguments come first. torch's `exp_` and `exp_copy` count as `exp`."""
+    """Returns the rows of names.csv for a name of a library.
+
+    Rows for calls with certain arguments come before the other rows. torch's `exp_` and `exp_copy` count as `exp`.
+    """
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
             return sorted(found, key=lambda row: not row.arguments)
@@ -133,14 +143,17 @@ def rows(name: str, library: str) -> list[Foreign]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The row for a name, and the library that it was found in."""
+    """The translation of a name: a row of names.csv, and the library in which the name was found."""
 
     name: str
     library: str
     row: Foreign
 
     def sentence(self, called: bool, written: str = "") -> str:
-        """What to write instead, or why there is nothing. `written` is the program's own call, rewritten."""
+        """Returns a sentence that says what to write instead of the name, or why the language has nothing like it.
+
+        `written` is the program's own call, rewritten in the language.
+        """
         row, of = self.row, LIBRARIES[self.library]
         written = " ".join(written.split()) if len(written) < LONGEST else ""
         note = f" ({row.note})" if row.note else ""
@@ -154,7 +167,7 @@ class Answer:
 
 
 def library(path: Sequence[str]) -> str:
-    """The library of a path such as `torch.nn.functional` or `np`. The path begins with one of `PREFIXES`."""
+    """Returns the library of a path such as `torch.nn.functional` or `np`. The path begins with one of `PREFIXES`."""
     *above, last = path
     if above and last in _TABLES["parts"]:
         return _TABLES["parts"][last]
@@ -166,37 +179,50 @@ def library(path: Sequence[str]) -> str:
 def prefixed(
     path: Sequence[str], name: str, args: Sequence[str] | None = None, keywords: Sequence[str] = ()
 ) -> Answer | None:
-    """The answer to `np.name`. `args` are the texts of positional arguments, or None if it is not called."""
+    """Returns the translation of a name with a prefix, such as `np.name`.
+
+    `args` are the texts of the positional arguments, or None if the name is not called.
+    """
     of = library(path)
     return _first([Answer(name, of, row) for row in rows(name, of)], args, keywords)
 
 
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
-    """The answer to `name(x, …)`, or to `x.name(…)`. `args` include x."""
+    """Returns the translation of a call `name(x, …)` or `x.name(…)`.
+
+    `args` are the texts of the arguments, including x.
+    """
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = [*METHODS, *functions] if method else [*functions, *METHODS]
     return _first(_any(name, name, order), args, keywords)
 
 
 def value(name: str) -> Answer | None:
-    """The answer to a name that is not called."""
+    """Returns the translation of a name that is not called."""
     found = _any(name, name, list(LIBRARIES))
     return _first([a for a in found if not a.row.arguments] or found, None, ())
 
 
 def attribute(name: str) -> Answer | None:
-    """The answer to `x.name`."""
+    """Returns the translation of an attribute `x.name`."""
     return _first(_any(name, f".{name}", METHODS), None, ())
 
 
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
-    """The rows of a name in these libraries, in their order. Rows of `*` only answer prefixes, as in `torch.fft.…`."""
+    """Returns the rows of a name in these libraries, in the order of the libraries.
+
+    A row with the name `*` stands for all other names of a library. A row with the name `*` only translates names with
+    a prefix, as in `torch.fft.…`.
+    """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """The first answer that fits the call, or the first one if none fits. A dim is written as a number."""
+    """Returns the first translation that fits the call, or the first translation if none fits.
+
+    A translation with a parameter `dim` fits only if the text of the argument contains a digit.
+    """
 
     def fits(answer: Answer) -> bool:
         places = answer.row.arguments.split(", ")

@@ -1,10 +1,10 @@
-"""A call of another library's function, rewritten with the caller's own arguments.
+"""Rewrites a call of another library's function in the language, with the caller's own arguments.
 
     np.average(x + 1, axis=0)      row: average(x, axis) → mean(x, axis=axis)      mean(x + 1, axis=0)
 
-In: a row of the table, and the arguments as the program writes them. Out: the text to write, or "" where the row asks
-for an argument that the call does not give. The one idea: `instead` is a template, and each name of a parameter in it
-stands for an argument. An argument gets parentheses where an operator of the template would tear it apart.
+In: a row of names.csv, and the arguments as the program writes them. Out: the rewritten call, or "" if the row needs an
+argument that the call does not give. The one idea: the column `instead` is a template, in which the name of a parameter
+stands for an argument. An argument gets parentheses if an operator of the template binds tighter than the argument.
 """
 
 import re
@@ -19,7 +19,7 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> str:
-    """What to write for a call with these arguments."""
+    """Returns the text to write instead of a call with these arguments."""
     given = ", ".join([*args, *(f"{name}={text}" for name, text in keywords.items())])
     if row.instead in DTYPES:
         return f"astype({given}, {row.instead})" if given else ""
@@ -38,13 +38,13 @@ def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str
 
 
 def _plain(text: str) -> str:
-    """`1 if False else 0` → `0`, `x.shape.shape[0]` → `x.ndim`."""
+    """Simplifies a text: `1 if False else 0` becomes `0`, and `x.shape.shape[0]` becomes `x.ndim`."""
     text = re.sub(r"(\w+) if (True|False) else (\w+)", lambda m: m[1] if m[2] == "True" else m[3], text)
     return text.replace(".shape.shape[0]", ".ndim")
 
 
 def substituted(template: str, values: Mapping[str, str]) -> str:
-    """The template with its names replaced. `*rest` stands for any number of arguments."""
+    """Returns the template with its names replaced by values. `*rest` stands for any number of arguments."""
     for name in re.findall(r"\*(\w+)", template):
         if name in values:
             written = values[name]
@@ -62,7 +62,10 @@ def substituted(template: str, values: Mapping[str, str]) -> str:
 
 
 def is_operand(text: str) -> bool:
-    """Whether a text can stand beside any operator: a name, a number, a call, a subscript or something in brackets."""
+    """Checks whether a text can stand beside any operator.
+
+    A name, a number, a call, a subscript or something in brackets can stand beside any operator.
+    """
     if re.fullmatch(r"\"[^\"]*\"|'[^']*'", text):
         return True
     depth = 0

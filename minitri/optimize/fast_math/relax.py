@@ -5,10 +5,11 @@
       %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
                                                       %6: f32[i, r] = multiply %3, %5
 
-A kernel is *relaxed* under two conditions. Every float that it writes is f16 or bf16, or a temporary that only relaxed
-kernels read. And no discontinuous operation depends on its arithmetic: no comparison, floor, argmax or conversion to an
-integer. In such a kernel x * y + z may be rounded once instead of twice. Operators may use faster instructions with a
-relative error of about 2**-18 (`Operator.relaxed`). These rules rewrite slow operators:
+A kernel is *relaxed* under two conditions. Every float that the kernel writes must be f16 or bf16, or a temporary that
+only relaxed kernels read. And no discontinuous operation may depend on the kernel's arithmetic: no comparison, floor,
+argmax or conversion to an integer. In a relaxed kernel x * y + z may be rounded once instead of twice. Operators may
+use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel, these rules
+rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -25,16 +26,17 @@ The last rule makes exp(x - value of the row) a power of two:
     %6: f32[i, r] = exp %5                             %6: f32[i, r] = subtract %5, %4        (fused: one fma)
                                                        %7: f32[i, r] = exp2 %6
 
-The hardware computes only 2**x. So exp needs one more multiplication, and three more if it must keep denormal results.
-A softmax needs no denormal results. If x is already multiplied by a constant, as a score of attention is, then log2 e
-is merged into that constant. For c > 0 the maximum of c * x is exactly c times the maximum of x, because rounding is
-monotone.
+The hardware computes only 2**x. So exp(x) needs one more multiplication than 2**x, and three more multiplications if
+denormal results must be exact. A softmax needs no denormal results. If x is already multiplied by a constant, as a
+score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c times the
+maximum of x, because rounding is monotone.
 
-Accuracy: the product of the row's value h and log2 e is rounded. The rounding error changes the exponent by up to
-|h| * 2**-24, by the same amount for all elements of a row. The scaling of a score has a rounding error of the same
-size. Values loaded from memory have none, so x - h is computed first for them. The rule also computes x - h first if
-the product with log2 e could overflow. A transport exp(h(old) - h(new)) always uses the difference, because its errors
-would accumulate from block to block.
+Accuracy: the product of the row's value h and log2 e is rounded. This rounding error changes the exponent by up to |h|
+* 2**-24, and by the same amount for all elements of a row. The scaling of a score of attention has a rounding error of
+the same size. Values loaded from memory have no rounding error, so for loaded values x - h is computed first. The rule
+also computes x - h first if the product with log2 e could overflow. The factor exp(h(old) - h(new)) that corrects a
+running sum is always computed from the difference. Without the difference, rounding errors would accumulate from block
+to block.
 """
 
 import math
@@ -79,7 +81,7 @@ def _only_reader(buffer: Buffer, kernel: Kernel, plan: Plan) -> bool:
 
 
 def _narrow(kernel: Kernel, narrow: set[str], jumped: set[Op]) -> bool:
-    """Whether 16 bits of accuracy are enough for everything that a kernel computes in f32."""
+    """Checks whether 16 bits of accuracy are enough for everything that a kernel computes in f32."""
     stores = [op for op in kernel.body if isinstance(op, Store) and op.buffer.dtype.is_float]
     if not stores or not all(op.buffer.name in narrow for op in stores):
         return False
@@ -89,7 +91,7 @@ def _narrow(kernel: Kernel, narrow: set[str], jumped: set[Op]) -> bool:
 
 
 def _ops_before_jumps(kernel: Kernel) -> set[Op]:
-    """The ops whose rounding could make a discontinuous op, such as a comparison, jump to another result."""
+    """Returns the ops whose rounding could change the result of a discontinuous op, such as a comparison."""
     behind: set[Op] = set()
     for op in reversed(kernel.body):
         if _jumps(op) or op in behind:
@@ -98,7 +100,7 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 
 def _is_arithmetic(op: Op) -> bool:
-    """Whether an op computes a float that may be rounded differently. Loads and choices never round."""
+    """Checks whether an op computes a float that may be rounded differently. Loads and selections never round."""
     if isinstance(op, (Reduce, Scan)):
         return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
     return isinstance(op, ir.Dot) or isinstance(op, Compute) and op.dtype.is_float and op.op not in EXACT
@@ -111,7 +113,7 @@ def _jumps(op: Op) -> bool:
 
 
 def _tests_for_infinity(op: Compute) -> bool:
-    """Whether an op only tests for inf or nan. Rounding changes such a test only near the largest float."""
+    """Checks whether an op only tests for inf or nan. Rounding changes a test for inf only near the largest float."""
     infinite = any(isinstance(a, Constant) and a.dtype.is_float and math.isinf(a.value) for a in op.args)
     return op.op in ("isfinite", "isinf", "isnan") or op.op in ("equal", "not_equal") and infinite
 
@@ -131,7 +133,7 @@ def _rewritten(kernel: Kernel) -> Kernel:
         return made[key]
 
     def add(op: Op) -> Op:
-        """Adds an op to the body. Equal constants are added once."""
+        """Adds an op to the body of the new kernel. Equal constants are added once."""
         return once(("const", op.value) if isinstance(op, Constant) else ("op", op), op)
 
     def emit(op: Op, name: str, args: tuple[Op, ...], *gone: Op) -> Op:
@@ -149,7 +151,7 @@ def _rewritten(kernel: Kernel) -> Kernel:
 
 
 def _improved(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """The op that the first matching rule makes, or None."""
+    """Returns the op that the first matching rewrite rule makes, or None if no rule matches."""
     for rule in RULES:
         if (improved := rule(op, emit, add)) is not None:
             fired(rule, op, improved, op.spans)
@@ -158,7 +160,7 @@ def _improved(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
 
 
 def divide_by_fewer(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """x / y becomes x * (1 / y) if y lacks an axis of x: one reciprocal serves a whole row."""
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x, so that one reciprocal serves a whole row."""
     if not isinstance(op, Compute) or op.op != "divide" or isinstance(op.args[0], Constant):
         return None
     if set(op.args[1].axes) >= set(op.args[0].axes):
@@ -167,7 +169,7 @@ def divide_by_fewer(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
 
 
 def one_plus_tanh(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """1 + tanh(x) becomes 2 * sigmoid(2 * x), which needs no special case near zero."""
+    """Rewrites 1 + tanh(x) to 2 * sigmoid(2 * x), which needs no special case near zero."""
     if not isinstance(op, Compute) or op.op != "add":
         return None
     for one, other in (op.args, op.args[::-1]):
@@ -182,7 +184,7 @@ def one_plus_tanh(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
 
 
 def scale_after_choice(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """where(p, y * c, -inf) becomes where(p, y, -inf) * c."""
+    """Rewrites where(p, y * c, -inf) to where(p, y, -inf) * c for a positive constant c."""
     if not isinstance(op, Compute) or op.op != "where":
         return None
     condition, a, b = op.args
@@ -195,7 +197,7 @@ def scale_after_choice(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None
 
 
 def scale_after_maximum(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """max(y * c) becomes max(y) * c."""
+    """Rewrites max(y * c) to max(y) * c for a positive constant c."""
     if not isinstance(op, Reduce) or op.op != "max":
         return None
     found = _scaled(op.x)
@@ -206,7 +208,9 @@ def scale_after_maximum(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | Non
 
 
 def scale_after_old(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """`old(m * c)` becomes `old(m) * c`. `old` is the value of a running reduction before a block."""
+    """Rewrites `old(m * c)` to `old(m) * c`. `old` is the value of a running reduction before the current block of a
+    loop.
+    """
     found = _scaled(op.x) if isinstance(op, ir.Old) else None
     if found is None or not isinstance(found[0], Reduce):
         return None
@@ -215,7 +219,7 @@ def scale_after_old(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
 
 
 def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """exp(y * c - h) is 2**(y * (c * log2 e) - h * log2 e), and exp(x - h) is 2**((x - h) * log2 e)."""
+    """Rewrites exp(y * c - h) to 2**(y * (c * log2 e) - h * log2 e), and exp(x - h) to 2**((x - h) * log2 e)."""
     match op:
         case Compute(op="exp", args=(Compute(op="subtract", args=(x, h)) as difference,)):
             transport = any(isinstance(o, ir.Old) for o in ir.needed(x))
@@ -238,15 +242,19 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Whether h depends on a reduction of the row. In a tile program, h then depends on a value that a loop carries.
+    """Checks whether h depends on a reduction of the row. In a tile program, an h that depends on a reduction of the
+    row depends on a value that a loop carries.
 
-    If it does, exp(x - h) is one of many terms of a row, and its denormal results do not matter.
+    If h depends on a reduction of the row, exp(x - h) is one of many terms of the row. So denormal results of exp(x -
+    h) do not matter.
     """
     return any(isinstance(o, (Reduce, ir.Carry)) for o in ir.needed(h))
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Whether y * (c * log2 e) is as accurate as y * c and overflows no earlier. Then y itself is already rounded."""
+    """Checks whether y * (c * log2 e) is as accurate as y * c and does not overflow for smaller y. The rewrite also
+    requires that y is already a rounded result.
+    """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
         inner = inner.args[1] if isinstance(inner, Compute) and inner.op == "where" else ir.op_operands(inner)[0]
@@ -256,7 +264,7 @@ def _may_be_spread(y: Op, c: float) -> bool:
 
 
 def _scaled(x: Op) -> tuple[Op, float] | None:
-    """(y, c) if x is y times a positive constant c, or y divided by 1 / c. Otherwise None."""
+    """Returns (y, c) if x is y times a positive constant c, or y divided by 1 / c. Returns None for any other x."""
     match x:
         case (
             Compute(op="multiply", args=(Constant() as c, y))

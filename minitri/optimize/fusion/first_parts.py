@@ -1,8 +1,10 @@
-"""The initial parts of fusion, and the cost of computing a value twice.
+"""Divides a graph into initial parts (groups of nodes that share a kernel), before fusion merges them. Estimates the
+cost of computing a value twice.
 
-In: a graph. Out: its compute nodes in parts. Each reduction, scan and product starts a part of its own, with the
-elementwise nodes that only this part uses. An elementwise value that several parts use joins all of them if loading
-its operands is cheaper than storing and loading the value. Later, minitri/optimize/fusion/partition.py merges parts.
+In: a graph. Out: the compute nodes of the graph, divided into parts. Each reduction, scan and product starts a part of
+its own, with the elementwise nodes that only this part uses. An elementwise node that several parts use is computed in
+all of these parts if loading its operands is cheaper than storing and loading its value. Later,
+minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections import defaultdict
@@ -19,7 +21,8 @@ MAX_PROLOGUE_OPS = 8  # the most operations on an operand of a product, which ea
 
 
 class FirstParts:
-    """The parts of a graph. A part is a set of compute nodes. The parts that contain a node are its homes.
+    """The initial parts of a graph. A part is a set of nodes that one kernel computes. The parts that contain a node
+    are called the homes of the node.
 
     `stored` contains the nodes whose values must go through memory.
     """
@@ -44,7 +47,9 @@ class FirstParts:
     # ---- the graph seen through views ------------------------------------------------
 
     def _reads(self) -> dict[Node, tuple[Node, ...]]:
-        """The compute nodes and inputs that each compute node reads. Views are free, so they do not count as nodes."""
+        """Returns the compute nodes and inputs that each compute node reads. Views are free, so they do not count as
+        nodes.
+        """
         reached: dict[Node, tuple[Node, ...]] = {}
         reads: dict[Node, tuple[Node, ...]] = {}
         for node in self.order:
@@ -53,7 +58,9 @@ class FirstParts:
         return {n: reads[n] for n in self.compute}
 
     def roots(self, *homes: int) -> list[Node]:
-        """The nodes of these parts that are outputs or that other parts read."""
+        """Returns the nodes of these parts that must be stored: outputs of the program, and nodes that other parts
+        read.
+        """
         used = {
             n for home in homes for n in self.parts[home]
             if n in self.outputs
@@ -62,13 +69,13 @@ class FirstParts:
         return sorted(used, key=self.position.__getitem__)
 
     def leaves(self, part: set[Node]) -> set[Node]:
-        """The nodes that a part reads from memory."""
+        """Returns the nodes that a part reads from memory."""
         return {r for n in part for r in self.reads[n] if r not in part}
 
     # ---- the first parts -------------------------------------------------------------
 
     def start(self) -> None:
-        """Assigns each compute node to a first part. A cheap node may belong to several parts."""
+        """Assigns each compute node to an initial part. A cheap node may belong to several parts."""
         for node in reversed(self.compute):
             homes = self._first_homes(node)
             self.homes[node] = homes
@@ -76,7 +83,7 @@ class FirstParts:
                 self.parts.setdefault(h, set()).add(node)
 
     def _first_homes(self, node: Node) -> list[int]:
-        """The parts of a node: its own part, or the parts of its users."""
+        """Returns the initial parts of a node: a new part for the node alone, or the parts of the nodes that use it."""
         own = [self.position[node]]
         if not isinstance(node, Apply) or node in self.stored:
             return own
@@ -88,9 +95,10 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _may_feed(self, node: Node, user: Node) -> bool:
-        """Whether an elementwise node may join the part of its user.
+        """Checks whether an elementwise node may be computed in the same part as a node that uses it.
 
-        An operand of a product may have only a few cheap operations, because each tile of the product repeats them.
+        The operand of a product may need only a few cheap operations, because each tile of the product repeats these
+        operations.
         """
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
@@ -106,23 +114,24 @@ class FirstParts:
         return False
 
     def has_costly_prologue(self, a: int, b: int) -> bool:
-        """Whether part a computes an operand of a product in part b with many or expensive operations."""
+        """Checks whether part `a` computes an operand of a product in part `b` with many or expensive operations."""
         pairs = [(n, u) for n in self.parts[a] for u in self.users[n] if u in self.parts[b]]
         if not any(isinstance(u, Contract) or u in self.prologue for _, u in pairs):
             return False
         return not all(map(_is_cheap, self.parts[a])) or not all(self._may_feed(n, u) for n, u in pairs)
 
     def _cheap_to_repeat(self, node: Node, homes: int) -> bool:
-        """Whether it saves traffic if `homes` parts compute a node again, instead of loading its stored value.
+        """Checks whether memory traffic is saved if `homes` parts compute a node repeatedly, instead of loading its
+        stored value.
 
-        A repeated node loads its operands in each part. A stored node loads them once, is written once, and is loaded
-        in each part.
+        A repeated node loads its operands in each part. A stored node loads its operands once. The value of a stored
+        node is written once, and loaded in each part.
         """
         stored = self._bytes_read(node) + (1 + homes) * self.bytes(node)
         return len(self._repeated_nodes(node)) <= MAX_REPEATED_OPS and homes * self._bytes_read(node) < stored
 
     def _repeated_nodes(self, node: Node) -> set[Node]:
-        """The node and the elementwise nodes that must be computed again with it."""
+        """Returns the node and the elementwise nodes that must be computed again if the node is computed again."""
         found, stack = set[Node](), [node]
         while stack and len(found) <= MAX_REPEATED_OPS:
             n = stack.pop()

@@ -2,13 +2,13 @@
 
     max, exp, sum, divide over the same rows      become      one kernel: one read, one write
 
-At first every reduction, scan and product is a part, with the elementwise nodes that only it uses. Then parts are
-merged, beginning with the two parts that exchange the most bytes. A merge has two conditions. The partition stays
-acyclic, which networkx checks. The merged part is still one kernel on named axes, which one_kernel.py checks. The
-reasons against a merge appear in the ledger. If two parts need an elementwise value, both compute it, provided that
-loading its operands is cheaper than storing and loading the value.
+At first every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
+uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
+conditions. First, no cycle of parts may arise, which networkx checks. Second, the merged part must still be one kernel
+on named axes, which one_kernel.py checks. The reasons against a merge appear in the ledger. An elementwise value that
+two parts need is computed in both parts if this is cheaper than storing and loading the value.
 
-Left out: schedules. This pass does not choose blocks or loops.
+Left out: schedules. Fusion chooses neither block sizes nor loops.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,10 +22,10 @@ from minitri.optimize.fusion.partition import Partition
 
 
 def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan:
-    """The plan of a graph.
+    """Makes the plan of a graph: its kernels in launch order, with fusion.
 
     layouts   strides in elements of inputs that are not contiguous
-    kept      values that must go through memory, whatever that costs
+    kept      values that must be stored in memory, even if this costs time
     """
     graph = with_stored_outputs(graph)
     stored: set[Node] = set(kept)
@@ -43,7 +43,9 @@ def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan
 
 
 def _ledger(parts: Partition) -> tuple[Decision, ...]:
-    """The fusion decisions, one for each value that one compute node passes to another. Equal lines are added up."""
+    """Returns the fusion decisions, one for each value that one compute node passes to another compute node. Equal lines
+    are added up.
+    """
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
     refusals: dict[tuple[int, int], str] = {}

@@ -1,12 +1,13 @@
-"""Assigns axes to the operations of one part, so that they share as many axes as possible.
+"""Assigns axes to the operations of one future kernel, so that the operations share as many axes as possible.
 
     m[i] = max over r of x[i, r]        the sum reuses the axis r, which the part already has: both
     s[i] = sum over r of exp(x - m)     read x[i, r], so softmax is one kernel
 
-In: a part of a graph. Out: its demands. A *demand* is an index at which a node is needed, such as `x[i, r]`.
-minitri/kernels/demand.py computes the demands of a single operation. In a part with more operations, further results
-and reductions reuse axes with the same extent. If several axes have this extent, the best one makes the operations
-need the most operands at the same indices.
+In: a part of a graph, whose nodes one kernel computes. Out: the demands of the part. A *demand* is an index at which a
+node is needed, such as `x[i, r]`. minitri/kernels/demand.py computes the demands of a part with a single operation. In
+a part with several operations, each further result or reduction reuses existing axes with the same extent. If several
+axes have the right extent, the chosen axis makes operations read the same operands at the same indices as often as
+possible.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -22,10 +23,13 @@ MAX_BUFFERS = 96
 
 
 class FusedIndexing(Indexing):
-    """The demands of a part with several operations. Raises NotOneKernel if the part reads too many arrays.
+    """The axes and demands (needed elements) of a kernel with several operations. Raises NotOneKernel if the kernel
+    would read too many arrays.
 
     loop, held, inner   axes that reductions and products share; minitri/optimize/fusion/one_kernel.py sets these three
-    transposed          whether columns of products come before rows; minitri/optimize/fusion/transposed_products.py sets it
+                        fields
+    transposed          whether columns of products come before rows, as set by
+                        minitri/optimize/fusion/transposed_products.py
     """
 
     def __init__(self, inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> None:
@@ -53,10 +57,11 @@ class FusedIndexing(Indexing):
     # ---- results -----------------------------------------------------------------------
 
     def _root_demand(self, node: Node) -> Demand:
-        """The index at which a result is computed and stored.
+        """Returns the index at which a result of the kernel is computed and stored.
 
         If another node already needs the result at an index without offsets, this index is used, so that the result is
-        computed only once. Otherwise the result reuses axes of the part with matching extents.
+        computed only once. If no node needs the result at an index without offsets, the result reuses axes with
+        matching extents.
         """
         for demand in self.demands.get(node, ()):
             if not demand.guards and self._plain(node, demand):
@@ -70,9 +75,11 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
-        """The index along those axes of a result that together are the rows of a product. It may be empty.
+        """Returns the index along those axes of a result that together are the rows of a product. The returned index
+        may be empty.
 
-        If the product needs its row at `32*d0 + d1`, and d1 < 32, then a row axis i gives d0 = i // 32 and d1 = i % 32.
+        For example, if the row of the product is `32*d0 + d1` with d1 < 32, a row axis i gives d0 = i // 32 and d1 = i
+        % 32.
         """
         index, node = tuple(map(axis, range(root.rank))), root
         found = [(node, index)]
@@ -92,14 +99,15 @@ class FusedIndexing(Indexing):
         return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
 
     def _plain_view(self, root: Node, view: View, index: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The index that a view reads, for an index over the axes of `root`."""
+        """Converts an index over the axes of `root` to the index of the array that a view reads."""
         env = {axis_symbol(k): d for k, d in enumerate(index)}
         return tuple(simplify(d.substitute(env), ranges(root.shape)) for d in view.index)
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
-        """An existing axis for axis k of a further result.
+        """Returns an existing axis of the kernel for axis k of a further result.
 
-        Among several candidates, the best one needs the most operands at indices at which they are needed already.
+        Among several candidates, the chosen axis lets the result read the most operands at indices at which they are
+        already read.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
@@ -124,9 +132,11 @@ class FusedIndexing(Indexing):
     # ---- reductions --------------------------------------------------------------------
 
     def _axes_over(self, node: Reduce | Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """The axes that a reduction runs over: existing axes if their extents match, otherwise new ones.
+        """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
+        axes.
 
-        The best existing axis needs the most operands at indices at which they are needed already.
+        Among existing axes, the chosen one lets the reduction read the most operands at indices at which they are
+        already read.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []
@@ -139,25 +149,32 @@ class FusedIndexing(Indexing):
         return tuple(chosen)
 
     def column_axis(self, d: Dim) -> str | None:
-        """The axis of a product's column index. In a shared loop this is the loop's axis, perhaps plus an offset."""
+        """Returns the axis of a product's column index. If the product runs inside a shared loop, its column index is
+        the axis of the loop, perhaps plus an offset.
+        """
         along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)
 
     def _product_axes(self) -> set[str]:
-        """The row and column axes of products. A reduction reuses one only if another reduction already does."""
+        """Returns the row and column axes of products. A reduction reuses the row or column axis of a product only if
+        another reduction already uses this axis.
+        """
         demands = [d for n, ds in self.demands.items() if isinstance(n, Contract) and not self.is_leaf(n) for d in ds]
         sides = {plain_axis(i) for d in demands for i in d.index[-2:]}
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """The number of operands that a reduction over the axes `names` needs at indices at which they are needed
-        already."""
+        """Returns how many operands a reduction over the axes `names` would read at indices at which they are already
+        read.
+        """
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """How many of the operands that `demand` needs are already needed at the same index, and how many are not.
+        """Returns how many of the operands that `demand` needs are already read at the same index, and how many are
+        not.
 
-        The search does not go below an operand that is already needed. It stops after `limit` demands.
+        The search does not follow the operands of an operand that is already needed. The search stops after `limit`
+        demands.
         """
         count, stack, seen = 0, [(node, demand)], set[tuple[Node, Demand]]()
         while stack and len(seen) < limit:
@@ -174,9 +191,9 @@ class FusedIndexing(Indexing):
         return count, len(seen) - count
 
     def _operand_demand(self, node: Reduce, demand: Demand) -> list[tuple[Node, Demand]]:
-        """The demand for the operand of a reduction, over axes that other reductions already use.
+        """Returns the demand (index) for the operand of a reduction, over axes that other reductions already use.
 
-        The list is empty if there are too few such axes.
+        The returned list is empty if other reductions use too few axes.
         """
         over: list[str] = []
         for extent in (node.x.shape[k] for k in node.axes):
@@ -186,9 +203,10 @@ class FusedIndexing(Indexing):
 
 
 def _digits(index: Dim, extents: Mapping[Symbol, Dim], whole: Dim) -> dict[int, int]:
-    """The weight of each axis in `index` if the axes are the digits of a number below `whole`, else an empty dict.
+    """Returns the weight of each axis in `index` if the axes are the digits of a number below `whole`. Returns an empty
+    dict for any other index.
 
-    Example: 32*d0 + d1 has the weights {0: 32, 1: 1} if d1 has 32 values, and d0 has whole // 32.
+    Example: 32*d0 + d1 has the weights {0: 32, 1: 1} if d1 has 32 values and d0 has whole // 32 values.
     """
     weights = {s: c for m, c in index.terms if len(m) == 1 and isinstance(s := m[0], Symbol)}
     digits: dict[int, int] = {}

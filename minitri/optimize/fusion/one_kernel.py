@@ -1,24 +1,25 @@
-"""Checks whether a part of the graph can be one kernel. Otherwise it gives the reason.
+"""Checks whether a group of graph nodes, called a part, can be one kernel. If the part cannot be one kernel, the check
+gives the reason.
 
     softmax(x)                     every reduction has the axis i of all results: one kernel
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
-In: the nodes of a part and its roots. Out: a `FusedIndexing` that keeps the rules below. Otherwise it raises
-NotOneKernel with the values to store, so that the rest can be one kernel.
+In: the nodes of a part and its roots, the nodes to store. Out: a `FusedIndexing` that obeys the rules below. If a rule
+is broken, NotOneKernel is raised. NotOneKernel names values whose storage in memory lets the rest be one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
     a scan runs along an axis with no other loop around it or inside it
 
-A value that lacks an axis would be computed again for each index along that axis. The only exception is a loop that
-reductions and matrix products share, as in attention:
+A value without one of the axes would be computed again for each index along that axis. The only exception is a loop
+that reductions and matrix products share, as in attention:
 
     p = exp(s[i, r] - m[i])         loop r: the product and the sum run over it
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-A reduction may lack an axis of which every program has all indices. minitri/optimize/online_reductions/kernels.py
-decides whether one loop is enough.
+In a loop that reductions and products share, a reduction may lack an axis of which every program has all indices.
+minitri/optimize/online_reductions/kernels.py decides whether one loop is enough.
 """
 
 from collections.abc import Sequence
@@ -33,13 +34,13 @@ from minitri.optimize.split_kv import MAX_HELD
 
 
 def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -> FusedIndexing:
-    """The demands of a part that can be one kernel.
+    """Returns the indexing of the nodes `inside` if they can be one kernel.
 
-    inside    the compute nodes that the kernel computes; it reads any others from memory
-    roots     the nodes that it stores
-    allows    the numbers that the sizes may be
+    inside    the nodes that the kernel computes; the kernel reads all other nodes from memory
+    roots     the nodes that the kernel stores
+    allows    tells which numbers the symbolic sizes may be
 
-    Raises NotOneKernel if the part cannot be one kernel.
+    Raises NotOneKernel if the nodes cannot be one kernel.
     """
     part = FusedIndexing(inside, roots, allows)
     reductions = [n for n in part.demands if isinstance(n, (Reduce, Scan, Contract)) and not part.is_leaf(n)]
@@ -77,7 +78,7 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
-    """Each result must be stored once. It may lack only axes of which one program has all indices."""
+    """Checks that each result is stored once. A result may lack only axes of which one program has all indices."""
     missing = {*part.parallel} - _axes(demand.index)
     if missing - (part.held if part.loop is not None else set()):
         stranger = _value_to_store(part, missing, node)
@@ -85,7 +86,7 @@ def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
 
 
 def _check_scan(part: FusedIndexing, node: Scan) -> None:
-    """A scan needs a loop of its own: no other loop may be around it or inside it."""
+    """Checks that a scan has a loop of its own: no other loop may be around the scan or inside it."""
     for demand in part.demands[node]:
         along = plain_axis(demand.index[node.axis])
         for other in (d for demands in part.demands.values() for d in demands):
@@ -95,9 +96,10 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 
 
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
-    """The value to store so that the rest can be one kernel.
+    """Returns the value that must be stored in memory so that the rest can be one kernel.
 
-    This is the result that added the axes that `node` lacks, or else `node` itself.
+    The returned value is the result that added the axes that `node` lacks. If no result added these axes, the returned
+    value is `node` itself.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & _axes(demand.index):
@@ -106,7 +108,7 @@ def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
 
 
 def _axes(index: Sequence[Dim]) -> set[str]:
-    """The axes in an index."""
+    """Returns the names of the axes in an index."""
     return {s.name for d in index for s in d.symbols() if s.kind == "axis"}
 
 
@@ -114,13 +116,13 @@ def _axes(index: Sequence[Dim]) -> set[str]:
 
 
 def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) -> None:
-    """Finds the loop that reductions and products share, and sets `loop`, `held` and `inner` of the part.
+    """Finds the loop that reductions and products share, and sets the fields `loop`, `held` and `inner`.
 
     loop    the axis that all reductions loop over
     held    the column axes of which a program has all indices
     inner   the axes of products inside the loop
 
-    `mixed` says whether the part has reductions besides its products, `contracts`.
+    `mixed` says whether there are reductions besides the products `contracts`.
     """
     demands = [(n, d) for n in contracts for d in part.demands[n]]
     inside = [(n, d) for n, d in demands if _axes(d.index) & part.reduced]
@@ -135,10 +137,11 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 
 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Whether a product is computed in each iteration of the loop.
+    """Checks whether a product is computed in each iteration of the shared loop.
 
-    Its column index is the loop's axis, perhaps plus an offset. The other indices are plain axes. A guard is about its
-    rows or about its columns but not both, so that each factor has axes of its own.
+    The column index of a product inside the loop is the axis of the loop, perhaps plus an offset. The other indices of
+    such a product are plain axes. A guard (a condition) may depend on rows or on columns but not on both, so that each
+    factor has axes of its own.
     """
     if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
         return False
@@ -151,7 +154,7 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
 
 
 def _runs_over_the_loop(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
-    """Whether a reduction is computed once, over the whole loop."""
+    """Checks whether a reduction is computed once, over all iterations of the shared loop."""
     names = _axes(demand.index)
     lacks = {*part.parallel} - names
     return part.over.get((node, demand)) == (part.loop,) and lacks <= part.held and not names & part.reduced

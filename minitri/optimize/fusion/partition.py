@@ -1,8 +1,8 @@
-"""Merges compute nodes into parts, each of which becomes one kernel.
+"""Merges the compute nodes of a graph into parts. Each part becomes one kernel.
 
-In: a graph. Out: parts as sets of nodes, in an order in which they can run. A merge is legal if `one_kernel` accepts
-the merged part and if the parts stay acyclic. Of the legal merges, the one that saves the most memory traffic comes
-first.
+In: a graph. Out: parts as sets of nodes, in an order in which their kernels can run. A merge is legal if `one_kernel`
+accepts the merged part and if no cycle of parts arises. Among legal merges, the merge that saves the most memory
+traffic comes first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MAX_REDUCTIONS = 12  # each one can keep an accumulator as large as a block in r
 
 
 class NotOneLoop(NotOneKernel):
-    """Reductions and products over one axis cannot share a single loop."""
+    """Raised if reductions and products over one axis cannot share a single loop."""
 
 
 class Partition(FirstParts):
-    """The parts of a graph while they are being merged."""
+    """The parts of a graph (sets of nodes, each a future kernel) while they are being merged."""
 
     def __init__(self, graph: Graph, stored: set[Node]) -> None:
         super().__init__(graph, stored)
@@ -37,7 +37,7 @@ class Partition(FirstParts):
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
 
     def run(self) -> list[FusedIndexing]:
-        """The index notation of each part, in an order in which the parts can run."""
+        """Merges parts and returns the index notation of each part, in an order in which the parts can run."""
         self.start()
         self._check_first()
         graph = self.quotient()
@@ -50,7 +50,8 @@ class Partition(FirstParts):
     def _check_first(self) -> None:
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
-        Raises NotOneKernel with values to store, which divide the parts into smaller ones.
+        Raises NotOneKernel with values that must be stored in memory. Storing these values divides large parts into
+        smaller parts.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -63,9 +64,10 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self) -> dict[int, FusedIndexing]:
-        """The index notation of each part.
+        """Returns the index notation of each part.
 
-        Raises one NotOneKernel for all parts that are not one kernel, with all values to store.
+        Raises a single NotOneKernel if some parts cannot be one kernel. This exception lists all values that must be
+        stored in memory.
         """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
@@ -84,10 +86,10 @@ class Partition(FirstParts):
         return self._one_kernel(self.parts[home], self.roots(home))
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
-        """The index notation of a part.
+        """Returns the index notation of a part.
 
-        Raises NotOneKernel if the part is not one kernel, and NotOneLoop if its reductions and products cannot share
-        one loop.
+        Raises NotOneKernel if the part cannot be one kernel. Raises NotOneLoop if reductions and products of the part
+        cannot share one loop.
         """
         check_time()
         found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
@@ -98,7 +100,7 @@ class Partition(FirstParts):
         return found
 
     def quotient(self) -> nx.DiGraph[int]:
-        """The graph of the parts, with an edge from a part to each part that reads its values."""
+        """Returns the graph whose nodes are the parts. An edge leads from a part to each part that reads its values."""
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from(self.parts)
         for h, part in self.parts.items():
@@ -109,7 +111,7 @@ class Partition(FirstParts):
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
         """Merges parts along edges, beginning with the edge that saves the most bytes.
 
-        One merge can make others possible, so this repeats until nothing merges.
+        One merge can make other merges possible, so the search repeats until nothing can be merged.
         """
         merged = True
         while merged:
@@ -121,7 +123,7 @@ class Partition(FirstParts):
                     merged = True
 
     def _carried(self) -> dict[tuple[int, int], int]:
-        """For each edge, the bytes of memory traffic that merging its two parts would save."""
+        """Returns for each edge the bytes of memory traffic that a merge of its two parts would save."""
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
             readers = {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node])
@@ -130,11 +132,13 @@ class Partition(FirstParts):
         return carried
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
-        """The reason why parts a and b (which may read a) cannot be one kernel, or None."""
+        """Returns the reason why part `a` and part `b`, which may read `a`, cannot be one kernel. Returns None if they
+        can be one kernel.
+        """
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
     def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
-        """The reason why part `last` and the parts `joining` cannot be one part, or None."""
+        """Returns the reason why part `last` and the parts `joining` cannot be merged, or None if they can."""
         joined = set[Node]().union(*(self.parts[h] for h in joining))
         copies = filter(is_copy, joined)
         if any(isinstance(u, Contract) for n in copies for u in self.users[n]):
@@ -152,7 +156,7 @@ class Partition(FirstParts):
         return self._known[key]
 
     def _refused(self, joining: Sequence[int], last: int, inside: set[Node], roots: Sequence[Node]) -> str | None:
-        """The reason why these nodes cannot be one kernel, or None."""
+        """Returns the reason why these nodes cannot be one kernel, or None if they can be one kernel."""
         dear = any(self.has_costly_prologue(h, last) for h in joining)
         again = "it would be computed again for every tile of the product" if dear else None
         try:
@@ -183,7 +187,9 @@ class Partition(FirstParts):
                     first, more = first + (more == 1), max(1, more // 2)
 
     def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
-        """Merges these parts if none depends on another and together they are one kernel. Returns whether it did."""
+        """Merges some parts if no part depends on another one and all together can be one kernel. Returns whether the
+        parts were merged.
+        """
         *joining, last = homes
         if any(h not in self.parts for h in homes):
             return False
@@ -194,10 +200,10 @@ class Partition(FirstParts):
         return True
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
-        """Moves the first steps of a part into the previous part, if that leaves fewer bytes to store.
+        """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.
 
-        Example: log(sum) + max - picked is the operand of a mean over other axes. Its three operands are one value per
-        row each. Its result is a single value per row, so storing the result is cheaper.
+        Example: the operand of a mean over other axes is a + b - c, and each of a, b and c has one value per row. The
+        result a + b - c is a single value per row, so storing this result is cheaper than storing a, b and c.
         """
         for a, b in sorted(graph.edges):
             first = self._first_steps(b)
@@ -216,7 +222,7 @@ class Partition(FirstParts):
                 self._assign(b, before[1])
 
     def _valid(self, *homes: int) -> bool:
-        """Whether each of these parts is one kernel."""
+        """Checks whether each of these parts can be one kernel."""
         try:
             for h in homes:
                 self.index(h)
@@ -225,7 +231,9 @@ class Partition(FirstParts):
         return True
 
     def _first_steps(self, home: int) -> set[Node]:
-        """The elementwise nodes of a part that its reductions need and that need no reduction."""
+        """Returns the elementwise nodes of a part that its reductions depend on, and that do not depend on a reduction
+        themselves.
+        """
         part = self.parts[home]
         steps: set[Node] = set()
         for node in sorted(part, key=self.position.__getitem__):
@@ -261,13 +269,13 @@ class Partition(FirstParts):
     # ---- the result ------------------------------------------------------------------
 
     def ordered_homes(self) -> list[int]:
-        """The parts in an order in which they can run."""
+        """Returns the parts in an order in which their kernels can run."""
         key = {h: min(self.position[n] for n in part) for h, part in self.parts.items()}
         return list(nx.lexicographical_topological_sort(self.quotient(), key=lambda h: key[h]))
 
 
 def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Joins consecutive pairs into lists: (1, 2), (2, 3), (5, 6) become [1, 2, 3] and [5, 6]."""
+    """Joins consecutive pairs into lists: the pairs (1, 2), (2, 3), (5, 6) become [1, 2, 3] and [5, 6]."""
     chains: list[list[int]] = []
     for a, b in pairs:
         if chains and chains[-1][-1] == a:
@@ -281,10 +289,11 @@ def _chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]) -> bool:
-    """Whether a path leads from one of `starts` to one of `ends`. A start that is an end counts.
+    """Checks whether a path leads from one of `starts` to one of `ends`. A node in both `starts` and `ends` counts as a
+    path.
 
-    The search goes from both sides at once and always extends the smaller side. So it stays fast if a thousand parts
-    read one part, and the other part reads only a few.
+    The search starts from both sides at once and always extends the smaller side. So the search stays fast even if a
+    thousand parts read one of the two parts.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before
@@ -301,7 +310,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
 
 
 def detour(graph: nx.DiGraph[int], a: int, b: int) -> bool:
-    """Whether a path leads from a to b, other than the edge between them."""
+    """Checks whether a path leads from `a` to `b`, other than the edge between them."""
     if graph.out_degree(a) < 2 or graph.in_degree(b) < 2:  # then there is no other edge to begin or to end with
         return False
     starts = (s for s in graph.successors(a) if s != b)

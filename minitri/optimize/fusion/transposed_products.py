@@ -1,10 +1,10 @@
-"""Transposes a product so that its computed factor comes first.
+"""Transposes a matrix product so that the factor that is computed, not loaded, comes first.
 
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
-In: the index notation of a part. Out: the same, with the column of its products before the row. The order changes if
-only the second factor is computed, for example from weights of 8 bits. Tensor cores of Hopper take computed values
-from registers, but only as their first operand.
+In: the index notation of a kernel. Out: the same kernel, in which the column axis of products may come before the row
+axis. The order changes if only the second factor is computed, for example from weights of 8 bits. Tensor cores of
+Hopper take computed values from registers, but only as their first operand.
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous
@@ -15,14 +15,18 @@ from minitri.optimize.split_k import FEW_ROWS
 
 
 def in_order(part: FusedIndexing) -> FusedIndexing:
-    """The part, with its products transposed if that is faster. Products in a shared loop are never transposed."""
+    """Returns the indexing of a kernel, with its products transposed if this is faster. Products that share a loop with
+    other reductions are never transposed.
+    """
     contracts = any(isinstance(n, Contract) and not part.is_leaf(n) for n in part.demands)
     part.transposed = contracts and part.loop is None and _is_second_computed(trial_kernel(part))
     return part
 
 
 def trial_kernel(part: FusedIndexing) -> Kernel:
-    """The kernel of a part with made-up buffers. Its ops show which factors are computed."""
+    """Builds the kernel of a part with placeholder buffers. The ops of this kernel show which factors are computed, not
+    loaded.
+    """
     return build("k0", part, lambda node: [_any_buffer(node)], {})
 
 
@@ -32,7 +36,8 @@ def _any_buffer(node: Node) -> Buffer:
 
 
 def _is_second_computed(kernel: Kernel) -> bool:
-    """Whether the second factor of each product is computed and has 16 bits, and no first factor is computed.
+    """Checks whether some second factor of the products is computed, while all first factors are loaded. Second factors
+    must have 16 bits.
 
     The product must also have more than a few rows, or a factor that is computed from 8 bits.
     """

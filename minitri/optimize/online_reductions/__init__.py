@@ -1,1 +1,3 @@
-"""Online reductions: a reduction runs in the loop of another one that it depends on (online softmax, Welford)."""
+"""Online reductions: a reduction runs in the same loop as another reduction that it depends on (online softmax,
+Welford).
+"""

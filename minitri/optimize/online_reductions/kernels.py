@@ -5,16 +5,18 @@
                                                 s  = s * exp(m - m') + sum of exp(block - m')
                                                 m  = m'
 
-Two loops would read x twice. In one loop, the sum so far was computed with an old maximum m, but a newer maximum m' is
-needed. A *transport* corrects the sum (minitri/optimize/online_reductions/transport.py). This pass looks for a
-transport of each sum and product over a looped axis, and writes it as ops. In the text, `old %1` is m and `%1` is m'.
-An evaluation that processes all elements at once has no old value: there a `rescale` is 1 and a `shift` is 0.
+Two loops would read x twice. In one loop, the partial sum was computed with an old maximum m, but the newer maximum m'
+is needed. A factor or summand called *transport* corrects the partial sum
+(minitri/optimize/online_reductions/transport.py). This pass looks for a transport (correction) of each sum and product
+over a looped axis, and writes the transport as ops. In the text of a kernel, `old %1` is the old maximum m and `%1` is
+the new maximum m'. An evaluation that processes all elements at once has no old value, so every `rescale` is 1 and
+every `shift` is 0.
 
-A factor of a sum may depend on another reduction but not on the summed axes. It moves out of the sum before a
-transport is looked for: sum of (e / l) * v becomes (sum of e * v) / l.
+A factor inside a sum may depend on another reduction but not on the summed axes. Such a factor is moved out of the sum
+first: the sum of (e / l) * v becomes (sum of e * v) / l.
 
-A mean is a sum divided by the number of elements. Inside the loop it is the sum so far divided by the number so far,
-which is called `count`.
+A mean is a sum divided by the number of elements. Inside the loop, the mean is the partial sum divided by the number of
+elements so far, which is called `count`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,9 +49,9 @@ Reduction = Reduce | Dot
 
 
 def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
-    """The plan with online reductions, in kernels that loop over an axis.
+    """Returns the plan in which kernels that loop over an axis use online reductions (reductions that share one loop).
 
-    `looped` returns the axes that a kernel will loop over. A kernel without such axes stays as it is.
+    `looped` returns the axes that a kernel will loop over. A kernel without loops is not changed.
     """
     kernels: list[Kernel] = []
     decisions: list[ir.Decision] = []
@@ -62,7 +64,7 @@ def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
 
 
 def one_loop(kernel: Kernel, loop: str) -> str | None:
-    """The reason why a kernel needs more than one loop over the axis `loop`, or None if one loop is enough."""
+    """Returns the reason why a kernel needs more than one loop over the axis `loop`, or None if one loop is enough."""
     rewriting = _Online(kernel, {loop})
     made = rewriting.run()
     again = next((d.rule for d in rewriting.decisions if d.again), None)
@@ -78,16 +80,17 @@ def one_loop(kernel: Kernel, loop: str) -> str | None:
 
 
 def _is_at_least_1(c: Op) -> bool:
-    """Whether c is certainly at least 1, or nan: a sum of exp(x - max of x) over all x, in which one term is 1.
+    """Checks whether c is certainly at least 1, or nan. The sum of exp(x - max of x) over all x is at least 1, because
+    one of its terms is 1.
 
-    A sum of quotients x / c may be computed as the sum of x, divided by c. This needs a c that is not 0.
+    A sum of quotients x / c may be computed as the sum of x, divided by c, only if c is not 0.
     """
     c = bare(c)
     return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
 
 
 def _is_at_most_1(c: Op) -> bool:
-    """Whether c is the reciprocal of a sum that is at least 1."""
+    """Checks whether c is the reciprocal of a sum that is at least 1."""
     match bare(c):
         case Compute(op="reciprocal", args=(d,)):
             return _is_at_least_1(d)
@@ -106,7 +109,7 @@ def _is(op: Op, name: str) -> bool:
 
 
 class KernelTerms:
-    """An expression of a kernel, as minitri/optimize/online_reductions/transport.py needs it.
+    """Access to the expressions of a kernel, in the form that minitri/optimize/online_reductions/transport.py needs.
 
     `over` contains the axes that are reduced.
     """
@@ -141,7 +144,9 @@ class KernelTerms:
 
 
 class _Online:
-    """Rewrites one kernel. `looped` contains the axes that it will loop over."""
+    """Rewrites the reductions of one kernel to online reductions. `looped` contains the axes that the kernel will loop
+    over.
+    """
 
     def __init__(self, kernel: Kernel, looped: set[str]) -> None:
         self.kernel, self.looped = kernel, looped
@@ -164,12 +169,14 @@ class _Online:
         return bool(self.looped & set(ir.reduced_by(op)))
 
     def _is_sum(self, op: Op) -> bool:
-        """Whether an op is a float sum over a looped axis."""
+        """Checks whether an op is a sum or product of floats over a looped axis."""
         is_sum = isinstance(op, Dot) or isinstance(op, Reduce) and op.op == "sum" and op.dtype.is_float
         return is_sum and self._over(op)
 
     def _sum(self, op: Op) -> Op:
-        """Adds a sum with its transport. Factors that can move out of the sum are applied to its result."""
+        """Adds a sum to the kernel, with the transport that corrects its partial sums. Factors that can move out of the
+        sum are applied to the result of the sum.
+        """
         assert isinstance(op, (Reduce, Dot))
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
@@ -181,11 +188,11 @@ class _Online:
         return result
 
     def _without_factors(self, x: Op, over: tuple[str, ...]) -> tuple[Op, list[tuple[str, Op]]]:
-        """x without its divisors, and these divisors, which are applied after the sum.
+        """Returns x without divisors that can move out of the sum, and these divisors, which are applied after the sum.
 
         A divisor can move out of a sum if it is constant along the summed axes and at least 1. x may also be the cast
-        of a quotient. Then its divisor can move out only if the numerator is an exponential: that is at most 1, so the
-        cast of it does not overflow.
+        of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential. An
+        exponential of x - max is at most 1, so its cast does not overflow.
         """
         match x:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
@@ -204,11 +211,13 @@ class _Online:
         return op
 
     def needs(self, op: Op) -> set[Reduction]:
-        """The reductions over looped axes that an op depends on, including the op itself."""
+        """Returns the reductions over looped axes that an op depends on, including the op itself."""
         return {*self.behind[op], *([op] if isinstance(op, (Reduce, Dot)) and self._over(op) else [])}
 
     def _in_one_loop(self, op: Reduction) -> Reduction:
-        """The sum with its transport. A sum without a transport stays as it is, and so gets a loop of its own."""
+        """Returns the sum with its transport, the correction of partial sums. A sum without a transport is not changed,
+        so it gets a loop of its own.
+        """
         terms = [x for x in ((op.a, op.b) if isinstance(op, Dot) else (op.x,)) if self.needs(x)]
         needs = sorted({y for x in terms for y in self.needs(x)}, key=self.body.index)
         if not needs:
@@ -252,7 +261,7 @@ class _Online:
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """The bytes that a separate loop for this reduction would read again."""
+        """Returns the bytes that would be read a second time if this reduction had a loop of its own."""
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
         read = {op.buffer: product([self.extents[a] for a in op.axes]) for op in loads}
@@ -261,7 +270,7 @@ class _Online:
     # ---- transports as ops -----------------------------------------------------------
 
     def _rescale(self, found: Rescale[Op]) -> Op:
-        """The factor of a transport: the product of exp(h(old y) - h(y)) over all shifts h."""
+        """Makes the factor that corrects a partial sum: the product of exp(h(old y) - h(y)) over all shifts h."""
         y = found.y.y
         old = self._old(y)
         factors: list[Op] = []
@@ -272,8 +281,9 @@ class _Online:
         return reduce(lambda a, b: self._compute("multiply", a, b), factors)
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
-        """A sum of products of deviations, with running means and the shift n * (old mean - mean) * (old mean' -
-        mean')."""
+        """Rewrites a sum of products of deviations from two means. The running means replace the means. The shift n *
+        (old mean - mean) * (old mean' - mean') corrects the partial sum.
+        """
         count = self._count(op)
         before = self._old(count)
         running: dict[Op, Op] = {}
@@ -293,7 +303,7 @@ class _Online:
         return self._once(("old", y), Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
-        """A copy of the expression `root` in which `new` replaces some ops."""
+        """Returns a copy of the expression `root` in which `new` replaces some ops."""
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
         for op in list(self.body):
@@ -313,7 +323,7 @@ class _Online:
 
 
 def _factor_text(found: Rescale[Op]) -> str:
-    """The factor of a transport as text, for example "exp(old max - max)"."""
+    """Formats the factor that corrects a partial sum as text, for example "exp(old max - max)"."""
     shifts = [_expression_text(h, found.y.y) for h in found.shifts]
     return " * ".join("exp(old max - max)" if h == "max" else f"exp(old h - h), h = {h}" for h in shifts)
 
@@ -330,7 +340,7 @@ def _expression_text(h: Op, y: Op, depth: int = 4) -> str:
 
 
 def bare(op: Op) -> Op:
-    """The operand of a broadcast, or the op itself if it is not a broadcast."""
+    """Returns the operand of a broadcast, or the op itself if it is not a broadcast."""
     while isinstance(op, Spread):
         op = op.x
     return op

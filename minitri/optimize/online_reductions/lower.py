@@ -3,14 +3,15 @@
     for r:  block = reduce.max x[i, r]             m' = maximum(m, block)
             s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
 
-The loop carries one value per row for each reduction, updated after each block. `old` is the value before the block.
-Before the first block a running value needs a special case:
+The loop carries one value per row for each reduction, and updates this value after each block. `old` is the value
+before the current block. Before the first block, a running maximum and a running mean need a special case:
 
-    a maximum   While all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan.
-                If the maximum is only subtracted, this number is the lowest float: the factor and the sum are then 0.
-                Otherwise it is 0, and the factor is 1. After the loop one more factor corrects the sum to the true
-                maximum. So a row that contains only -inf gives the result that the definition gives.
-    a mean      While the count is 0, the mean is 0 / 0, and 0 replaces the shift.
+    maximum   While all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan. If
+              the maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are
+              0. If the maximum is used in other ways, this number is 0, and the correction factor is 1. After the loop,
+              one more factor corrects the sum to the true maximum. So a row that contains only -inf gives the result
+              that the definition gives.
+    mean      While the count of elements is 0, the mean is 0 / 0, and 0 replaces the shift (the correction summand).
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +31,9 @@ from minitri.tiles.lower import Lowering, Nest
 
 
 def followed(op: Op) -> tuple[Op, ...]:
-    """The reductions and counts whose old values occur in the transport of an op. The op is said to follow them."""
+    """Returns the reductions and counts whose old values occur in the transport (correction) of an op. An op is said to
+    follow the reductions whose old values correct its partial sum.
+    """
     if not isinstance(op, (Reduce, Dot)):
         return ()
     transports = [t for t in (op.rescale, op.shift if isinstance(op, Reduce) else None) if t is not None]
@@ -39,7 +42,9 @@ def followed(op: Op) -> tuple[Op, ...]:
 
 
 def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
-    """The ops whose values change with every block: `running` and the ops that depend on it."""
+    """Returns the ops whose values change with every block: the running reductions `running` and the ops that depend on
+    them.
+    """
     found: set[Op] = set(running)
     for op in ops:
         if not found.isdisjoint(ir.op_operands(op)):
@@ -62,8 +67,9 @@ class OnlineLowering(Lowering):
         return bool(self.looped_over(op))
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """The phase of an op. An online reduction runs in the phase of the reductions that it follows, not in the next
-        one."""
+        """Returns the phase (group of loops) of an op. An online reduction runs in the phase of the reductions that it
+        depends on, not in the next phase.
+        """
         if not self.follows[op]:
             return super().level(op, levels)
         own: dict[Op, int] = {}
@@ -73,9 +79,10 @@ class OnlineLowering(Lowering):
         return own[op]
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Lowers one phase: one loop with all its reductions.
+        """Lowers one phase: writes one loop with all its reductions.
 
-        First it finds the ops that change with every block, and the maxima that are only subtracted.
+        Before writing the loop, `phase` finds the ops that change with every block, and the maxima that are only
+        subtracted.
         """
         running = {y for s in sinks for y in self.follows[s]}
         needed = self.needed(sinks, self.top)
@@ -109,7 +116,7 @@ class OnlineLowering(Lowering):
     # ---- reductions that others follow -----------------------------------------------
 
     def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
-        """Lowers a reduction that others follow. The loop carries its value so far, one per row."""
+        """Lowers a reduction that other reductions depend on. The loop carries one partial result per row."""
         assert isinstance(new, Reduce)
         carry = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         self.top[op] = carry
@@ -119,13 +126,15 @@ class OnlineLowering(Lowering):
         nest.values[op] = self._finite(nest.body, op, best) if new.op == "max" else best
 
     def _count(self, op: Count, nest: Nest, before: bool = False) -> Op:
-        """The number of elements up to the end of this block, or up to its start with `before`."""
+        """Returns the number of elements up to the end of the current block. If `before` is true, only elements before
+        the block are counted.
+        """
         looped = [self.axes[a] for a in nest.loops if a in op.over]
         rest = product([self.axes[a].extent for a in op.over if a not in nest.loops])
         return self.number(op, _indices_up_to(looped, before) * rest, nest.body)
 
     def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
-        """A maximum with a finite number in place of -inf, the maximum of elements that are all -inf."""
+        """Returns the maximum `y` with a finite number in place of -inf, its value while all elements are -inf."""
         if op in self.low:
             return self._once(body, "maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min)))
         return self._once(body, "where", self._is_bottom(body, y), self.constant(y, 0.0), y)
@@ -134,8 +143,9 @@ class OnlineLowering(Lowering):
         return self._once(body, "equal", y, self.constant(y, neutral("max", y.dtype)))
 
     def _once(self, body: list[Any], name: str, *args: Op) -> Op:
-        """An elementwise op that several sums may need. Equal ops in the loop are made once, and so are equal ops after
-        it."""
+        """Makes an elementwise op that several sums may need. Equal ops inside the loop are made once, and equal ops
+        after the loop are made once.
+        """
         key = (body is self.out, name, args)
         if key not in self.made:
             self.made[key] = self.compute(body, name, *args)
@@ -144,7 +154,9 @@ class OnlineLowering(Lowering):
     # ---- reductions that follow others -----------------------------------------------
 
     def _lower_following(self, op: Op, new: Op, nest: Nest) -> tuple[Carry, Op]:
-        """Lowers a sum that follows other reductions: corrects the sum so far by its transport, then adds the block."""
+        """Lowers a sum that depends on other reductions. Each iteration corrects the partial sum by its transport, and
+        adds the sum of the block.
+        """
         assert isinstance(new, (Reduce, Dot))
         body = nest.body
         carry = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
@@ -165,7 +177,7 @@ class OnlineLowering(Lowering):
         return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
-        """The factor for the sum so far. It is 1 while the maximum has seen no finite element."""
+        """Returns the correction factor of the partial sum. This factor is 1 while the running maximum is -inf."""
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:
@@ -173,11 +185,15 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
-        """`transport`, or `identity` for rows in which `untouched` says that there is nothing to correct yet."""
+        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true, which have nothing
+        to correct yet.
+        """
         return self._once(body, "where", untouched, self.constant(transport, identity), transport)
 
     def _corrected_after_loop(self, op: Reduce | Dot) -> Op:
-        """The final sum after the loop, corrected from the finite number that replaced -inf to the true maximum."""
+        """Returns the final sum after the loop. The sum is corrected from the finite number that replaced -inf to the
+        true maximum.
+        """
         assert op.rescale is not None
         (y,) = followed(op)
         needed = ir.needed(op.rescale)
@@ -197,9 +213,10 @@ class OnlineLowering(Lowering):
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
-    """Whether a running maximum is only subtracted, so that the lowest finite number may replace -inf.
+    """Checks whether a running maximum is only subtracted, so that the lowest finite number may replace -inf.
 
-    It may be subtracted from its own elements, and from its old value in transports exp(old y - y), perhaps scaled.
+    The maximum may be subtracted from its own elements, and from its old value in correction factors exp(old y - y),
+    perhaps scaled.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False
@@ -214,12 +231,14 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _scaled(op: Op, y: Op) -> bool:
-    """Whether an op is y times a positive number up to 1, which stays finite."""
+    """Checks whether an op is y times a positive number of at most 1, so that the op is finite for a finite y."""
     return y in ir.op_operands(op) and 0 < _factor(op) <= 1
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """Whether an op is old y - y, and all its users are exponentials of it, perhaps times a positive number."""
+    """Checks whether an op is old y - y, and is used only in exponentials, perhaps after multiplication by a positive
+    number.
+    """
     if not isinstance(op, Compute) or op.op != "subtract":
         return False
     users = [u for u in ops if op in ir.op_operands(u)]
@@ -229,13 +248,15 @@ def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
 
 
 def _factor(op: Op) -> float:
-    """The number by which an op multiplies another value, or 0."""
+    """Returns the number by which an op multiplies another value, or 0 if the op is no such multiplication."""
     factors = op.args if isinstance(op, Compute) and op.op == "multiply" else ()
     return max((a.value for a in factors if isinstance(a, Constant)), default=0)
 
 
 def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
-    """The number of indices that nested loops visit up to the end of this block, or up to its start with `before`."""
+    """Returns the number of indices that nested loops visit up to the end of the current block. If `before` is true,
+    only indices before the block are counted.
+    """
     first, *inner = axes
     start = block_start(first.name)
     if not inner:
@@ -244,7 +265,7 @@ def _indices_up_to(axes: Sequence[TileAxis], before: bool) -> Dim:
 
 
 def _end(a: TileAxis) -> Dim:
-    """The first index after this block."""
+    """Returns the first index after the current block."""
     whole = all(c % a.block == 0 for _, c in a.extent.terms)
     end = block_start(a.name) + a.block
     return end if whole else smallest(end, a.extent)

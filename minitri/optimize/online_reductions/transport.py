@@ -1,12 +1,13 @@
-"""The transport rule: how a sum changes when a reduction that it depends on changes.
+"""The transport rule: how a partial sum must be corrected when a reduction that it depends on changes.
 
     m[i] = max over r of x[i, r]
     s[i] = sum over r of F(x[i, r], m[i])
 
-In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that it depends
+In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that F depends
 on. Out: a rule that turns the sum computed with an old m into the sum for a new m', or a refusal with its reason. With
-such a rule both reductions can be computed block by block, and separate parts can be combined: `s <- T(s; old -> new) +
-sum of F(block, new)`. T follows from the structure of F:
+such a rule, a sum and the reduction that it depends on can be computed block by block: `s <- T(s; old -> new) + sum of
+F(block, new)`. The rule can also combine the results of separate parts. The transport T follows from the structure of
+F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -14,18 +15,18 @@ sum of F(block, new)`. T follows from the structure of F:
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-A maximum must be the maximum of X itself. Then no exponent is positive, and nothing overflows. A mean is the sum over n
-elements divided by n. Only a product of two deviations has a transport that needs nothing else: the sum of (X - m) is
-0, so the mixed terms vanish. A square is such a product.
+A maximum m in an exponent must be the maximum of X itself. If m is the maximum of X, no exponent X - m is positive, and
+nothing overflows. A mean is the sum over n elements divided by n. Only a product of two deviations can be corrected
+without further sums: the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is such a product.
 
 Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax"
 (2018). Shift by one element: B. P. Welford, "Note on a method for calculating corrected sums of squares and products"
 (1962). Shift by many elements: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
-for computing sample variances" (1979). Here the program's structure leads to both.
+for computing sample variances" (1979). minitri derives both transports from the structure of the program.
 
-Left out: where(p, F, 0). In a row that contains only -inf, the definition gives nan if p holds for some element, and 0
-if it holds for none. One factor cannot distinguish the two cases. Deviations to the third power are left out too,
-because they need the sum of squares as well.
+Left out: sums of where(p, F, 0). In a row that contains only -inf, the definition gives nan if p is true for some
+element, and 0 if p is true for no element. One correction factor cannot distinguish these two cases. Deviations to the
+third power are left out too, because their transport needs the sum of squares as well.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,34 +37,34 @@ E = TypeVar("E")
 
 
 class Refused(Exception):
-    """An expression has no transport. The message names the reason."""
+    """Raised if an expression has no transport (correction of its partial sum). The message names the reason."""
 
 
 class Terms(Protocol[E]):
-    """Access to an expression over the reduced elements. Broadcasts are invisible."""
+    """Access to the structure of an expression that is reduced. Broadcasts are invisible."""
 
     def look(self, e: E) -> tuple[str, tuple[E, ...]]:
-        """The operator and the operands of an expression.
+        """Returns the operator and the operands of an expression.
 
-        "cast" is a cast between floats that are computed in the same dtype. Any other cast is "conversion". The
-        operator is "" if the expression must not be analysed further.
+        The operator "cast" is a cast between floats that are computed in the same dtype. Any other cast has the
+        operator "conversion". The operator is "" if the expression must not be analysed further.
         """
         ...
 
     def varies(self, e: E) -> bool:
-        """Whether the expression can differ between elements that are reduced together."""
+        """Checks whether the expression can have different values for elements that are reduced together."""
         ...
 
     def is_number(self, e: E, value: float) -> bool: ...
 
     def is_count(self, e: E) -> bool:
-        """Whether the expression is the number of reduced elements."""
+        """Checks whether the expression is the number of reduced elements."""
         ...
 
 
 @dataclass(frozen=True)
 class Reduced(Generic[E]):
-    """A reduction of the same elements: its result y, its operator `op`, and its operand x."""
+    """A reduction that a sum over the same elements depends on: its result y, its operator `op`, and its operand x."""
 
     y: E
     op: str
@@ -72,7 +73,7 @@ class Reduced(Generic[E]):
 
 @dataclass(frozen=True)
 class Rescale(Generic[E]):
-    """The transport s * exp(h(old y) - h(y)), with one such factor for each h in `shifts`."""
+    """The correction s * exp(h(old y) - h(y)) of a partial sum s, with one exponential for each h in `shifts`."""
 
     y: Reduced[E]
     shifts: tuple[E, ...]
@@ -80,7 +81,7 @@ class Rescale(Generic[E]):
 
 @dataclass(frozen=True)
 class Mean(Generic[E]):
-    """A mean: the sum y, and `mean`, which is y divided by the number of elements."""
+    """A mean: the sum y of the elements, and `mean`, which is y divided by the number of elements."""
 
     y: Reduced[E]
     mean: E
@@ -88,15 +89,17 @@ class Mean(Generic[E]):
 
 @dataclass(frozen=True)
 class Shift(Generic[E]):
-    """The transport s + n * the product of (old mean - mean) over both means. n is the number of elements so far."""
+    """The correction of a partial sum s when two means change. The corrected sum is s + n * (old_mean1 - mean1) *
+    (old_mean2 - mean2), where n is the number of elements so far.
+    """
 
     means: tuple[Mean[E], Mean[E]]
 
 
 def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[E] | Shift[E]:
-    """The transport of a sum of `root` when the reductions in `needs` change.
+    """Returns the transport of a sum of `root`: how its partial sum is corrected when the reductions in `needs` change.
 
-    Raises Refused if there is none.
+    Raises Refused if the sum has no transport.
     """
     ops = {n.op for n in needs}
     if not needs:
@@ -113,7 +116,7 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """`below` and the subexpressions of `root` that depend on it."""
+    """Returns the expressions `below` and all subexpressions of `root` that depend on one of them."""
     found, done = set(below), set[E]()
     stack = [(root, False)]
     while stack:
@@ -133,7 +136,7 @@ def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
 
 
 def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
-    """For each exponential exp(X - h(y)) that is a factor of `root`, the expression h."""
+    """Returns the expression h for each exponential exp(X - h(y)) that is a factor of `root`."""
     depending = above(terms, root, [y.y])
     shifts: list[E] = []
     stack = [root]
@@ -154,7 +157,7 @@ def _shifts(terms: Terms[E], root: E, y: Reduced[E]) -> list[E]:
 
 
 def _exponent(terms: Terms[E], exponent: E, y: Reduced[E]) -> E:
-    """The shift h of an exponent X - h(y)."""
+    """Returns the shift h of an exponent X - h(y)."""
     name, operands = terms.look(exponent)
     if name != "subtract":
         raise Refused("the exponent is not a difference from the maximum")
@@ -184,7 +187,7 @@ def _shift(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Shift[E]:
 
 
 def _deviation(terms: Terms[E], d: E, needs: Sequence[Reduced[E]]) -> tuple[Mean[E], bool]:
-    """The mean in a deviation `x - mean` or `mean - x`, and whether the deviation is `x - mean`."""
+    """Returns the mean in a deviation `x - mean` or `mean - x`, and whether the deviation is `x - mean`."""
     name, operands = terms.look(d)
     if name != "subtract":
         raise Refused("a factor is not a deviation from a mean")

@@ -2,19 +2,20 @@
 
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
-In: the sizes of the products of a loop and their operands. Out: an `AttentionTile`: the rows of a program, the length
-of a block of the loop, the warps, and how blocks are loaded. All other axes of a product are kept in registers. The
-chip gives the number of multiprocessors. The figures were measured on an H200, which has 65,536 registers on each
-multiprocessor.
+In: the products of a loop, their sizes and their operands. Out: an `AttentionTile`: the rows of a program, the length
+of a block of the loop, the warps, and how blocks are loaded. A program keeps all indices of the other axes of a product
+in registers. The chip gives the number of multiprocessors. The figures were measured on an H200, which has 65,536
+registers on each multiprocessor.
 
-    many rows           A tile has many rows if there are enough such tiles for all multiprocessors. It has few rows if
-                        masks leave each row only a short part of the loop. Exception: products of width 128 that tensor
-                        descriptors load.
-    descriptors         Tensor descriptors load complete blocks if there is enough work. Eight warps of 128 registers
-                        then take half of a multiprocessor. While one program waits for its products, another computes
-                        exponentials. Most of these loops are pipelined (minitri/optimize/software_pipelining.py).
+    many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
+                        if masks leave each row only a short part of the loop. Products of width 128 that tensor
+                        descriptors load are an exception.
+    descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has eight warps
+                        with 128 registers per thread, which take half of a multiprocessor. While one program waits for
+                        its products, another program computes exponentials. Most attention loops with descriptors are
+                        pipelined (minitri/optimize/software_pipelining.py).
     more values         More than two products, or a value loaded for each score, leave fewer registers for rows.
-    few rows            With 16 rows or fewer the time is spent on loading.
+    few rows            With 16 rows or fewer, most of the time is spent on loading.
     wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.
 """
 
@@ -32,14 +33,14 @@ from minitri.tiles.schedule import LEAST, Schedule, ceil_pow2, fitting, size
 
 
 class AttentionTile(NamedTuple):
-    """The tile of a program and how it runs.
+    """The tile that one program of an attention kernel computes, and how the program runs.
 
-    rows          rows that a program keeps
-    block         elements of the loop in one iteration
+    rows          rows that one program computes
+    block         loop indices (keys) that one iteration covers
     warps         warps of a program
-    stages        blocks in flight
+    stages        blocks that are being loaded at the same time
     descriptors   whether tensor descriptors load the blocks
-    registers     the most registers of a thread; 0 for no limit
+    registers     the most registers that a thread may use; 0 for no limit
     """
 
     rows: int
@@ -50,7 +51,7 @@ class AttentionTile(NamedTuple):
     registers: int = 0
 
     def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
-        """Bytes of shared memory: the blocks in flight of all arrays that the loop reads, and operands of products.
+        """Bytes of shared memory that a program needs, for blocks that are being loaded and for operands of products.
 
         `held` maps each axis of which a program has all indices to its extent.
         """
@@ -72,7 +73,7 @@ class Task(NamedTuple):
     batch           the number of products
     rows            the rows of each product
     steps           the length of the loop
-    average_steps   the average number of steps that masks leave to a row
+    average_steps   the average number of loop indices that masks leave to a row
     """
 
     batch: int
@@ -81,10 +82,11 @@ class Task(NamedTuple):
     average_steps: int
 
     def is_filled_by(self, tile: AttentionTile, at_once: int, chip: Chip) -> bool:
-        """Whether the chip is nearly full in each wave of programs, with `at_once` programs on each multiprocessor.
+        """Checks whether the chip is nearly full in each wave of programs, with `at_once` programs on each
+        multiprocessor.
 
-        If masks make the programs different in length, a single wave is never full: the chip waits for the longest
-        program.
+        If masks give programs different numbers of iterations, a single wave does not count as full, because the chip
+        waits for the longest program.
         """
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
@@ -105,9 +107,10 @@ FILLED = 0.85  # the least share of the waves that must have programs
 
 
 def attention(kernel: Kernel, request: Request) -> Schedule | None:
-    """The schedule of products that share a loop with other reductions; None for any other kernel.
+    """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None for any other
+    kernel.
 
-    A program keeps its rows and iterates over the loop. Along the other axes of the products it has all indices.
+    A program has some rows and iterates over the loop. Along all other axes of the products, a program has all indices.
     """
     loop = kernel.shared_loop
     if loop is None:
@@ -130,7 +133,7 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
 def tile_within(
     chip: Chip, kernel: Kernel, row: str, loop: str, held: Mapping[str, int], task: Task, described: bool
 ) -> AttentionTile:
-    """The best tile that fits into shared memory.
+    """Returns the best tile that fits into shared memory.
 
     held        the extents of the axes of which a program has all indices
     described   whether tensor descriptors are allowed
@@ -146,10 +149,11 @@ def tile_within(
 
 
 def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -> AttentionTile:
-    """The tile for loads without tensor descriptors.
+    """Returns the tile for loads without tensor descriptors.
 
-    If masks leave rows different parts of the loop, a large tile would compute many blocks for only some of its rows.
-    `more` says that there are more than two products, or that a value other than a bool is loaded for each score.
+    If masks leave different rows different parts of the loop, a large tile would compute many blocks for only some of
+    its rows. `more` says that there are more than two products, or that a value other than a bool is loaded for each
+    score.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)
@@ -165,7 +169,7 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
 
 
 def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool, chip: Chip) -> AttentionTile | None:
-    """The first tile of `DESCRIBED` that suits the products, or None.
+    """Returns the first tile of the table `DESCRIBED` that suits the products, or None if no tile does.
 
     Both factors must have 16 bits, and tensor descriptors must be able to load them.
     """

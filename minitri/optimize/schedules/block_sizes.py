@@ -3,9 +3,10 @@
     sum(x, axis=1), x: f32[1000000, 8, 4]    filled([k, i], 1024, {r: 8}) = {r: 8, k: 4, i: 32}
 
 In: the axes of a kernel. Out: a block size for each axis. A tile first covers the axis that is contiguous in memory.
-If that axis is too short to fill a program, the tile covers the next one too.
+If the contiguous axis is too short to fill a program, the tile covers the next axis too.
 
-Block sizes are powers of two, because Triton's tiles are. Left out: the choice of the axes, which the rules make.
+Block sizes are powers of two, because Triton's tiles are. Left out: the order of the axes, which the schedule rules
+choose.
 """
 
 import math
@@ -20,10 +21,10 @@ SECTOR = 32  # bytes of memory that are loaded or stored at once
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:
-    """Block sizes whose product is about `elements`, or less if the axes are short.
+    """Returns block sizes whose product is about `elements`, or less if the axes are short.
 
-    `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, then along the next one. An axis
-    of unknown size counts as long.
+    `blocks` gives the smallest allowed block sizes. Blocks grow along the first axis, and after that along the next
+    axis. An axis of unknown size is assumed to be long.
     """
     made = dict(blocks)
     left = elements // math.prod(blocks.values())
@@ -35,15 +36,16 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
-    """The axes, sorted by contiguous memory traffic in bytes, the largest first. `weight` is the result of
-    `contiguity`."""
+    """Returns the axes, sorted by the bytes that are contiguous along them, the largest first. `weight` is the result
+    of `contiguity`.
+    """
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
 
 def contiguity(kernel: Kernel) -> dict[str, int]:
-    """For each axis, the bytes that the kernel loads and stores with stride 1 along it.
+    """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
-    An access with a small stride counts too, for the share of the bytes of a sector that it uses.
+    A load or store with a small stride counts in part: by the share of the bytes of a memory sector that it uses.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
@@ -56,7 +58,8 @@ def contiguity(kernel: Kernel) -> dict[str, int]:
 
 
 def _step(offset: Dim, symbol: Symbol) -> int:
-    """By how much an offset changes from one index of an axis to the next, except at the end of a row; 0 if unknown.
+    """Returns by how much an offset changes from one index of an axis to the next, except at the end of a row. Returns
+    0 if this number is unknown.
 
     In `4096*(i//64) + i%64` the step of i is 1.
     """
@@ -69,33 +72,39 @@ def _step(offset: Dim, symbol: Symbol) -> int:
 
 
 def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
-    """Whether a remainder grows by one with an axis, for the elements of a sector at least."""
+    """Checks whether a remainder grows by one from one index of an axis to the next, at least for the elements of one
+    memory sector.
+    """
     split = remainder.a.coefficient(symbol)
     return split is not None and split[0] == 1 and (remainder.b.constant or 0) * 2 > SECTOR
 
 
 def rival(order: Sequence[Axis], weight: Mapping[str, int]) -> Axis | None:
-    """The second axis of `order` if contiguous traffic along it counts, as on one side of a transpose."""
+    """Returns the second axis of `order` if many bytes are contiguous along it, as on one side of a transpose."""
     return order[1] if len(order) > 1 and weight[order[1].name] * 8 > weight[order[0].name] > 0 else None
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """The number of elements that an access reads or writes. A bias along one axis has few of them."""
+    """Returns the number of different elements that a load or store accesses. For a bias along one axis, this number is
+    small.
+    """
     return math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
 
 
 def widest_bytes(kernel: Kernel) -> int:
-    """The element size, in bytes, of the largest load or store of the kernel."""
+    """Returns the element size, in bytes, of the largest load or store of the kernel."""
     accesses = [op for op in kernel.body if isinstance(op, (Load, Store))]
     most = max((touched(kernel, op) for op in accesses), default=0)
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
 
 
 def aligned(kernel: Kernel, axis: Axis) -> bool:
-    """Whether the size of a row along an axis is a multiple of 16 bytes."""
+    """Checks whether the size of a row along an axis is a multiple of 16 bytes."""
     return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
 
 
 def at_most(warps: int, blocks: Mapping[str, int]) -> int:
-    """`warps`, or fewer if there is little work. Each thread gets at least four elements, which it can load at once."""
+    """Returns `warps`, or fewer warps if there is little work. Each thread gets at least four elements, which the
+    thread can load at once.
+    """
     return max(1, min(warps, math.prod(blocks.values()) // 128))

@@ -7,24 +7,25 @@ is the axis that a product sums over.
 
     many rows           The tile with the least work in all waves of programs. Smaller tiles work more slowly, because
                         fewer other elements use each element in shared memory.
-    descriptors         Tensor descriptors load blocks if there is enough work and no arithmetic before the tensor
-                        core. It is enough if they can load one of the two factors.
+    descriptors         Tensor descriptors load blocks if there is enough work and factors are not computed but loaded.
+                        Descriptors are used even if they can load only one of the two factors.
     persistent          The fewest programs that compute all tiles in the smallest number of waves. Each program
-                        computes one tile after the other. It loads the next tile while it stores the last one. It
-                        stores through a descriptor if shared memory has room.
-    small depth         Storing a tile takes as long as its loop. Persistent programs then have one more block in
-                        flight, if there is room. Without descriptors, two smaller tiles share a multiprocessor: one
-                        computes while the other is stored.
+                        computes one tile after the other. While a program stores a tile, it loads the next tile. A
+                        program stores through a descriptor if shared memory has room.
+    small depth         Storing a tile takes as long as its loop. If the depth is small, persistent programs have one
+                        more block in flight, if there is room. Without descriptors, two smaller tiles share a
+                        multiprocessor: one tile is computed while the other is stored.
     few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. Then the arithmetic of
-                        one program runs beside the product of another. A cost model chooses the number of rows
-                        (optimize/dequantised_product_cost.py).
-    few rows            The time is spent on loading the other factor once. Tiles are narrow, and as many bytes are in
-                        flight as fit.
+    factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. While one
+                        program computes its factor, another program on the same multiprocessor multiplies. A cost model
+                        chooses the number of rows (optimize/dequantised_product_cost.py).
+    few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
+                        blocks are in flight as fit into shared memory.
 
-Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py); warp
-specialisation, because Triton up to 3.9 fails on such a loop on Hopper; storing a tile in two halves.
+Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py). Warp
+specialisation is left out because Triton up to 3.9 fails to compile it for a product's loop on Hopper. Storing a tile
+in two halves is left out too.
 """
 
 from __future__ import annotations
@@ -69,35 +70,38 @@ class Tile(NamedTuple):
     stages: int
 
     def bytes(self, dots: Sequence[Dot]) -> int:
-        """Bytes of shared memory: the blocks in flight of all loaded operands, and the blocks computed from them."""
+        """Returns the bytes of shared memory that the tile needs: for blocks that are being loaded, and for blocks that
+        are computed from them.
+        """
         sides = (self.rows, {d.a: d for d in dots}), (self.columns, {d.b: d for d in dots})  # factors are loaded once
         factors = [(n, f, d) for n, side in sides for f, d in side.items()]
         return self.depth * sum(n * (self.stages * _read(f, d) + _made(f, d)) for n, f, d in factors)
 
     def within(self, shared: int, dots: Sequence[Dot]) -> Tile:
-        """The tile, with fewer stages if it does not fit into `shared` bytes of shared memory."""
+        """Returns the tile, with fewer stages if it does not fit into `shared` bytes of shared memory."""
         fitting = (self._replace(stages=n) for n in range(self.stages, 0, -1))
         return next((t for t in fitting if t.bytes(dots) <= shared), self._replace(stages=1))
 
     def number(self, m: int, n: int) -> int:
-        """The number of tiles that cover a result with m rows and n columns."""
+        """Returns the number of tiles that cover a result with m rows and n columns."""
         return -(-m // self.rows) * -(-n // self.columns)
 
 
 def _read(factor: Op, dot: Dot) -> int:
-    """The bytes loaded for each element of a factor. Arrays with a single axis, such as scales, do not count."""
+    """Returns the bytes loaded for each element of a factor. Arrays with one axis, such as scales, do not count."""
     return sum(op.dtype.bytes for op in _rows_of(factor, dot))
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """The loads that a factor is computed from, if they have at least two axes of the product."""
+    """Returns those loads of a factor's computation that have at least two axes of the product."""
     blocked = {*dot.tile, dot.over}
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
 
 def _made(factor: Op, dot: Dot) -> int:
-    """The bytes of an element of a computed factor, which is put into shared memory. 0 for a factor that is only
-    loaded. A program computes two parts of the second factor if it multiplies parts."""
+    """Returns the bytes of shared memory for each element of a computed factor, or 0 for a factor that is only loaded.
+    If a product is computed from TF32 parts, both parts of the second factor need shared memory.
+    """
     if dot.precision.startswith("tf32x3"):
         return 2 * factor.dtype.bytes if factor is dot.b else 0
     return 0 if isinstance(factor, Load) else factor.dtype.bytes
@@ -107,7 +111,7 @@ TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
-    """The tiles of a group in tiles.toml, and those of further fields of this group."""
+    """Returns the tiles of a group in tiles.toml, and the tiles of further fields of this group."""
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
@@ -118,9 +122,10 @@ DEEPER, (SHALLOW,) = ALONE[128, 256], _tiles("shallow")
 
 
 def product(kernel: Kernel, request: Request) -> Schedule | None:
-    """The schedule of a kernel with products; None if it has none, or if they share a loop with other reductions.
+    """Returns the schedule of a kernel with products. Returns None if the kernel has no products, or if products share
+    a loop with other reductions.
 
-    Each program computes one tile of the result. Along every other parallel axis, a batch axis, it has one index.
+    Each program computes one tile of the result. Along every batch axis, a program has one index.
     """
     if not kernel.dots or kernel.shared_loop is not None:
         return None
@@ -137,12 +142,12 @@ def product(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def batches(kernel: Kernel, *others: str) -> int:
-    """The number of products in a batch: the indices of the parallel axes that are not in `others`."""
+    """Returns the number of products in a batch: the product of the extents of all parallel axes except `others`."""
     return math.prod(size(a, 1) for a in kernel.parallel if a.name not in others)
 
 
 class TileChoice(NamedTuple):
-    """The tile of a product, and how programs load it.
+    """The tile of a product, and how programs load and compute tiles.
 
     tile          the block sizes
     descriptors   whether tensor descriptors load the blocks
@@ -155,7 +160,7 @@ class TileChoice(NamedTuple):
 
 
 def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Chip) -> TileChoice:
-    """The tile for the products of a kernel, which share the axis that they sum over and their rows.
+    """Returns the tile for the products of a kernel. All products must have the same rows and the same summed axis.
 
     m, n    the rows and columns of one product
     depth   the length of the summed axis
@@ -185,8 +190,7 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
 
 
 def _least_work(m: int, n: int, batch: int, tiles: Sequence[tuple[Tile, float]], chip: Chip) -> Tile:
-    """The tile with the least estimated time over all waves of programs. `tiles` pairs each tile with its relative
-    speed."""
+    """Returns the tile with the least estimated time. `tiles` pairs each tile with its relative speed."""
 
     def time(choice: tuple[Tile, float]) -> float:
         t, speed = choice
@@ -200,12 +204,12 @@ def _kind(dot: Dot) -> str:
 
 
 def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
-    """The tile, with more stages if each of the `tiles` has a multiprocessor and its shared memory to itself."""
+    """Returns the tile, with more stages if each of the `tiles` tiles has a multiprocessor to itself."""
     return ALONE.get((tile.rows, tile.columns), tile) if kind == "16" and tiles <= chip.multiprocessors else tile
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Whether the kernel computes a single product and computes it transposed (kernels/kernel_from_demands.py)."""
+    """Checks whether the kernel computes a single product, and computes it transposed."""
     if len(kernel.dots) != 1:
         return False
     order = [a.name for a in kernel.axes]
@@ -214,7 +218,7 @@ def is_transposed(kernel: Kernel) -> bool:
 
 
 def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
-    """The tile of a transposed product. A cost model chooses its rows.
+    """Returns the tile of a transposed product. A cost model chooses the number of rows.
 
     If the tile's depth does not divide the depth of the product, the tile gets a smaller depth and more stages.
     """
@@ -225,7 +229,7 @@ def _transposed(m: int, n: int, batch: int, depth: int, chip: Chip) -> Tile:
 
 
 def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
-    """The tile of a product with few rows, which mostly loads its second factor."""
+    """Returns the tile of a product with few rows, which mostly waits for loads of its second factor."""
     rows = max(16, 1 << (m - 1).bit_length())
     columns = next((c for c in (128, 64) if batch * -(-n // c) >= chip.multiprocessors - 4), NARROW)
     one = Tile(rows, columns, 128 if columns == 128 else 256, 4, 1)
@@ -237,7 +241,7 @@ def _streaming(m: int, n: int, batch: int, dot: Dot, chip: Chip) -> Tile:
 
 
 def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip: Chip) -> TileChoice:
-    """The tile and the programs of a product whose factors tensor descriptors can load.
+    """Returns the tile and the number of programs of a product whose factors tensor descriptors can load.
 
     tiles     the number of tiles
     shallow   whether the depth is small
@@ -256,16 +260,16 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 
 
 def programs(tiles: int, chip: Chip) -> int:
-    """The number of persistent programs: the fewest that compute all tiles in the smallest number of waves.
+    """Returns the smallest number of persistent programs that computes all tiles in the fewest waves.
 
-    More programs would not finish earlier. They would only cost power and L2 cache.
+    More programs would not finish earlier. More programs would only use more power and more of the L2 cache.
     """
     rounds = -(-tiles // chip.multiprocessors)
     return -(-tiles // rounds)
 
 
 def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> bool:
-    """Whether shared memory has room to store a tile while the blocks of the next tile are loaded.
+    """Checks whether shared memory has room to store a tile while the blocks of the next tile are loaded.
 
     `ends` is the number of bytes per element that storing needs.
     """
@@ -273,7 +277,7 @@ def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> boo
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """The schedule, with stores through tensor descriptors if the kernel is persistent and shared memory has room."""
+    """Adds stores through tensor descriptors to the schedule of a persistent kernel if shared memory has room."""
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
         return chosen
@@ -284,9 +288,10 @@ def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Sche
 
 
 def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> bool:
-    """Whether shared memory has room for results that descriptors store while the next tile's blocks are loaded.
+    """Checks whether shared memory has room for the stores through descriptors during the loads of the next tile.
 
-    All loads share one buffer. Each store has a buffer of its own until the copy engine is done.
+    All loads after the loop use the same piece of shared memory. Each store has a piece of its own until the copy
+    engine has finished.
     """
     ends = _ends(kernel, dots[0])
     read = max((op.buffer.dtype.bytes for op in ends if isinstance(op, Load)), default=0)
@@ -295,34 +300,35 @@ def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> 
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
-    """The loads and stores of complete tiles. They run once per tile, after its loop."""
+    """Returns the loads and stores of complete tiles, which run once per tile, after the loop of the tile."""
     tiled = [op for op in kernel.body if isinstance(op, (Load, Store))]
     return [op for op in tiled if set(dot.tile) <= op.indexed_by]
 
 
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
-    """The bytes of shared memory per element that storing a tile through pointers needs.
+    """Returns the bytes of shared memory per element that storing a tile through pointers needs.
 
-    All accesses share one buffer. Triton stores a 16-bit tile in halves if the kernel loads and stores no other tile.
+    All loads and stores after the loop use the same piece of shared memory. Triton stores a 16-bit tile in halves if
+    the kernel loads and stores no other tile.
     """
     found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
     return 1 if found == [2] else max(found, default=4)
 
 
 def are_described(dot: Dot) -> bool:
-    """Whether tensor descriptors can load both factors."""
+    """Checks whether tensor descriptors can load both factors."""
     return all(isinstance(f, Load) and is_described(f) for f in (dot.a, dot.b))
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Whether the factors load exactly two arrays with rows, and tensor descriptors can load at least one of them."""
+    """Checks whether the factors load exactly two matrices and descriptors can load at least one of them."""
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     blocked = (*dot.tile, dot.over)
     return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
 
 
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
-    """Whether a tensor descriptor can load complete blocks of this access.
+    """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
     Each index must be an axis or a number. An axis in `blocked` may also have an offset.
     """
@@ -330,23 +336,23 @@ def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
 
 
 def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
-    """Whether an index is an axis, a number, or a blocked axis plus an offset."""
+    """Checks whether an index is an axis, a number, or an axis in `blocked` plus an offset."""
     own = [s for s in index.symbols() if s.name in blocked]
     parted = index.coefficient(own[0]) if len(own) == 1 else None
     return index.atom is not None or index.constant is not None or parted is not None and parted[0] == 1
 
 
 def may_be_described(load: Load) -> bool:
-    """Whether a load has no index from memory, and masks nothing except elements outside of the array, with 0."""
+    """Checks whether a load has no index from memory and masks only elements outside of its array, with 0."""
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends
 
 
 def has_steps(buffer: Buffer) -> bool:
-    """Whether a tensor descriptor allows these strides (CUDA driver API, cuTensorMapEncodeTiled).
+    """Checks whether a tensor descriptor allows the strides of a buffer (CUDA driver API, cuTensorMapEncodeTiled).
 
-    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next stride, and reach
-    past the end of the next axis.
+    The last axis must be contiguous. Each other stride must be a multiple of 16 bytes and of the next stride. Each
+    stride must also be at least the next stride times the next extent.
     """
     unknown = any(d.constant is None for d in (*buffer.shape, *buffer.strides))
     if unknown or not 2 <= len(buffer.shape) <= MOST_AXES or ZERO in buffer.shape:
@@ -366,9 +372,8 @@ def has_steps(buffer: Buffer) -> bool:
 
 
 def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
-    """The tile for persistent programs that load factors through descriptors.
-
-    None if the tile does not fit into shared memory, or if there are no more tiles than multiprocessors.
+    """Returns the tile for persistent programs that load factors through descriptors. Returns None if the tile does not
+    fit into shared memory, or if there are no more tiles than multiprocessors.
     """
     dots, extents = kernel.dots, {a.name: size(a, 1) for a in kernel.parallel}
     tile, ends = LARGE[_kind(dots[0])][0][0], _end_bytes(kernel, dots[0])
@@ -378,7 +383,7 @@ def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
-    """Tiles to measure for products that share their rows and the axis that they sum over.
+    """Returns tiles that are worth measuring for the products of a kernel, which share rows and summed axis.
 
     `rows` is the number of rows that the schedule rules chose.
     """

@@ -1,20 +1,21 @@
 """Chooses block sizes for reductions of rows, which are contiguous in memory, and of columns, which are strided.
 
-In: a kernel that reduces. Out: a role and a block size for each axis, the number of warps, and the name of the rule.
+In: a kernel with reductions. Out: a role and a block size for each axis, the number of warps, and the name of the rule.
 The rule for a row depends on its length, on the width of its elements, and on whether the kernel also writes rows:
 
-    short             A program takes several rows, with 1024 elements together. It takes 2048 if a load of a thread has
-                      few bytes and either the rows are only reduced or all rows use the same bias or scale.
+    short             A program computes several rows, with 1024 elements together. Two cases have 2048 elements, if a
+                      thread loads few bytes at once: rows that are only reduced, and rows that share a bias or scale.
     fits              A program keeps one row in registers: one read, one write. A row has up to 32768 elements. The
-                      limit is 16384 if they have 64 bits or are only reduced, and 2048 for argmax and argmin.
-    16 bits, near     A row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction reads
-                      the row again from the cache in a loop of its own, without online reductions.
-    longer            A program loops over blocks of a row. The blocks are large if the row is read again for its
-                      results. Otherwise they are just large enough to keep the memory busy.
+                      limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for argmax and
+                      argmin.
+    16 bits, near     A row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
+                      loop of its own, which reads the row again from the cache. There are no online reductions.
+    longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
+                      results as long as the row. Other blocks are just large enough to keep the memory busy.
 
-A program has few warps, because a reduction waits for all of them. If rows are only reduced, each warp has about a
-thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit elements. The
-numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
+A program has few warps, because a reduction waits for all warps of the program. If rows are only reduced, each warp has
+about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit elements.
+The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
 measures them again). Rows of unknown size get smaller blocks than long rows.
 """
 
@@ -43,7 +44,9 @@ SHORT_COLUMN = 16  # elements of a column that one thread reduces
 
 
 def reduction(kernel: Kernel, request: Request) -> Schedule | None:
-    """The schedule of a kernel with reductions or scans; None for a kernel without them or with a product."""
+    """Returns the schedule of a kernel with reductions or scans. Returns None for a kernel without reductions and
+    scans, and for a kernel with a product.
+    """
     if kernel.dots or not kernel.reduced:
         return None
     chip, weight = request.chip, contiguity(kernel)
@@ -59,15 +62,17 @@ def reduction(kernel: Kernel, request: Request) -> Schedule | None:
 
 
 def _loops(kernel: Kernel) -> list[list[Axis]]:
-    """The reduced axes of each loop nest: axes that no operation has together are reduced in separate loops."""
+    """Returns the reduced axes of each loop nest. Two axes have separate loops if no operation has both axes."""
     nests = {frozenset(a for a in kernel.reduced if a.name in op.axes) for op in kernel.body}
     return [[a for a in kernel.reduced if a in nest] for nest in nests if not any(nest < other for other in nests)]
 
 
 def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: Chip) -> dict[str, int]:
-    """The rows of a program if results are stored with rows next to each other, as in `softmax(x).mT`.
+    """Returns the number of rows per program if results of different rows are neighbours in memory, as in
+    `softmax(x).mT`.
 
-    A single row would then store a few bytes of each sector. Empty if that is not so, or if there are few rows.
+    A program with a single row would store only a few bytes of each memory sector. The result is empty if rows are
+    stored one after another, or if there are few rows.
     """
     order, rows = innermost(kernel.parallel, weight), math.prod(size(a, 1 << 20) for a in kernel.parallel)
     together = SECTOR // min(SECTOR, widest_bytes(kernel))
@@ -77,10 +82,10 @@ def _rows_of_a_sector(kernel: Kernel, weight: dict[str, int], inner: int, chip: 
 
 
 def _longest(kernel: Kernel) -> int:
-    """The longest row, in elements, that a program keeps in registers.
+    """Returns the length, in elements, of the longest row that a program keeps in registers.
 
-    argmax and argmin need three registers for each element. If rows are only reduced, looping over blocks is as fast as
-    soon as a single program keeps a multiprocessor busy.
+    argmax and argmin need three registers for each element. If rows are only reduced, a loop over blocks is equally
+    fast as soon as a single program keeps a multiprocessor busy.
     """
     if _only_reduces(kernel):
         return 2 * ENOUGH if _pairs(kernel) else WHOLE_ROW // 2
@@ -88,16 +93,18 @@ def _longest(kernel: Kernel) -> int:
 
 
 def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
-    """Whether a long row of narrow elements should be read again from the L1 cache for each reduction.
+    """Checks whether a long row of narrow elements should be read again from the L1 cache for each reduction.
 
-    Each element takes a whole register, even if it has only 8 or 16 bits, so such a row needs too many registers.
+    An element of 8 or 16 bits takes a whole register, so a long row of such elements needs too many registers.
     """
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
     return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
 
 
 def _read(kernel: Kernel) -> int:
-    """The bytes that are loaded for each element of a row, from all arrays that have different values for each row."""
+    """Returns the bytes that are loaded for each element of a row, from all arrays that have different values for each
+    row.
+    """
     reduced, parallel = ({a.name for a in axes} for axes in (kernel.reduced, kernel.parallel))
     loads = [op for op in kernel.body if isinstance(op, Load) and reduced & {*op.axes} and parallel & {*op.axes}]
     return sum({op.buffer.name: op.buffer.dtype.bytes for op in loads}.values())
@@ -118,9 +125,10 @@ def _whole_rows(kernel: Kernel, weight: dict[str, int], row: int, sector: dict[s
 
 
 def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
-    """The number of elements of a program that takes several rows.
+    """Returns the number of elements of a program that computes several rows.
 
-    Programs are larger if each load of a thread has few bytes and the rows are only reduced or share a bias or scale.
+    A program has more elements if a thread loads few bytes at once, and the rows are only reduced or share a bias or
+    scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
     if aligned(kernel, inner) and not narrow:
@@ -131,16 +139,16 @@ def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
 
 
 def _shares(kernel: Kernel, inner: Axis) -> bool:
-    """Whether the kernel loads an array along the rows that is the same for every row, such as a bias."""
+    """Checks whether the kernel loads an array that has the same values for every row, such as a bias."""
     parallel = {a.name for a in kernel.parallel}
     return any(isinstance(op, Load) and inner.name in op.axes and not parallel & {*op.axes} for op in kernel.body)
 
 
 def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
-    """The warps of a program that keeps rows in registers.
+    """Returns the number of warps of a program that keeps rows in registers.
 
-    It has one warp per kilobyte, or per 1024 elements of rows that are only reduced. Short rows have one warp. Rows
-    with much padding have few warps, so that each warp has real elements.
+    A program has one warp per kilobyte of rows, or one warp per 1024 elements of rows that are only reduced. Short rows
+    have one warp. Rows with much padding have few warps, so that each warp has real elements.
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if row <= ENOUGH:
@@ -155,21 +163,25 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
 
 
 def _only_reduces(kernel: Kernel) -> bool:
-    """Whether the kernel loads rows but stores nothing of their length."""
+    """Checks whether the kernel loads rows but stores nothing of the length of a row."""
     reduced = {a.name for a in kernel.reduced}
     return not any(reduced & op.indexed_by for op in kernel.body if isinstance(op, Store))
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Whether a row in a loop is read a second time, to compute results of its length. A scan needs no second read."""
+    """Checks whether a row in a loop is read a second time, to compute results that are as long as the row. A scan
+    needs no second read.
+    """
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
-    """The schedule of rows that are too long for registers, or of unknown length: a loop over blocks.
+    """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
+    of such a row.
 
-    A block lies along the contiguous axis, and along the next one if that axis is short. Blocks are large if a row is
-    read again for its results. Otherwise they are just large enough to keep the memory busy.
+    A block lies along the contiguous axis. If the contiguous axis is short, the block covers the next axis too. Blocks
+    are large if a row is read again to write results as long as the row. Other blocks are just large enough to keep the
+    memory busy.
     """
     scans = {op.along for op in kernel.body if isinstance(op, Scan)}
     widest = max(kernel.reduced, key=lambda a: (a.name in scans, weight[a.name], size(a, 1 << 30)))
@@ -204,10 +216,11 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
-    """The schedule of reduced columns: threads lie along a parallel axis, and each iteration takes several rows.
+    """Returns the schedule for reductions of columns. Neighbouring threads lie along a parallel axis, and each
+    iteration reads several rows.
 
-    If both axes are short, a program takes more of the other axes. With at most `few` programs, most of the chip is
-    idle.
+    If both axes are short, a program covers more indices of the other axes. If there are at most `few` programs, most
+    of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second = rival(lanes, weight)
@@ -238,7 +251,7 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
 
 
 def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: bool, looped: set[str]) -> int:
-    """The warps of a program that reduces columns.
+    """Returns the number of warps of a program that reduces columns.
 
     In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one element.
     With an online reduction, a thread should have 16 elements of 16 bits, or 32 wider elements, in each iteration.

@@ -1,4 +1,4 @@
-"""The arguments of a schedule rule besides the kernel."""
+"""The arguments that a schedule rule has in addition to the kernel."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from minitri.tiles.schedule import Options
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The chip that the kernel will run on, whether Triton's interpreter runs it, and the caller's options."""
+    """The request for a schedule: the chip, whether Triton's interpreter runs the kernel, and the caller's options."""
 
     chip: Chip
     interpreter: bool = False

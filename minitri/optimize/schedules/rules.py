@@ -3,8 +3,9 @@
     schedule(kernel, Request(chip))                                     with all rules
     schedule(kernel, Request(chip), without={"reduction-schedules"})    reductions get the plain schedule
 
-A rule is a function of a kernel and a request. It returns None if it does not apply to the kernel. If no rule applies,
-the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a rule, write a function and add a row.
+A schedule rule is a function of a kernel and a request. A rule returns None if it does not apply to the kernel. If no
+rule applies, the kernel gets the plain schedule of minitri/tiles/schedule.py. To add a rule, write a function and add a
+row to the table.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +21,9 @@ from minitri.tiles.schedule import INTERPRETER, Schedule, plain, with_options
 
 
 def interpreter(kernel: Kernel, request: Request) -> Schedule | None:
-    """Gives kernels in Triton's interpreter very large tiles, because each program takes a millisecond there."""
+    """Gives kernels very large tiles in Triton's interpreter, because each program takes a millisecond in the
+    interpreter.
+    """
     if not request.interpreter or not kernel.reduced:
         return None
     chosen = plain(kernel, INTERPRETER)
@@ -37,8 +40,9 @@ RULES: Mapping[str, Callable[[Kernel, Request], Schedule | None]] = {
 
 
 def schedule(kernel: Kernel, request: Request, without: Collection[str] = ()) -> Schedule:
-    """The schedule of the first rule that applies, or else the plain schedule. The caller's options override its
-    fields."""
+    """Returns the schedule of the first rule that applies, or the plain schedule if no rule applies. The caller's
+    options override fields of the schedule.
+    """
     answers = (rule(kernel, request) for name, rule in RULES.items() if name not in without)
     chosen = next((answer for answer in answers if answer is not None), None) or plain(kernel)
     return with_descriptor_stores(kernel, with_options(kernel, chosen, request.options), request.chip)

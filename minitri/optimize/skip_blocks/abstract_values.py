@@ -1,17 +1,20 @@
-"""Abstract interpretation of tile ops: the kinds of numbers that a value can be, without computing it.
+"""Abstract interpretation of the ops of tile programs: finds which kinds of numbers a value can be, without computing
+the value.
 
     x                 a float: -inf, negative, zero, positive, inf or nan
     where(false, x, -inf)                            -inf
     m = maximum(m', -inf)                            m', whatever it is
     exp(m - m), m finite                             1
 
-In: an op, and facts about its operands. Out: a `Value`: the kinds of numbers that it can be, the number itself if there
-is only one, and a term. Values with equal terms are equal in every element. Each function returns every possible kind,
-and perhaps some impossible ones (Cousot and Cousot, "Abstract interpretation", POPL 1977).
+In: an op, and facts about its operands. Out: a `Value`. A `Value` has the kinds of numbers that the result can be, the
+number itself if only one number is possible, and a term. Values with equal terms are equal in every element. Each
+function returns every possible kind, and perhaps some impossible ones (Cousot and Cousot, "Abstract interpretation",
+POPL 1977).
 
-A kind stands for many numbers. An operator of `MONOTONE` is monotone in each operand on each kind. So its results lie
-between the results for the extreme members of the kinds, which numpy computes. Zeros of both signs are one kind: a sum
-of 0.0 and -0.0 may have either sign (docs/reference/semantics.md).
+A kind stands for many numbers. An operator of the table `MONOTONE` is monotone in each operand within each kind. So the
+results of a monotone operator lie between its results for the extreme members of the kinds. numpy computes the results
+for extreme members. Zeros of both signs are one kind: a sum of 0.0 and -0.0 may have either sign
+(docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -44,11 +47,11 @@ Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is known about a value.
+    """What is known about the value of an op.
 
-    kinds    the kinds of numbers that it can be
+    kinds    the kinds of numbers that the value can be
     term     a name; values with equal terms are equal in every element
-    number   the number, or () if it is not known
+    number   the number that the value certainly is, or () if the number is not known
     """
 
     kinds: frozenset[str]
@@ -56,7 +59,7 @@ class Value:
     number: tuple[Any, ...] = ()
 
     def is_number(self, x: float) -> bool:
-        """Whether the value is certainly this number."""
+        """Checks whether the value is certainly this number."""
         return self.number == (x,)
 
     @property
@@ -65,13 +68,15 @@ class Value:
 
 
 def constant(x: Any, dtype: DType) -> Value:
-    """The value that is certainly the number x."""
+    """Returns the `Value` that is certainly the number x."""
     x = np.asarray(x, dtype.numpy).item()
     return Value(frozenset((_kind(x, dtype),)), ("constant", str(x)), (x,))
 
 
 def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
-    """A value of these kinds, or of all kinds. If the only kind has a single member, the value is that constant."""
+    """Returns a `Value` of these kinds of numbers, or of all kinds. If the only kind has a single member, the value is
+    that constant.
+    """
     every = {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
     found = frozenset(every if kinds is None else kinds)
     if len(found) == 1 and (only := next(iter(found))) in SINGLE:
@@ -80,7 +85,7 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """A value that is equal to one of `values`, but it is unknown to which one."""
+    """Returns a `Value` that is equal to one of `values`, without saying to which one."""
     if len({v.term for v in values}) == 1:
         return values[0]
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
@@ -93,7 +98,7 @@ Terms = dict[Hashable, int]  # the number of each term. Equal operators of equal
 
 
 def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
-    """The result of an elementwise op."""
+    """Returns what is known about the result of an elementwise op."""
     if all(a.number for a in args) and not _depends_on_sign_of_zero(op, args):
         numbers = [x for a in args for x in a.number]
         return constant(_apply(op.op, op.dtype, [a.dtype for a in op.args], numbers), op.dtype)
@@ -109,13 +114,15 @@ def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
 
 
 def _depends_on_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
-    """Whether the result may depend on the sign of a zero, which is unknown: 1 / 0.0 and 1 / -0.0 differ."""
+    """Checks whether the result of an op may depend on the sign of a zero, which is unknown: 1 / 0.0 and 1 / -0.0
+    differ.
+    """
     zero = any(a.kinds == {ZERO} and x.dtype.is_float for a, x in zip(args, op.args))
     return zero and op.op not in MONOTONE | {"cast", "where", "equal", "not_equal"}
 
 
 def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
-    """The operand that equals the result of the op for all possible operands, or None."""
+    """Returns the operand that always equals the result of the op, or None if there is no such operand."""
     if len(args) != 2 or op.args[0].dtype != op.dtype:
         return None
     neutral, commutes = NO_CHANGE.get(op.op, (None, False))
@@ -130,7 +137,7 @@ def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
 
 
 def _winner(op: Compute, a: Value, b: Value) -> Value | None:
-    """`a` if it always wins against `b` in a maximum or minimum, else None. A nan wins against every number."""
+    """Returns `a` if the maximum or minimum of `a` and `b` is always `a`, or else None. A nan wins over numbers."""
     if a.term == b.term:
         return a
     if not b.number or b.is_nan:
@@ -141,7 +148,7 @@ def _winner(op: Compute, a: Value, b: Value) -> Value | None:
 
 
 def _result_kinds(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
-    """The kinds that the result of an op can be; None if nothing is known."""
+    """Returns the kinds of numbers that the result of an op can be, or None if nothing is known."""
     if op.op in ("equal", "not_equal"):  # numbers of different kinds differ
         both = frozenset.intersection(*(a.kinds - {NAN} for a in args))
         return None if both else frozenset(("false" if op.op == "equal" else "true",))
@@ -154,7 +161,7 @@ def _result_kinds(op: Compute, args: Sequence[Value]) -> frozenset[str] | None:
 
 @lru_cache(maxsize=4096)
 def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> frozenset[str]:
-    """The kinds that the result of a monotone operator can be."""
+    """Returns the kinds of numbers that the result of a monotone operator can be."""
     found: set[str] = set()
     dtypes = [t for t, _, _ in operands]
     for some in product(*(kinds for _, kinds, _ in operands)):
@@ -164,14 +171,14 @@ def _kinds_reached(op: str, dtype: DType, operands: tuple[Operand, ...]) -> froz
 
 
 def _between(kinds: set[str]) -> set[str]:
-    """The kinds, and all kinds that lie between two of them."""
+    """Returns the given kinds of numbers, and all kinds that lie between two of these kinds."""
     places = [ORDER.index(k) for k in kinds if k in ORDER]
     return kinds | set(ORDER[min(places) : max(places) + 1]) if places else kinds
 
 
 @cache
 def _members(dtype: DType, kind: str) -> tuple[Any, ...]:
-    """The extreme numbers of a kind, and some numbers between them."""
+    """Returns the extreme numbers of a kind, and some numbers between the extremes."""
     if kind in SINGLE:
         return (SINGLE[kind],)
     if dtype.is_integer:
@@ -199,5 +206,5 @@ def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]
 
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
-    """A value of these kinds about which nothing else is known. It is the same value at each use of the op."""
+    """Returns a `Value` of these kinds about which nothing else is known. Two uses of the op have the same value."""
     return anything(op.dtype, ("op", id(op)), kinds)

@@ -4,13 +4,13 @@
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
     surely holds               4 <= r < i_start + 1         for all of them
 
-In: a boolean op. Out: a formula in negation normal form, and two intervals of an axis. Each leaf of the formula is a
-test `expr >= 0` of an affine expression of axes. The first interval contains every index at which the condition can
-hold. The condition certainly holds at each index of the second interval. The first interval may be too large, and the
-second too small.
+In: a boolean op of a tile program. Out: a formula in negation normal form, and two intervals of indices of an axis.
+Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first interval contains every index
+at which the condition can hold. The condition certainly holds at each index of the second interval. The first interval
+may be larger than necessary, and the second interval may be smaller than possible.
 
-Not analysed: values that come from memory, products of positions, and numbers that may not fit into 32 bits. Such a
-condition becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
+Not analysed: values that come from memory, products of positions, and numbers that may not fit into 32 bits. A
+condition that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ NEVER, ALWAYS = Test(Dim.of(-1)), Test(ZERO)
 def folded(
     f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
-    """Evaluates a formula from its leaves to its root, with one function or value for each kind of formula."""
+    """Evaluates a formula from its leaves to its root, with one function or value for each class of formula."""
     if f is None or isinstance(f, Test):
         return unknown if f is None else test(f.expr)
     a, b = (folded(x, test, unknown, both, either) for x in (f.a, f.b))
@@ -74,17 +74,17 @@ def folded(
 
 
 def all_of(formulas: Iterable[Formula]) -> Formula:
-    """A formula that holds where all `formulas` hold."""
+    """Returns a formula that holds where all `formulas` hold."""
     return reduce(Both, [f for f in formulas if f != ALWAYS] or [ALWAYS])
 
 
 def is_known(f: Formula) -> bool:
-    """Whether a formula has no unknown part."""
+    """Checks whether a formula has no unknown part."""
     return folded(f, lambda expr: True, False, and_, and_)
 
 
 def as_text(f: Formula) -> str:
-    """A formula as text, for the reasons in the printed program."""
+    """Formats a formula as text, for the reasons in the printed program."""
     return folded(f, comparison, "a condition on values", "{} and {}".format, "({} or {})".format)
 
 
@@ -92,7 +92,7 @@ def as_text(f: Formula) -> str:
 
 
 def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
-    """The formula for the indices at which a boolean op has the value `holds`."""
+    """Returns the formula for the indices at which a boolean op has the value `holds`."""
 
     def inner(op: Op, value: bool = holds) -> Formula:
         return formula(op, value, depth + 1) if depth < DEEPEST else UNKNOWN
@@ -120,8 +120,9 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
 
 
 def _comparison(condition: Op) -> Formula:
-    """The formula of a comparison or of a bounds check: the indices at which it is true. NotAffine if its sides are not
-    affine in positions."""
+    """Returns the formula for the indices at which a comparison or a bounds check is true. Raises NotAffine if a
+    compared value is not an affine expression of positions.
+    """
     match condition:
         case Inside() if not condition.picks:
             return all_of(map(Test, condition.conditions))
@@ -137,7 +138,7 @@ def _comparison(condition: Op) -> Formula:
 
 
 def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
-    """The formula of a <= b, or of a < b if `strict` is 1."""
+    """Returns the formula of a <= b, or of a < b if `strict` is 1."""
     match a, b:
         case Compute(op="abs", args=(x,)), _:
             distance, limit = affine(x), affine(b)
@@ -149,19 +150,21 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
 
 
 def _is_near(test: Dim) -> bool:
-    """Whether 32 bits hold the test and the loop bounds that are computed from it.
+    """Checks whether 32-bit integers can hold the test and the loop bounds that are computed from the test.
 
-    This is certain if the test is a sum of a few positions and a small number.
+    32 bits are certainly enough if the test is a sum of a few positions and a small number.
     """
     return sum(abs(c) for m, c in test.terms if m) <= PLACES and sum(abs(c) for m, c in test.terms if not m) < NEAR
 
 
 class NotAffine(Exception):
-    """An op is not an affine expression of positions."""
+    """Raised if an op is not an affine expression of positions."""
 
 
 def affine(op: Op) -> Dim:
-    """An integer op as an affine expression of indices. NotAffine if it is not affine."""
+    """Returns the value of an integer op as an affine expression of indices. Raises NotAffine if the value is not
+    affine.
+    """
     match op:
         case Position() if not op.picks:
             return op.expr
@@ -181,7 +184,7 @@ def affine(op: Op) -> Dim:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The indices low <= index < high. With None, the interval reaches to that end of the axis."""
+    """The indices low <= index < high. If `low` or `high` is None, the interval extends to that end of the axis."""
 
     low: Dim | None = None
     high: Dim | None = None
@@ -192,19 +195,19 @@ Extreme = Callable[[Dim], Dim | None]  # the largest or the least value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, most: Extreme) -> Interval:
-    """An interval outside of which the formula fails for every element of the block."""
+    """Returns an interval of indices. Outside of this interval the formula fails for every element of the block."""
     return folded(f, lambda d: _where_positive(d, axis, extent, most) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, least: Extreme) -> Interval:
-    """An interval inside of which the formula holds for every element of the block."""
+    """Returns an interval of indices. Inside this interval the formula holds for every element of the block."""
     return folded(f, lambda d: _where_positive(d, axis, extent, least) or NOWHERE, NOWHERE, _common, _one_of)
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, extreme: Extreme) -> Interval | None:
-    """The interval of the indices of `axis` with expr >= 0, or None if it is unknown.
+    """Returns the interval of the indices of `axis` with expr >= 0, or None if the interval is unknown.
 
-    The expression is c * index + rest. `extreme` gives the largest or smallest value of the rest.
+    The expression has the form c * index + rest. `extreme` gives the largest or smallest value of the rest.
     """
     split = expr.coefficient(axis)
     rest = extreme(split[1]) if split is not None else None
@@ -221,12 +224,12 @@ def _where_positive(expr: Dim, axis: Symbol, extent: Dim, extreme: Extreme) -> I
 
 
 def _common(a: Interval, b: Interval) -> Interval:
-    """The intersection of two intervals."""
+    """Returns the intersection of two intervals."""
     return Interval(_of_known(largest, a.low, b.low), _of_known(smallest, a.high, b.high))
 
 
 def _hull(a: Interval, b: Interval) -> Interval:
-    """The smallest interval that contains both."""
+    """Returns the smallest interval that contains both given intervals."""
     if NOWHERE in (a, b):
         return b if a == NOWHERE else a
     low = None if a.low is None or b.low is None else smallest(a.low, b.low)
@@ -234,7 +237,9 @@ def _hull(a: Interval, b: Interval) -> Interval:
 
 
 def _one_of(a: Interval, b: Interval) -> Interval:
-    """An interval inside the union of both. This is the whole union if it is an interval at one end of the axis."""
+    """Returns an interval inside the union of two intervals. The result is the whole union if the union is an interval
+    at one end of the axis.
+    """
     if NOWHERE in (a, b):
         return b if a == NOWHERE else a
     if (a.low is None) == (b.low is None) and (a.high is None) == (b.high is None) and None in (a.low, a.high):
@@ -250,10 +255,10 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 
 
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
-    """The average number of loop indices, out of `steps`, that masks leave to a row.
+    """Returns the average number of loop indices, out of `steps`, that masks leave to a row.
 
-    0 if other ops than masks depend on the position in the loop. The number is only an estimate for schedules: it
-    assumes that all blocks outside of the masks can be skipped.
+    Returns 0 if other ops than masks depend on the position in the loop. The number is only an estimate for schedules,
+    which assumes that all masked blocks can be skipped.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}
@@ -265,7 +270,7 @@ def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) 
 
 
 def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
-    """Whether no op depends on the position in the loop, except choices by these conditions."""
+    """Checks whether no op depends on the position in the loop, except selections (`where`) by these conditions."""
     inside = {o for c in conditions for o in needed(c) if loop.name in o.axes}
     for op in kernel.body:
         if isinstance(op, Position) and loop.symbol in op.expr.symbols() and op not in inside:
@@ -277,6 +282,6 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
-    """The number of loop indices, out of `steps`, at which a formula can hold for one row."""
+    """Returns the number of loop indices, out of `steps`, at which a formula can hold for one row."""
     found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else v)
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

@@ -8,17 +8,19 @@
     }
 
 In: a loop, the ops before it, and assumptions about some of its ops (a condition that fails). Out: for each carried
-value the reason why it does not change, or None without a proof. The proof evaluates one iteration with these
-assumptions (optimize/skip_blocks/abstract_values.py). Each carried value must be the same after the iteration.
+value the reason why the value does not change, or None if there is no proof. The proof evaluates one iteration of the
+loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried value is the
+same after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
-(minitri/optimize/online_reductions/lower.py). If m stays the same, this is exp(m - m): 1 for a finite m, else nan. So
-the proof distinguishes the cases of m. Two cases need a fact about the sum, proven by induction over the iterations:
+(minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
+and nan for any other m. So the proof distinguishes what kind of number the running maximum m is. Two cases need a fact
+about the sum, proven by induction over the iterations:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan
 
-If a factor of a product is all zeros, the product leaves its sum unchanged, because it does not read the other factor
+If all elements of one factor are zero, a product leaves its sum unchanged, because it does not read the other factor
 (docs/reference/semantics.md).
 """
 
@@ -35,16 +37,17 @@ Known = Mapping[Any, Value]
 
 
 class Update(NamedTuple):
-    """A carried value, and its value after an iteration."""
+    """A value that a loop carries, and its value after an iteration."""
 
     carry: Carry
     following: Op
 
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
-    """For each carried value, the reason why an iteration does not change it. `assumed` holds in the iteration.
+    """Returns for each carried value the reason why an iteration does not change it. The assumptions `assumed` hold in
+    this iteration.
 
-    None if the iteration may change a carried value.
+    Returns None if the iteration may change a carried value.
     """
     proof = _Proof(loop, before, assumed)
     reasons = [proof.reason(Update(*u)) for u in loop.carries]
@@ -74,13 +77,14 @@ class _Proof:
     # ---- sums that follow a maximum ----------------------------------------------------------
 
     def _maxima(self) -> list[Update]:
-        """The running maxima: they start at -inf, and each iteration takes the maximum of the old value and of its own
-        elements."""
+        """Returns the carried values that are running maxima. A running maximum starts at -inf, and each iteration
+        takes the maximum of the old value and the iteration's elements.
+        """
         found = [Update(c, n) for c, n in self.loop.carries if _starts_at(c, float("-inf"))]
         return [u for u in found if _own_maximum(u) is not None and self._stays(u, {})]
 
     def _stays_with(self, update: Update, y: Update) -> bool:
-        """Whether a sum stays unchanged, whichever kind of number the running maximum `y` is."""
+        """Checks whether an iteration leaves a sum unchanged, whichever kind of number the running maximum `y` is."""
         cases = ({BOTTOM}, {TOP}, {NAN}, FINITE)
         return all(self._stays_in(update, y, frozenset(kinds)) for kinds in cases)
 
@@ -97,13 +101,13 @@ class _Proof:
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
-        """The value of a sum after an iteration that is not skipped."""
+        """Returns what is known about a sum after an iteration that is not skipped."""
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
-        """Whether a sum can only be 0 or nan while its running maximum is -inf.
+        """Checks whether a sum can only be 0 or nan while its running maximum is -inf.
 
-        This is proven for the start of the loop, and for an iteration whose elements are all -inf.
+        The claim is proven for the start of the loop, and for an iteration whose elements are all -inf.
         """
         bottom, own = free(y.carry, {BOTTOM}), _own_maximum(y)
         assert own is not None
@@ -111,9 +115,9 @@ class _Proof:
         return _starts_at(update.carry, 0) and self._after(update, known).kinds <= {ZERO, NAN}
 
     def _is_nan_after_inf(self, update: Update, y: Update) -> bool:
-        """Whether a sum is nan once its running maximum is inf.
+        """Checks whether a sum is certainly nan once its running maximum is inf.
 
-        This is proven for the iteration in which the maximum becomes inf, and for all later ones.
+        The claim is proven for the iteration in which the maximum becomes inf, and for all later iterations.
         """
         top, own = free(y.carry, {TOP}), _own_maximum(y)
         assert own is not None
@@ -129,7 +133,7 @@ FOLLOWS = "follows a maximum m: x * exp(m - m) + 0 is x; while m is -inf x is 0,
 
 
 def _reason(update: Update) -> str:
-    """The reason why a carried value does not change, by the op that updates it."""
+    """Returns the reason why a carried value does not change. The reason depends on the op that updates the value."""
     op = update.following
     return abstract.KNOWN.get(op.op, {}).get("unchanged", "it stays") if isinstance(op, Compute) else PRODUCT
 
@@ -139,7 +143,9 @@ def _starts_at(carry: Carry, value: float) -> bool:
 
 
 def _own_maximum(update: Update) -> Reduce | None:
-    """The maximum of an iteration's own elements, if the update is the larger of it and the carried value."""
+    """Returns the maximum of an iteration's own elements if the update is a running maximum. Returns None for any other
+    update.
+    """
     op = update.following
     if not isinstance(op, Compute) or op.op != "maximum" or update.carry not in op.args:
         return None
@@ -149,8 +155,8 @@ def _own_maximum(update: Update) -> Reduce | None:
 class _Iteration:
     """One iteration, evaluated with assumptions.
 
-    known   values of some ops, which are then not computed
-    some    whether only some elements of a block may have these values
+    known   assumed values of some ops, which are not computed
+    some    whether only some elements of a block may have the assumed values
     runs    whether the iteration certainly runs, so that a product reads both factors
     """
 

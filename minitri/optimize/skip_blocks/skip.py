@@ -5,16 +5,18 @@
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a program. Out: the same program, whose loops have bounds. The bounds depend on the indices at which the program's
-block of the grid starts. So causal and windowed attention compute half of their blocks or fewer. The pass knows nothing
-of attention. It skips a block if two things are proven:
+In: a tile program. Out: the same program, whose loops have bounds. The bounds depend on the index at which the
+program's block of a grid axis starts. With loop bounds, causal and windowed attention compute half of their blocks or
+fewer. The pass contains no rule for attention. A block is skipped if two things are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/conditions.py)
-    no change        an iteration in which it fails changes no carried value (optimize/skip_blocks/identity_proofs.py)
+    no change        an iteration in which the condition fails changes no carried value
+                     (optimize/skip_blocks/identity_proofs.py)
 
-If the condition certainly holds for a block, the loop need not test it. So one loop becomes two or three loops over the
-same carried values. The text of each loop lists what was proven (`because`). In loops over products, a last block that
-may be short gets a loop of its own, so that the other blocks need no bounds check.
+If the condition certainly holds for a block, the loop need not test the condition. So the pass replaces one loop by two
+or three loops over the same carried values. The text of each loop lists what was proven (`because`). In loops that
+compute products, a last block that may be incomplete gets a loop of its own. So the complete blocks need no bounds
+check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. (Index-set splitting:
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
@@ -42,9 +44,9 @@ def skip(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A `where` by a condition on positions.
+    """A `where` (selection) in a loop whose condition depends on positions.
 
-    An iteration changes nothing if the condition differs from `holds` for all of its elements.
+    An iteration changes no carried value if the condition differs from `holds` for all of its elements.
     """
 
     op: Compute
@@ -53,12 +55,12 @@ class _Choice:
 
     @property
     def chosen(self) -> Op:
-        """The operand that the `where` returns if the condition is `holds`."""
+        """The operand of the `where` that is selected if the condition has the value `holds`."""
         return self.op.args[1 if self.holds else 2]
 
 
 class _Skipping:
-    """Splits one loop over one axis into pieces."""
+    """Splits one loop over one axis into several loops, called pieces."""
 
     def __init__(self, program: Program, loop: Loop) -> None:
         self.program, self.loop = program, loop
@@ -68,7 +70,7 @@ class _Skipping:
         self.condition = all_of(dict.fromkeys(formula(c.op.args[0], c.holds) for c in self.choices))
 
     def _neutral_choices(self) -> list[_Choice]:
-        """The choices that can make an iteration change nothing."""
+        """Returns the selections (`where` ops) whose condition can make an iteration change nothing."""
         before = list(self.program.ops())
         before = before[: before.index(self.loop.body[0])] if self.loop.body else before
 
@@ -81,18 +83,20 @@ class _Skipping:
         return [_Choice(op, holds, why) for op, holds in by_block if (why := reasons(op.args[0], holds)) is not None]
 
     def loops(self) -> list[Stmt]:
-        """The pieces in the order of the axis. The order is reversed for products.
+        """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
+        in reverse order for products.
 
-        In reverse order the piece with the most iterations comes last and needs fewer registers. If a piece that
-        certainly runs came after it, NVIDIA's assembler would make the tensor cores wait for each instruction (its
-        message C7515). minitri/optimize/software_pipelining.py moves a loop that it pipelines to the front again.
+        In reverse order the piece with the most iterations comes last and needs fewer registers. If a later piece
+        certainly ran, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515 of the
+        assembler). minitri/optimize/software_pipelining.py moves a pipelined loop to the front again.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Whether the pieces may run in reverse order: the loop computes a product, and no op depends on the order of
-        blocks."""
+        """Checks whether the pieces of the loop may run in reverse order. A reverse order is possible if the loop
+        computes a product and no op depends on the order of blocks.
+        """
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
     def _is_ordered(self, op: Op) -> bool:
@@ -108,7 +112,9 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """The loops: first blocks where the condition holds for some elements, then for all, then for some again."""
+        """Returns the pieces that replace the loop, in the order along the axis. In the first and last piece the
+        condition holds for some elements, and in the middle piece for all elements.
+        """
         axis, extent = self.axis, self.axis.extent
         whole = self._down(extent) if self._may_end_short() else extent
         some = can_hold(self.condition, axis.symbol, extent, lambda d: _most(self.program, d))
@@ -132,28 +138,31 @@ class _Skipping:
         return [*made, full, self._loop(end, some.high, full=every.high is None)]
 
     def _has_no_block(self, every: Interval) -> bool:
-        """Whether an interval with known ends contains no complete block."""
+        """Checks whether an interval with known ends contains no complete block."""
         first = 0 if every.low is None else self._up(every.low).constant
         last = (self.axis.extent if every.high is None else self._down(every.high)).constant
         return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
-        """Whether the last block gets a loop of its own, because the loop computes products and this block may be
-        incomplete."""
+        """Checks whether the last block gets a loop of its own. The last block gets its own loop if the loop computes
+        products and the last block may be incomplete.
+        """
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         one = extent.constant is not None and extent.constant < 2 * self.axis.block  # its last block is a large part
         return not one and {Dot, Reduce} <= kinds and any(c % self.axis.block for _, c in extent.terms)
 
     def _down(self, d: Dim) -> Dim:
-        """`d` rounded down to the start of a block."""
+        """Returns `d`, rounded down to the start of a block."""
         return floordiv(d, Dim.of(self.axis.block)) * self.axis.block
 
     def _up(self, d: Dim) -> Dim:
-        """`d` rounded up to the start of a block."""
+        """Returns `d`, rounded up to the start of a block."""
         return self._down(d + (self.axis.block - 1))
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
-        """The loop between bounds. With `full` the condition is known to hold for all of its elements."""
+        """Returns a copy of the loop that runs from `first` to `last`. If `full` is true, the condition is known to
+        hold for all elements of these blocks.
+        """
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
         body: list[Op] = []
@@ -172,7 +181,7 @@ class _Skipping:
         return Loop(self.loop.axes, carries, live(body, [n for _, n in carries]), first, last, self._because(full))
 
     def _because(self, full: bool) -> tuple[str, ...]:
-        """The facts that were proven about a piece."""
+        """Returns the facts that were proven about a piece of the loop, as text."""
         if not self.choices:
             return (f"whole blocks of {self.axis.name} stand apart from the last one",)
         condition = as_text(self.condition)
@@ -186,7 +195,9 @@ class _Skipping:
 
 
 def _most(program: Program, d: Dim) -> Dim | None:
-    """The largest value of `d` in a block, as an expression of the block's start. None if it is unknown."""
+    """Returns the largest value of `d` in a block, as an expression of the block's start. Returns None if this value is
+    unknown.
+    """
     for a in program.axes:
         if a.symbol not in d.symbols():
             continue
@@ -200,6 +211,8 @@ def _most(program: Program, d: Dim) -> Dim | None:
 
 
 def _least(program: Program, d: Dim) -> Dim | None:
-    """The smallest value of `d` in a block, as an expression of the block's start. None if it is unknown."""
+    """Returns the smallest value of `d` in a block, as an expression of the block's start. Returns None if this value
+    is unknown.
+    """
     most = _most(program, -d)
     return None if most is None else -most
