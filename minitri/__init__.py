@@ -51,7 +51,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext minitri` in a notebook: the magic `%%minitri`."""
+    """Registers the cell magic `%%minitri` when a notebook runs `%load_ext minitri`."""
     from minitri.notebook.magic import load
 
     load(shell)

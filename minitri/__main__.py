@@ -1,4 +1,4 @@
-"""`python -m minitri`: the same as the command `minitri`."""
+"""Runs the command `minitri` when Python is started with `python -m minitri`."""
 
 from minitri.cli.main import main
 

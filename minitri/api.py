@@ -8,7 +8,7 @@
     def scaled(x: "f32[N]", k: float):
         return x * k
 
-In: a text or a function. Out: a `Program`; `evaluate` gives the result itself.
+In: a text or a function. Out: a `Program`. The function `evaluate` returns the result of a text instead.
 """
 
 import inspect
@@ -49,18 +49,21 @@ def compile(
     compile("a * b")
     compile("model.mt", entry="attention")
 
-    Without any type, the parameters are the names of the expression, in the order in which they occur. Each call then
-    gives the types. The program keeps its kernels for each combination of dtypes and ranks.
+    If no type is given, the parameters are the names of the expression, in the order in which they occur. The arguments
+    of each call then determine the types of the parameters. The program keeps its kernels for each combination of
+    dtypes and ranks.
 
     types      the types of parameters, if you do not give them as keywords
-    entry      the function of a module to compile; without it, the last one
-    name       how diagnostics name the text
+    entry      the function of a module to compile; by default the last function of the module
+    name       the name of the text in diagnostics
     options    how kernels are scheduled; `mt.tune` returns such options
-    effort     "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
+    effort     "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules
+               by rules
     optimize   False leaves out every optimisation, as `-O0` does
 
-    A parameter may have the name of one of these keywords. The value is then its type: `entry="f32[N]"`.
-    Raises CompileError, and ParseError for a text that is not in the language.
+    A parameter of the program may have the name of a keyword of `compile`. If the value of this keyword is the text of
+    a type, as in `entry="f32[N]"`, it is the type of the parameter. Raises ParseError for a text that is not in the
+    language, and CompileError for any other error in the program.
     """
     if not isinstance(text, (str, Path)):
         message = f"a program is a text or a path, not {type(text).__name__}"
@@ -82,7 +85,10 @@ def compile(
 
 
 def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Module:
-    """An expression as a module. Without types, its names are parameters. A misspelt function is an error at once."""
+    """Makes a module of an expression.
+
+    If no types are given, the names of the expression are parameters. A misspelt function raises an error at once.
+    """
     if kinds:
         return parse_program(text, name, kinds)
     module = parse_program(text, name, untyped_parameters(text, name))
@@ -111,17 +117,19 @@ def read_source(path: Path) -> str:
 
 @hides_frames
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorator: a function in the language's subset of Python becomes a `Program`.
+    """A decorator that turns a function in the language's subset of Python into a `Program`.
 
     @mt.jit
     def rms(x: "f32[*B, D]"):
         return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
 
-    The function may call other programs, and use numbers, tuples of numbers and dtypes of its module or of the functions
-    around it (`EPS`, `other.EPS`). The next call sees a new value and compiles again.
+    The function may call other programs, and use numbers, tuples of numbers and dtypes of its module or of the
+    functions around it (`EPS`, `other.EPS`). If one of these values changes, the next call compiles the function again.
 
-    options   as of `Program`: `without`, `options`, `effort`
-    Raises CompileError: MT0003 if the text of the function cannot be found, ParseError if it is not in the language.
+    options   the settings `without`, `options` and `effort` of `Program`
+
+    Raises CompileError MT0003 if the text of the function cannot be found, and ParseError if the text is not in the
+    language.
     """
     if function is None:
         return partial(jit, **options)
@@ -130,7 +138,10 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 @hides_frames
 def evaluate(text: str, /, **arguments: Any) -> Any:
-    """The result of an expression for these arguments, which give the types: `evaluate("a * b", a=x, b=y)`."""
+    """Returns the result of an expression for these arguments: `evaluate("a * b", a=x, b=y)`.
+
+    The arguments determine the types of the parameters.
+    """
     if not isinstance(text, str):
         raise CompileError("MT0003", f"an expression is a text, not {type(text).__name__}")
     return Program(parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)

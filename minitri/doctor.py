@@ -1,14 +1,15 @@
-"""Which parts of minitri work on this machine, and how to fix the others.
+"""Examines which parts that minitri needs work on this machine, and how to repair broken or missing parts.
 
     ok      numpy         2.4.1
     missing triton        needed for kernels, on a CPU too
                           fix: pip install "triton>=3.6"
 
-In: nothing. Out: a row for each part, with a state, a detail and, unless the state is `ok`, a fix. Importing torch or
-running a compiler can be slow, and can crash. So a child process does that, with a time limit, and a broken
-installation gives a row instead of a traceback. Package metadata gives the versions, without an import.
+In: nothing. Out: a row for each part, such as numpy, torch or the GPU. The row has a state and a detail. Unless the
+state is `ok`, the row also has a fix. Importing torch or running a compiler can be slow, and can crash. So a child
+process with a time limit imports torch and runs compilers. A broken installation of torch then gives a row instead of a
+traceback. Versions are read from package metadata, without an import.
 
-Left out: repairs. The user runs the fixes.
+Left out: repairs. The user runs the commands that fix a part.
 """
 
 import json
@@ -36,10 +37,10 @@ TIME_LIMIT = 120  # seconds, for each child process
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What `doctor` says of one part.
+    """A row of the report: the state of one part that minitri needs, such as numpy or the GPU.
 
-    state       ok, old, missing or broken
-    essential   whether minitri needs the part: the exit code is 1 if an essential part is not ok
+    state       "ok", "old", "missing" or "broken"
+    essential   whether minitri needs the part; the exit code of `doctor` is 1 if an essential part is not ok
     """
 
     name: str
@@ -63,7 +64,7 @@ PACKAGES = tuple(Package(name, **row) for name, row in LOOKED_FOR["packages"].it
 
 
 def doctor(as_json: bool = False) -> None:
-    """Prints the rows; exit 1 if something essential is not there."""
+    """Prints a row for each part that minitri needs. Ends with exit code 1 if an essential part is not ok."""
     with progress("doctor"):
         rows = examine()
     ok = all(row.state == "ok" for row in rows if row.essential)
@@ -80,7 +81,10 @@ def doctor(as_json: bool = False) -> None:
 
 
 def examine() -> list[Row]:
-    """All rows, in the order in which to apply their fixes. The child processes run side by side."""
+    """Returns the rows of all parts, in the order in which the user should apply the fixes.
+
+    The child processes that examine the parts run at the same time.
+    """
     trials = LOOKED_FOR["trials"]
     with ThreadPoolExecutor(len(trials)) as pool:
         found = dict(zip(trials, pool.map(probe, (row["script"] for row in trials.values()))))
@@ -97,7 +101,7 @@ def examine() -> list[Row]:
 
 
 def package(package: Package) -> Row:
-    """The row of a package, from its metadata."""
+    """Returns the row of a Python package, from the metadata of the package."""
     name, least = package.name, package.minimum
     wanted = f"{name}>={least}" if least else name
     found = next(filter(None, map(version, (name, *package.also_called))), None)
@@ -121,7 +125,7 @@ def version(distribution: str) -> str | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """(3, 6) of `3.6.0+git1a2b`: enough to compare the first two. () of no text."""
+    """Returns the first numbers of a version: (3, 6) for "3.6.0+git1a2b", and () for an empty text."""
     return tuple(int(n) for n in re.findall(r"\d+", text.split("+")[0])[:2])
 
 
@@ -129,9 +133,12 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def probe(script: str) -> dict[str, Any]:
-    """Runs a script in a child process, with the minitri of this process, and returns what it found.
+    """Runs a script in a child process, and returns the data that the script prints.
 
-    If the script fails or takes longer than `TIME_LIMIT`: {"problem": the last line of its error}.
+     The script imports the same minitri as this process.
+
+    If the script fails or takes longer than `TIME_LIMIT`, the result is {"problem": the last line of its error
+    message}.
     """
     here = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
@@ -150,7 +157,7 @@ def probe(script: str) -> dict[str, Any]:
 
 
 def trial(name: str, found: Mapping[str, Any]) -> Row:
-    """The row of a child process of doctor.toml."""
+    """Returns the row of a part that a script of doctor.toml examines in a child process."""
     known = LOOKED_FOR["trials"][name]
     if "problem" in found:
         return Row(name, "broken" if version(known["needs"]) else "missing", found["problem"], known["fix"])
@@ -158,7 +165,10 @@ def trial(name: str, found: Mapping[str, Any]) -> Row:
 
 
 def gpu(torch: Mapping[str, Any]) -> Row:
-    """The row of the GPU. `nvidia-smi` comes first, since it sees a GPU that a torch for CPUs does not see."""
+    """Returns the row of the GPU.
+
+    `nvidia-smi` is run first, because it finds a GPU even if the installed torch supports CPUs only.
+    """
     smi, seen = _nvidia_smi(), torch.get("sees")
     if smi and not seen and "problem" not in torch:
         return Row("GPU", "broken", f"{smi}; torch does not see it", "install a CUDA build of torch")
@@ -181,7 +191,10 @@ def _nvidia_smi() -> str:
 
 
 def cache() -> Row:
-    """Whether the cache folder can be written. It need not exist yet, and is not made here."""
+    """Returns the row of the cache folder: whether minitri can write files in the cache folder.
+
+    The cache folder need not exist yet, and this check does not create it.
+    """
     directory = configured_folder()
     existing = next((p for p in (directory, *directory.absolute().parents) if p.exists()), Path("/"))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):

@@ -1,20 +1,22 @@
 """Explains the compiler's decisions about a program, with their reasons, on one page of text.
 
-In: a compilation. Out: text. For each kernel it has the schedule and the bytes that it reads and writes. For each
-access it has the proof that it stays in bounds, the effect of removing each bounds check, and the proof that each
-element is written once (minitri/trust/proofs.py). Then come the bytes, the operations, and the least time that they
-take on the target's chip (minitri/hardware/roofline.py). Last is the ledger: which nodes were fused, which were not, by
-which rule, and how many bytes that saves.
+In: a compilation. Out: text. For each kernel, the page shows the schedule and the bytes that the kernel reads and
+writes. For each access to memory, the page has the proof that the access stays in bounds, and the effect of removing
+each bounds check. The page also has the proof that each element is written once (minitri/trust/proofs.py). The page
+then shows the bytes, the operations, and the least time that they take on the target's chip
+(minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: which nodes were fused and which were
+not, by which rule, and the bytes saved.
 
-The page also says what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
+The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
     x, out: 16 bytes at a time
     y: 2 bytes at a time, rows lie 1554 bytes apart
 
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
-(hardware/vector_width.py). A launch checks that an array begins at such an address. Whether its rows do depends on the
-strides, which are constants in the kernel or arguments that the launch checks. A kernel is compiled for one
-combination of answers to these checks, and for one set of sizes that are multiples of 16.
+(hardware/vector_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
+array begin at multiples of 16 bytes depends on the strides of the array. Strides are constants in the kernel, or
+arguments that the launch checks. A kernel is compiled for one combination of results of these checks. Which sizes of a
+call are multiples of 16 also decides which compiled kernel runs.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,10 +40,10 @@ from minitri.trust.proofs import NEEDED, Verdict, prove
 def explain(
     compiled: Compilation, measured: Mapping[str, float] | None = None, schedules: str = "", odd: Collection[str] = ()
 ) -> str:
-    """The page of a compilation, for its target and the known sizes.
+    """Returns the page of text about a compilation, for the target and the known sizes of the compilation.
 
     measured   the measured time of each kernel in seconds, by its name
-    schedules  a line about the origin of the schedules, or ""
+    schedules  a line that says where the schedules come from, such as a cost model or measurements; or ""
     odd        the names of arrays whose address is not a multiple of 16 bytes
     """
     programs = compiled.value("tile.target")
@@ -93,7 +95,7 @@ def _kernel(program: Program, plan: Plan, rule: str, moved: Traffic | None, arra
 
 
 def _left_out(program: Program) -> Iterator[str]:
-    """Lines about loops that skip blocks or bounds checks, each with the proof that this is correct."""
+    """Returns lines about loops that skip blocks or bounds checks, each with the proof that skipping is correct."""
     for loop in (s for s in program.body if isinstance(s, Loop) and s.because):
         extent = program.axis(loop.axes[0]).extent
         first, last = (d if e is None else e for e, d in ((loop.first, 0), (loop.last, extent)))
@@ -109,7 +111,7 @@ def _access(op: Load | Store, statement: str) -> str:
 
 
 def _claim(v: Verdict) -> str:
-    """The text of a claim. If it is not proven, its status follows in capitals."""
+    """Returns the text of a claim, such as "in bounds". If the claim is not proven, its status follows in capitals."""
     words = v.subject if v.claim == NEEDED else v.claim
     return words if v.ok else f"{words}: {v.status.upper()}"
 
@@ -118,7 +120,10 @@ def _claim(v: Verdict) -> str:
 
 
 def _parts(compiled: Compilation) -> Iterator[str]:
-    """Lines about reductions, scans and products that are split into parts, so that more programs run at once."""
+    """Returns lines about reductions, scans and products that are split into parts.
+
+    Splitting makes more programs, which a GPU can run at the same time.
+    """
     if compiled.context.start is not None:
         return
     rows = [
@@ -152,9 +157,9 @@ def _bytes(count: Dim) -> str:
 
 
 def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
-    """A line that says which sizes are constants in the kernels, and how many bits offsets have.
+    """Returns a line that says which sizes are constants in the kernels, and how many bits memory offsets have.
 
-    `wide` is true if offsets of some kernel have 64 bits.
+    `wide` is true if memory offsets of some kernel have 64 bits.
     """
     symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
     names = [name for name in symbols if name not in context.sizes]
@@ -170,10 +175,10 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
 
 
 def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) -> str:
-    """A phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
+    """Returns a phrase that says how many bytes of each array a thread reads or writes at once, and why not more.
 
-    If an array has several accesses, the smallest number is shown. `odd` has the names of arrays whose address is not a
-    multiple of 16 bytes.
+    If kernels access an array at several places, the phrase shows the smallest number of bytes. `odd` has the names of
+    arrays whose address is not a multiple of 16 bytes.
     """
     if any(a.tiles == 0 for a in program.grid):
         return "none is read or written, no program runs"
@@ -189,7 +194,7 @@ def arrays_given(program: Program, target: Target, odd: Collection[str] = ()) ->
 
 
 def _narrowest(own: Sequence[Width]) -> str:
-    """A phrase about the narrowest of several accesses to one array."""
+    """Returns a phrase about the narrowest of several accesses to one array: the access with the fewest bytes at once."""
     least = min(own, key=lambda w: ALIGNMENT + 1 if w.bytes is None else w.bytes)
     if least.bytes is None:
         return "blocks through a tensor descriptor"

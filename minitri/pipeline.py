@@ -1,4 +1,5 @@
-"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage.
+"""The pass manager, and `CORE`, the table of passes that every program needs. Each pass makes the next stage, such as
+the graph or the tile program.
 
     ast → graph → graph.simplified → kernels → tile → tile.masked → tile.target → triton → …
 
@@ -6,13 +7,14 @@
     stages.value("tile")                runs all passes up to the one that makes the stage `tile`
     stages["tile"]                      the text of this stage
 
-In: a `Context`: a parsed module, its entry, facts about its parameters, known sizes and a target. Out: a `Compilation`.
-It has every stage as a value and as text, and makes a stage when it is first requested. After each pass that changed
-something, the verifier of the IR runs. If it fails, the error MT0403 names the pass and shows the IR before and after.
+In: a `Context`: a parsed module, its entry, facts about its parameters, known sizes and a target. Out: a `Compilation`,
+which has every stage as a value and as text. A stage is made when it is first requested. After each pass that changed
+something, the verifier of the IR runs. If the verifier fails, the error MT0403 names the pass and shows the IR before
+and after the pass.
 
-The core compiles every program: one kernel for each node that computes, with a simple schedule. It imports no
-optimisation. The table in minitri/optimize/pass_table.py has the optimisations between the passes of the core. This module
-imports it only when a program is optimised.
+The core compiles every program: one kernel for each node that computes, with a simple schedule. The core imports no
+optimisation. The table in minitri/optimize/pass_table.py has the optimisations between the passes of the core.
+pipeline.py imports the optimisations only when a program is optimised.
 """
 
 import os
@@ -54,7 +56,9 @@ ROOMS = "minitri.optimize.pass_table"  # the module with the table of optimisati
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The first stage of a program that begins at a stage read from text, instead of its syntax tree."""
+    """The first stage of a program that begins at a stage read from text, such as a tile program, instead of at a
+    syntax tree.
+    """
 
     stage: str
     value: Any
@@ -62,20 +66,20 @@ class Start:
 
 @dataclass(frozen=True)
 class Context:
-    """The input of a compilation, which every pass receives beside the IR.
+    """The input of a compilation. Every pass receives the context beside the IR.
 
     module    the parsed program
     entry     the name of the function to compile
-    instance  facts about the entry's parameters that its annotations do not give
+    instance  facts about the entry's parameters that the type annotations do not give
     sizes     known dimensions by name, in elements
     layouts   the strides of inputs that are not row-major, by name, in elements
     target    the kind and version of GPU
-    wide      whether offsets may need 64 bits
-    without   the names of optimisations that do not run; "all" stands for every one
-    options   the caller's choices for schedules
+    wide      whether memory offsets may need 64 bits
+    without   the names of optimisations that do not run; "all" stands for every optimisation
+    options   the caller's choices for schedules, such as block sizes
     limits    the limits on time and memory
-    start     the stage at which the program begins, if it was read from text; the module then only declares
-              the parameters
+    start     the stage at which the program begins, if this stage was read from text; the module then only declares the
+              parameters
     """
 
     module: ast.Module
@@ -92,7 +96,10 @@ class Context:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key of this compilation among those of one program. It lacks options that autotuning varies."""
+        """Returns a hashable key that identifies this compilation among the compilations of one program.
+
+        The key does not contain the options that autotuning varies.
+        """
         sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
         return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors
 
@@ -102,12 +109,12 @@ class Context:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
+    """One pass of the compiler. `run(value, context)` makes the stage `stage` from the stage before it.
 
     function   the function that does the work, which `run` calls
-    without    runs instead of `run` if the pass is left out; None if it cannot be left out
-    verify     raises ValueError if the result breaks a rule of its IR
-    text       prints the result
+    without    the function that runs instead of `run` if the pass is left out; None if the pass cannot be left out
+    verify     the verifier: raises ValueError if the result of the pass breaks a rule of its IR
+    text       the function that prints the result of the pass as text
     """
 
     name: str
@@ -120,14 +127,17 @@ class Pass:
     text: Callable[[Any], str]
 
     def made(self, before: Any, context: Context) -> Any:
-        """The result of the pass for the stage before it. If the pass is left out, the result of `without`."""
+        """Returns the result of a pass, which receives the stage before it.
+
+        If the pass is left out, the function `without` of the pass runs instead.
+        """
         run = self.without if self.without is not None and self.name in context.without else self.run
         return run(before, context)
 
 
 @dataclass(frozen=True)
 class PassRecord:
-    """A pass that ran, with the text before and after it and its time in seconds."""
+    """A record of a pass that ran: the text before the pass, the text after it, and the time of the pass in seconds."""
 
     name: str
     stage: str
@@ -140,14 +150,14 @@ class PassRecord:
 
 
 def lowered(plan: Plan, context: Context) -> Programs:
-    """The tile programs of a plan: one for each kernel, with the simple schedule."""
+    """Returns the tile programs of a plan: one tile program for each kernel, with the simple schedule."""
     of_any_sizes = replace(context, sizes={}, layouts={}, options=Options())
     check_axes(context.options, plan, lambda: [Compilation(of_any_sizes).value("kernels")])
     return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
 
 
 def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
-    """The plain schedule of a kernel. For Triton's interpreter it has large tiles.
+    """Returns a schedule without optimisations for a kernel. For Triton's interpreter this schedule has large tiles.
 
     The interpreter takes about a millisecond for each program of a grid, so fewer programs are faster.
     """
@@ -156,7 +166,7 @@ def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
 
 
 def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
-    """The tile programs of a plan. `lowered` returns a kernel's program, and whether its offsets need 64 bits."""
+    """Returns the tile programs of a plan. `lowered` returns the program of a kernel, and whether offsets need 64 bits."""
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
@@ -167,14 +177,14 @@ def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) ->
 
 
 def targeted(programs: Programs, context: Context) -> Programs:
-    """The programs with workarounds for bugs in Triton, and without options that the target does not have."""
+    """Returns the tile programs with workarounds for bugs in Triton, and without options that the target does not have."""
     if context.target.kind != "cuda":
         programs = programs.map(lambda p: replace(p, registers=0) if p.registers else p)
     return programs.map(lambda p: hide_starts(settle(p)))
 
 
 def emitted(programs: Programs, context: Context) -> list[EmittedKernel]:
-    """The Triton source of each kernel. Raises CompileError MT0401 if there is too much of it."""
+    """Returns the Triton source of each kernel. Raises CompileError MT0401 if the source is too long."""
     made: list[EmittedKernel] = []
     for program in programs:
         check_time()
@@ -192,7 +202,7 @@ plan_pass = partial(Pass, verify=verify_plan, text=format_plan)
 
 
 def tile_pass(*row: Any, masked: bool = False) -> Pass:
-    """A pass that makes tile programs. `masked` says whether the verifier requires masks."""
+    """Returns a pass that makes tile programs. `masked` tells the verifier whether every access must have its mask."""
     return Pass(*row, verify=partial(verify_tiles, masked=masked), text=format_programs)
 
 
@@ -212,7 +222,7 @@ OUR_STAGES = ("ast", "graph", "graph.simplified", "kernels", "tile", "tile.maske
 
 
 def passes(without: Collection[str]) -> tuple[Pass, ...]:
-    """The passes of a compilation without these optimisations. "all" leaves only the passes of the core."""
+    """Returns the passes of a compilation without the named optimisations; "all" leaves out every optimisation."""
     if set(without) == {"all"}:
         return CORE
     rooms = import_module(ROOMS)
@@ -221,12 +231,13 @@ def passes(without: Collection[str]) -> tuple[Pass, ...]:
 
 
 class Compilation:
-    """All stages of one program for one context: first those of the passes, then those of Triton's compiler.
+    """All stages of one program for one context: the stages that minitri's passes make, and the stages of Triton's
+    compiler.
 
     context   the input of every pass
-    values    the stages made so far, by name; the argument `known` has stages that exist already
+    values    the stages made so far, by name; the argument `known` has stages that were made before
     table     all passes
-    steps     the passes that run: all, or those from the stage on at which the program begins
+    steps     the passes that run: all passes, or only the passes after the stage at which the program begins
     seconds   the time of each pass in seconds, by its name
 
     Raises CompileError MT0402 for a name in `context.without` that is not an optimisation.
@@ -245,10 +256,10 @@ class Compilation:
             pass_logs.check_topics(os.environ[pass_logs.SETTING], tuple(names))
 
     def value(self, stage: str) -> Any:
-        """The IR of a stage such as "graph" or "tile".
+        """Returns the IR of a stage such as "graph" or "tile".
 
-        Raises KeyError for a stage that no pass makes, StageUnavailable (MT0402) for a stage before the one at
-        which the program begins, and CompileError if a pass rejects the program.
+        Raises KeyError for a stage that no pass makes, and CompileError if a pass rejects the program. Raises
+        StageUnavailable (MT0402) for a stage that comes before the first stage of the program.
         """
         before: Any = None
         with using(self.context.limits), timed():
@@ -262,14 +273,17 @@ class Compilation:
         raise KeyError(stage)
 
     def _require_later(self, stage: str) -> None:
-        """Raises StageUnavailable (MT0402) for a stage before the one at which the program begins."""
+        """Raises StageUnavailable (MT0402) for a stage that comes before the first stage of the program."""
         if self.context.start is not None and stage in {p.stage for p in self.table}:
             begin = self.context.start.stage
             raise StageUnavailable("MT0402", f"this program begins at `{begin}`: it has no stage `{stage}`")
 
     @property
     def passes(self) -> tuple[PassRecord, ...]:
-        """A record for every pass, with the text before and after it. Runs passes that have not run yet."""
+        """Returns a record for every pass, with the text before and after the pass.
+
+        Passes that have not run yet are run.
+        """
         self.value(self.steps[-1].stage)
         texts = [p.text(self.values[p.stage]) for p in self.steps]
         rows = zip(self.steps, ["", *texts], texts)
@@ -295,10 +309,10 @@ class Compilation:
         return after
 
     def _made(self, p: Pass, before: Any) -> Any:
-        """The result of a pass.
+        """Returns the result of a pass, and turns exceptions of edited programs into errors.
 
-        If the program begins at a text, the text may break assumptions of the pass. An exception in the pass then
-        becomes the error MT0503, because it is the user's mistake and no bug.
+        If the program was read from the text of a stage, this text may break assumptions of the pass. An exception in
+        the pass then becomes the error MT0503, because the text is wrong and not the compiler.
         """
         try:
             return p.made(before, self.context)
@@ -314,12 +328,12 @@ class Compilation:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The names of all stages, for which `self[name]` returns the text."""
+        """The names of all stages. `self[name]` returns the text of a stage."""
         ours = [p.stage for p in self.steps if p.stage in OUR_STAGES]
         return (*ours, *self.context.target.stages)
 
     def __getitem__(self, stage: str) -> str:
-        """The text of a stage in `stages`. Raises CompileError MT0402 for any other name."""
+        """Returns the text of a stage, whose name is in `stages`. Raises CompileError MT0402 for any other name."""
         if stage == "triton":
             return self.module_text
         if stage in OUR_STAGES:
@@ -331,17 +345,20 @@ class Compilation:
         return artifacts.stage_text(self.compiled, names, stage)
 
     def text(self, stage: str) -> str:
-        """The text of a stage that one of the passes makes."""
+        """Returns the text of a stage that one of the passes makes."""
         return next(p for p in self.table if p.stage == stage).text(self.value(stage))
 
     @property
     def module_text(self) -> str:
-        """The Triton source of all kernels, as one Python module."""
+        """Returns the Triton source of all kernels, as one Python module."""
         return source.module_text(self.plan, self.value("triton"))
 
     @property
     def plan(self) -> Plan:
-        """The inputs, outputs, temporaries and kernels. If the program begins at a tile stage, there are no kernels."""
+        """The plan of the program: its inputs, outputs, temporaries and kernels.
+
+        If the program was read from a tile stage, the plan has no kernels.
+        """
         return self.value("tile.target").plan
 
     @cached_property
@@ -354,7 +371,7 @@ class Compilation:
 
 
 def _log_stage(p: Pass, after: Any) -> None:
-    """Logs the text of a stage, and the fusion decisions, if MINITRI_LOGS enables these topics."""
+    """Logs the text of a stage and the fusion decisions, if the environment variable MINITRI_LOGS names these topics."""
     for topic in {p.name, p.stage}:
         if pass_logs.enabled(topic):
             pass_logs.log(topic, p.text(after))
@@ -363,7 +380,7 @@ def _log_stage(p: Pass, after: Any) -> None:
 
 
 def _text_of_broken(p: Pass, value: Any) -> str:
-    """The text of a value that breaks a rule of its IR, or a note that it cannot be printed."""
+    """Returns the text of an IR that breaks a rule, or a note that this IR cannot be printed."""
     try:
         return p.text(value)
     except Exception as error:  # the printer may assume the rule that is broken
@@ -371,7 +388,7 @@ def _text_of_broken(p: Pass, value: Any) -> str:
 
 
 def _unavailable(stage: str, compiled: Compilation) -> CompileError:
-    """The error for a stage that a compilation does not have."""
+    """Returns the error for a stage that a compilation does not have."""
     known = {*OUR_STAGES, *targets.CUDA_STAGES, *targets.HIP_STAGES}
     if stage in known:
         other = "hip:gfx942" if stage == "amdgcn" else "cuda:90"

@@ -1,4 +1,4 @@
-"""Where the time of a program goes: one row a kernel.
+"""Measures where the time of a program goes, and prints one row for each kernel.
 
     print(profile(program, x, w))
 
@@ -7,12 +7,13 @@
     k0             1       512      8  0.288 ms  100.7 MB   349.5  69.7%
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
-In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times by itself, on the inputs and
-temporaries of the call. No kernel reads its own results, so repeated launches compute the same. runtime/timing.py has
-the warm-up, the synchronisation and the clocks. The title has the time of whole calls.
+In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times alone, on the inputs and
+temporaries of the call. No kernel reads its own results, so repeated launches of a kernel compute the same results.
+runtime/timing.py describes the warm-up, the synchronisation and the clocks. The title of the table shows the time of
+whole calls.
 
-The column of bytes counts what a kernel must move (kernels/memory_traffic.py). If its GB/s is near the rate of the
-memory, the kernel cannot become much faster.
+The column `bytes` counts the bytes that a kernel must read and write (kernels/memory_traffic.py). If the column `GB/s`
+is close to the bandwidth of the memory, the kernel cannot become much faster.
 """
 
 from dataclasses import dataclass
@@ -35,10 +36,11 @@ HEAD = ("kernel", "launches", "programs", "warps", "time", "bytes", "GB/s", "sha
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """The times of one kernel.
+    """The measured times of one kernel.
 
-    programs   number of programs in a launch
-    bytes      what a launch must read and write; 0 if it is not known, as for a program that begins at tiles
+    programs   the number of programs in the grid of a launch
+    bytes      the bytes that a launch must read and write; 0 if they are not known, because the program was read from a
+               tile stage
     """
 
     name: str
@@ -49,7 +51,7 @@ class KernelTime:
 
     @property
     def launches(self) -> int:
-        """0 for a kernel of an empty array, which has no programs; else 1."""
+        """The number of launches: 0 for a kernel of an empty array, which has no programs; else 1."""
         return int(self.programs > 0)
 
     @property
@@ -58,7 +60,7 @@ class KernelTime:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second."""
+        """The bytes that the kernel reads and writes, per second."""
         return self.bytes / self.seconds if self.seconds else 0.0
 
 
@@ -98,11 +100,12 @@ class Profile:
 
 @hides_frames
 def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, **named: Any) -> Profile:
-    """Times each kernel of `program(*arrays, **named)`, and whole calls.
+    """Measures the time of each kernel of `program(*arrays, **named)`, and the time of whole calls.
 
-    repeats   measured runs of each; the median counts
-    warmup    runs before them that are not measured
-    Raises what a call of the program raises.
+    repeats   how often each kernel is measured; the median of the times counts
+    warmup    how often each kernel runs before the measurement
+
+    Raises the errors that a call of the program raises.
     """
     run, call = program.prepare(*arrays, **named)
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}

@@ -1,12 +1,12 @@
-"""`Program`: what a user calls, checks, lowers and looks at.
+"""The class `Program`: a compiled function that the user calls, checks, lowers and inspects.
 
     f = mt.compile("relu(x @ w + b)", x="f16[M, K]", w="f16[K, N]", b="f16[N]")
     f(x, w, b)                  runs the generated kernels
     f.numpy(x, w, b)            the reference: the syntax tree evaluated by numpy
     f.lower(M=4096)["tile"]     the text of a stage
 
-A program has no arrays and no device of its own: each call brings them. runtime/variants.py keeps its compiled kernels,
-and runtime/replay.py keeps what repeated calls need.
+A program has no arrays and no device of its own: the arguments of each call determine the device. runtime/variants.py
+keeps the compiled kernels of a program, and runtime/replay.py keeps the checked launches that repeated calls use again.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 
 @hides_frames_of_methods
 class Program(BaseProgram):
-    """A function of the language. Each kind of call compiles it for the dtypes, sizes and device of the arguments.
+    """A function of the language, which is compiled again for other dtypes, sizes or devices of its arguments.
 
-    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out every one
-    options   how kernels are scheduled: blocks by axis, warps, stages and others (`Options`)
+    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out all
+    options   how kernels are scheduled (`Options`): block sizes by axis, warps, software pipelining and others
     effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
     """
 
-    watched: Sequence[Read] = ()  # values outside the program that it was compiled with
+    watched: Sequence[Read] = ()  # Python values outside the program that were used to compile it
 
     def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:
         super().__init__(module, entry, **settings)
@@ -67,11 +67,11 @@ class Program(BaseProgram):
 
     @property
     def _typed(self) -> bool:
-        """Whether the program has types without any argument."""
+        """Checks whether the types of all parameters are known before any call."""
         return all(map(_is_typed, self.function.params))
 
     def _check_signature(self) -> None:
-        """Finds errors now, before any call, if all types are declared."""
+        """Finds errors before any call, if the types of all parameters are declared."""
         if self._typed:
             warn_of_requirements(self.lower().compilation.value("graph").conditions)
 
@@ -93,7 +93,7 @@ class Program(BaseProgram):
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
     ) -> Program:
-        """The same program with other settings; None keeps a setting. `Program` says what they mean."""
+        """Returns this program with other settings. A setting of None keeps the setting of this program."""
         dropped = tuple(self.without) if without is None else without
         with using(self.limits):
             return self._made(without=dropped, options=options or self.options, effort=effort or self.effort)
@@ -104,9 +104,9 @@ class Program(BaseProgram):
     # ---- calling ---------------------------------------------------------------------
 
     def __call__(self, /, *args: Any, **keywords: Any) -> Any:
-        """Runs the generated kernels. torch tensors give torch tensors on the same device, numpy arrays numpy arrays.
+        """Runs the generated kernels, and returns arrays of the caller's library, on the device of the arguments.
 
-        Raises CompileError MT03xx, before any kernel starts, for arguments that do not fit.
+        Raises CompileError MT03xx, before any kernel starts, for arguments that do not fit the parameters.
         """
         try:
             if keywords:
@@ -134,10 +134,10 @@ class Program(BaseProgram):
             raise
 
     def refresh(self) -> None:
-        """Compiles again if a watched value has changed."""
+        """Compiles again if a Python value that the program uses has changed."""
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """`f(x, b=b, a=a)` → `f(x, a, b)`. A call that leaves out a parameter stays as it is."""
+        """Moves keyword arguments to their positions, if none is missing: `f(x, b=b, a=a)` becomes `f(x, a, b)`."""
         names = self._names[len(args) : len(args) + len(keywords)]
         if any(name not in keywords for name in names) or len(names) < len(keywords):
             return args, keywords
@@ -148,32 +148,32 @@ class Program(BaseProgram):
         return self._variants.executable(self, call).started(call)
 
     def _ready(self, call: Call) -> Call:
-        """The call with checked sizes, and with arrays on one device in the layout that the kernels need."""
+        """Returns the call with checked sizes, and with arrays on one device in the layout that the kernels need."""
         call = self.fitted(call)
         check_conditions(self.conditions(call.instance), call.sizes)
         return beside(call)
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
-        """Compiles the kernels for a call and checks its arguments. Runs nothing."""
+        """Compiles the kernels for a call and checks the arguments of the call. Runs no kernel."""
         call = self._ready(self._bound(args, keywords))
         return self._variants.executable(self, call), call
 
     def bind(self, /, *args: Any, **keywords: Any) -> Bound:
-        """A handle that launches on the same arrays, into the same outputs, without any checks.
+        """Returns a handle that launches the kernels on the same arrays, into the same outputs, without any checks.
 
-        Each call of the handle overwrites the outputs of the call before.
+        Each call of the handle overwrites the outputs of the previous call.
         """
         return Bound(*self.prepare(*args, **keywords))
 
     def capture(self, /, *args: Any, **keywords: Any) -> Captured:
-        """The call as a CUDA graph: its kernels start with one launch, on the same arrays, into the same outputs.
+        """Returns the call as a CUDA graph: one launch starts all kernels, on the same arrays, into the same outputs.
 
         Raises CompileError MT0305 for arrays that are not on a GPU.
         """
         return Captured(*self.prepare(*args, **keywords))
 
     def on_gpu(self, /, *args: Any) -> tuple[Any, ...]:
-        """The arguments of a call, with copies on this machine's GPU in place of arrays on the CPU."""
+        """Returns the arguments of a call, in which copies on this machine's GPU replace arrays on the CPU."""
         moved = on_gpu(self._bound(args, {}))
         pairs = zip(self.function.params, args)
         return tuple(moved.arrays[p.name].owner if p.name in moved.arrays else a for p, a in pairs)
@@ -181,17 +181,15 @@ class Program(BaseProgram):
     # ---- reference and stages that run -----------------------------------------------
 
     def numpy(self, /, *args: Any, **keywords: Any) -> Any:
-        """The reference result: numpy evaluates the syntax tree, or the first stage of a program that begins at one.
-
-        Gives numpy arrays.
-        """
+        """Returns the reference result: numpy evaluates the syntax tree, or the stage that the program was loaded from."""
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
-        """The result of one stage, as numpy arrays.
+        """Runs the program at one stage, and returns the results as numpy arrays.
 
         numpy evaluates "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and "tile.target". Triton's
-        interpreter runs "triton", and the GPU runs "gpu". Raises CompileError MT0402 for any other name.
+        interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises CompileError MT0402 for any other
+        name of a stage.
         """
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
@@ -202,7 +200,7 @@ class Program(BaseProgram):
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
-        """The results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
+        """Returns the results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)
@@ -210,7 +208,7 @@ class Program(BaseProgram):
         return run_stage.results(self._kept(moved, stage), stage, moved)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
-        """The stages of a call for the interpreter, down to this one. Calls with the same context share them."""
+        """Returns the compilation of a call for the interpreter. Calls with the same context share one compilation."""
         context = self.context(call, INTERPRETER)
         with self._stages.lock:
             kept = self._stages.made(context.key, lambda: self.compilation(context))
@@ -218,14 +216,14 @@ class Program(BaseProgram):
         return kept
 
     def _fits_memory(self, call: Call) -> None:
-        """CompileError if some value would not fit: the reference and the evaluators store every value."""
+        """Raises CompileError if some value would not fit into memory, because evaluators store every value."""
         require_graph(self.graph(call.instance), call.sizes)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
-        """Compares the result of every pass with the reference. `report.guilty` names the first wrong pass.
+        """Compares the result of every pass with the reference. `report.guilty` is the name of the first wrong pass.
 
-        A program that begins at a later stage than a graph is compared with the program of `mt.load(…, against=…)`.
-        Without it: CompileError MT0402.
+        A program that was read from a stage after the graph is compared with the program `against` of `mt.load`. Raises
+        CompileError MT0402 if `mt.load` was called without `against`.
         """
         call = self._checked(args, keywords)
         with enough():
@@ -242,12 +240,13 @@ class Program(BaseProgram):
         self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None,
         **sizes: Any,
     ) -> Lowered:  # fmt: skip
-        """The stages for given arrays, or for given sizes. Dimensions that are left out stay symbolic.
+        """Returns the stages of the program for given arrays or sizes. Dimensions that are left out stay symbolic.
 
         lower(M=4096, target="h100")
         lower(B=(8, 16), D=64)          the axes of the pack `*B`; scalar parameters are keywords too
 
-        Raises CompileError: MT0304 for sizes that do not fit, MT0106 if only arrays can say the types.
+        Raises CompileError MT0304 for sizes that do not fit the parameters. Raises CompileError MT0106 if the types of
+        parameters are unknown without arrays.
         """
         call = self._described(args, sizes)
         options = for_arrays(checked(options or self.options), call.arrays)
@@ -255,7 +254,7 @@ class Program(BaseProgram):
         return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """The call that the arguments of `lower` describe. It has no arrays if the arguments are sizes."""
+        """Returns the call that the arguments of `lower` describe. If the arguments are sizes, the call has no arrays."""
         named = set(given).difference(sizes_of(self.function, {}))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
             return self._bound(args, given)
@@ -264,7 +263,7 @@ class Program(BaseProgram):
         return given_sizes(self.function, given)
 
     def _without_types(self, untyped: Sequence[ast.Param]) -> CompileError:
-        """The error if only arrays can say what some parameters are."""
+        """Returns the error for parameters whose types are unknown without arrays."""
         names, between = [p.name for p in untyped], ": " if is_module(self.module.source.text) else "="
         types = ", ".join(f'{n}{between}"f32[N]"' for n in names)
         message = f"the stages of {self.name} depend on the types of {listed([f'`{n}`' for n in names])}"
@@ -272,10 +271,10 @@ class Program(BaseProgram):
         return CompileError("MT0106", message, untyped[0].span, help=help)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
-        """A page of text: how each kernel runs, why its accesses are right, what was fused and why.
+        """Returns a page of text: how each kernel runs, why its accesses are right, what was fused and why.
 
-        Takes the arguments of `lower`. For arrays on a GPU, the page shows the schedules of a call with these arrays.
-        It measures nothing.
+        The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
+        these arrays. The method `explain` measures nothing.
 
         measured   seconds by the name of the kernel (`Profile.measured` has them), shown beside the predictions
         """
@@ -285,9 +284,9 @@ class Program(BaseProgram):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """The arguments of `lower` for the kernels that a call with these arrays runs.
+        """Changes the arguments of `lower` so that the kernels are those of a call with these arrays.
 
-        Gives the keywords of `lower`, a sentence about the schedules, and the names of arrays that do not begin at a
+        Returns the keywords of `lower`, a sentence about the schedules, and the names of arrays that do not begin at a
         multiple of 16 bytes.
         """
         call = self._described(args, {n: v for n, v in given.items() if n not in ("target", "without", "options")})
@@ -299,9 +298,9 @@ class Program(BaseProgram):
         return told, schedules, unaligned(call.arrays)
 
     def plot(self, /, *args: Any, **sizes: Any) -> Any:
-        """Draws the graph of the program, in one colour for each kernel; returns the matplotlib figure.
+        """Draws the graph of the program, in one colour for each kernel, and returns the matplotlib figure.
 
-        Arguments as of `lower`. Raises StageUnavailable MT0402 without matplotlib.
+        The arguments are those of the method `lower`. Raises StageUnavailable MT0402 if matplotlib is not installed.
         """
         from minitri.notebook.figures import graph_figure
 
@@ -311,11 +310,13 @@ class Program(BaseProgram):
         self, /, *args: Any, compare: Mapping[str, Any] | None = None, measured: Mapping[str, float] | None = None,
         panes: Sequence[str] = (), **sizes: Any,
     ) -> Page:  # fmt: skip
-        """The explorer: a page with every stage side by side. `.save("page.html")` writes it. Arguments as of `lower`.
+        """Returns the explorer: a page that shows every stage side by side. `.save("page.html")` writes the page.
 
-        compare    shows a second program, with these arguments of `lower` changed: {"target": "cuda:80"}
+        The method `explore` also takes all arguments of the method `lower`.
+
+        compare    a second program to show, which differs in these arguments of `lower`: {"target": "cuda:80"}
         measured   seconds by the name of the kernel (`Profile.measured` has them), for the roofline
-        panes      the panes that are open at first: ("player", "tile.masked")
+        panes      the panes of the page that are open at first: ("player", "tile.masked")
         """
         from minitri.explore.document import Shown, document
         from minitri.explore.page import Page
@@ -328,7 +329,7 @@ class Program(BaseProgram):
 
 @hides_frames_of_methods
 class Lowered:
-    """The stages of a program for given sizes and a target. `lowered["tile"]` is the text of a stage."""
+    """The stages of a program for given sizes and a target. `lowered["tile"]` is the text of the stage `tile`."""
 
     def __init__(self, compilation: Compilation) -> None:
         self.compilation = compilation
@@ -355,14 +356,15 @@ class Lowered:
         return tuple(p.name for p in self.compilation.value("tile.target"))
 
     def __getitem__(self, stage: str) -> StageText:
-        """The text of a stage. Raises CompileError MT0402 for a stage that this target does not have."""
+        """Returns the text of a stage. Raises CompileError MT0402 for a stage that this target does not have."""
         return StageText(self.compilation[stage])
 
     def roofline(self, measured: Mapping[str, float] | None = None) -> Any:
-        """Draws each kernel under the peak rates of the target's chip; returns the matplotlib figure.
+        """Draws each kernel under the peak rates of the target's chip, and returns the matplotlib figure.
 
         measured   seconds by the name of the kernel (`Profile.measured` has them)
-        Raises StageUnavailable MT0402 without matplotlib, CompileError MT0106 if a size is not known.
+
+        Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0106 if a size is not known.
         """
         from minitri.notebook.figures import roofline_figure
 
@@ -379,7 +381,7 @@ class Lowered:
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
-    """The place of each float parameter, and its default (0.0 if it has none)."""
+    """Returns the position and the default of each float parameter; the default is 0.0 if there is none."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
 
@@ -389,6 +391,6 @@ def _takes_array(param: ast.Param) -> bool:
 
 
 def _is_typed(param: ast.Param) -> bool:
-    """Whether a program can be typed without a value for this parameter. An int or a bool needs one, or a default."""
+    """Checks whether a parameter has a type without an argument. An int or a bool needs a value or a default."""
     at_call = isinstance(param.annotation, ast.ScalarType) and not takes_float(param)
     return param.default is not None or (param.annotation is not None and not at_call)

@@ -1,10 +1,11 @@
-"""The stages of a program, for the arrays or sizes of any call. Nothing runs here.
+"""Makes the stages of a program, for the arrays or sizes of any call, without running anything.
 
-In: a module and its entry. Out: the `Context` of a call, and its `Compilation`. The graph has symbolic sizes, so all sizes
-and targets share it.
+In: a module and its entry. Out: the `Context` of a call, and its `Compilation`. The graph has symbolic sizes, so calls
+of all sizes and targets share one graph.
 
 Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
-run, measure and check programs may not import program.py, which uses them. They know its class as `BaseProgram`.
+run, measure and check programs may not import program.py, because program.py imports them. Modules below program.py use
+the class `BaseProgram` instead.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from minitri.runtime.replay import Bound
 from minitri.tiles.schedule import Options
 
 MAX_CHOICES = 64  # measured options kept for one program
-MAX_GRAPHS = 64  # kept for one program: one for each rank, and for each value of an int or a bool
+MAX_GRAPHS = 64  # graphs kept for one program: one for each rank, and for each value of an int or a bool
 
 
 class BaseProgram:
-    """One function of a module, and what it compiles to. program.py says what the settings mean.
+    """One function of a module, and the stages that it compiles to. program.py explains the settings.
 
     limits    the limits that were in force when the program was made
-    start     the stage at which the program begins, if that is not the syntax tree
-    against   the program whose results are right, if that is not this one
-    choices   options that were measured, or read from the disk, by the key of runtime/measured_schedules.py
+    start     the first stage of the program, if the program was read from the text of a stage; else None
+    against   another program, whose results are right by definition; else None
+    choices   options that were measured or read from the disk cache, by the key that runtime/measured_schedules.py
+              makes
     """
 
     start: Start | None = None
@@ -69,17 +71,17 @@ class BaseProgram:
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """The name of each parameter and its type as written; "" for no annotation."""
+        """The name of each parameter and its type as written; "" for a parameter without annotation."""
         return tuple((p.name, printable(p.annotation.span.text) if p.annotation else "") for p in self.function.params)
 
     # ---- for any sizes ---------------------------------------------------------------
 
     def graph(self, instance: Instance) -> Graph:
-        """The graph with symbolic sizes."""
+        """The graph of the program, with symbolic sizes."""
         return self._built(instance).value("graph")
 
     def _built(self, instance: Instance) -> Compilation:
-        """The compilation that built the graph."""
+        """The compilation that built the graph of the program."""
 
         def built() -> Compilation:
             made = Compilation(Context(self.module, self.name, instance, without=self.without, limits=self.limits))
@@ -89,17 +91,19 @@ class BaseProgram:
         return self._graphs.made(instance.key, built)
 
     def conditions(self, instance: Instance) -> tuple[Condition, ...]:
-        """The conditions that the sizes of a call must meet."""
+        """Returns the conditions that the sizes of a call must meet."""
         return self._conditions.made(instance.key, lambda: _conditions(self.graph(instance)))
 
     # ---- for one call ----------------------------------------------------------------
 
     def _bound(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
-        """The call with these arguments; CompileError MT03xx if they do not fit.
+        """Returns the checked call with these arguments.
 
-        A type that comes from the call has names for its sizes, so that calls with other sizes share the graph. Some
-        programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. For these, the sizes
-        of the call become numbers.
+        Raises CompileError MT03xx if the arguments do not fit the parameters.
+
+        A type that is taken from an array has names for its sizes, so that calls with other sizes share the graph. Some
+        programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. If a program is right
+        for certain sizes only, its graph contains the sizes of the call as numbers.
         """
         call = bind(self.function, args, keywords)
         if not call.instance.types:
@@ -112,14 +116,17 @@ class BaseProgram:
         return call
 
     def fitted(self, call: Call) -> Call:
-        """The call with arrays in the layout that the program needs. Here any layout will do."""
+        """Returns the call with arrays in the layout that the program needs.
+
+        A program that was not read from a stage accepts any layout.
+        """
         return call
 
     def context(self, call: Call, target: Target, known: bool = True, wide: bool = False) -> Context:
-        """The context of a call: everything that decides what is compiled.
+        """Returns the compilation context of a call: everything that decides what is compiled.
 
-        known   sizes and strides become literals; otherwise the kernels take any sizes and strides
-        wide    offsets have 64 bits, even if 32 are enough
+        known   whether sizes and strides become literals; otherwise the kernels work for any sizes and strides
+        wide    whether memory offsets have 64 bits even if 32 bits are enough
         """
         wide = wide or self._wide(call.instance, call.sizes, call.arrays.values())
         settings = (self.without, for_arrays(self.options, call.arrays), self.limits, self.start)
@@ -127,14 +134,17 @@ class BaseProgram:
         return Context(self.module, self.name, *about, *settings)
 
     def compilation(self, context: Context) -> Compilation:
-        """The stages for a context. All contexts with the same types of parameters share one graph."""
+        """Returns the stages for a context.
+
+        All contexts with the same types of parameters share one graph.
+        """
         built = self._built(context.instance)
         made = Compilation(context, {"graph": built.value("graph")})
         made.seconds |= built.seconds
         return made
 
     def _wide(self, instance: Instance, sizes: Mapping[str, int], arrays: Iterable[ArrayView] = ()) -> bool:
-        """Whether 32 bits are too few for an offset into an argument, or for an index that the program computes."""
+        """Checks whether 32 bits are too few for an offset into an argument, or for an index that the program computes."""
         return any(a.last_offset >= LIMIT for a in arrays) or needs_64_bits(self.graph(instance), sizes)
 
 
@@ -159,12 +169,12 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
 
 
 def names(without: Sequence[str]) -> frozenset[str]:
-    """The names of optimisations as a set. A text counts as one name."""
+    """Returns the names of optimisations as a set. A single text counts as one name."""
     return frozenset([without] if isinstance(without, str) else without)
 
 
 def checked(options: Options) -> Options:
-    """The options; CompileError MT0404 for anything else."""
+    """Returns the given options. Raises CompileError MT0404 for a value that is not `Options`."""
     if not isinstance(options, Options):
         help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
         raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
@@ -172,7 +182,7 @@ def checked(options: Options) -> Options:
 
 
 def check_effort(effort: str) -> str:
-    """The effort itself. CompileError MT0404 if no effort has this name."""
+    """Returns the given effort. Raises CompileError MT0404 if no effort has this name."""
     if effort not in EFFORTS:
         help = f"write one of {', '.join(EFFORTS)}"
         raise CompileError("MT0404", f"effort cannot be {str(effort)[:40]!r}", help=help)
@@ -180,10 +190,13 @@ def check_effort(effort: str) -> str:
 
 
 def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
-    """The options for these arrays: a tensor descriptor reads only arrays that begin at a multiple of 16 bytes."""
+    """Returns the options without tensor descriptors, if an array does not begin at a multiple of 16 bytes.
+
+    A tensor descriptor can only read arrays that begin at a multiple of 16 bytes.
+    """
     return replace(options, descriptors=False) if unaligned(arrays) else options
 
 
 def unaligned(arrays: Mapping[str, ArrayView]) -> tuple[str, ...]:
-    """The names of arrays that do not begin at a multiple of 16 bytes."""
+    """Returns the names of arrays that do not begin at a multiple of 16 bytes."""
     return tuple(name for name, a in arrays.items() if a.address % ALIGNMENT)

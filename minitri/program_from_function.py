@@ -1,4 +1,4 @@
-"""A program that is a function of Python, and follows the functions and constants that it uses.
+"""A program made from a Python function, which is compiled again when a function or constant that it uses changes.
 
     EPS = 1e-5
 
@@ -10,8 +10,9 @@
     EPS = 1e-3
     unit(x)                 compiles again: EPS has changed
 
-In: the function. Out: a Program. language/linking.py makes one module of the function and of what it calls. Every use of
-the program compares the values that the module was made with. A call that can be replayed pays for nothing else.
+In: the function. Out: a Program. language/linking.py makes one module of the function and the functions that it calls.
+Every use of the program compares these functions and constants with their earlier values. A repeated call on a GPU has
+no other cost.
 """
 
 import re
@@ -28,12 +29,18 @@ from minitri.runtime.binding import Call
 
 
 def defined(function: Callable[..., Any]) -> Definition:
-    """The definition of a function of Python. Raises ParseError if it has no text, or is not in the language."""
+    """Returns the definition of a Python function.
+
+    Raises ParseError if the function has no source text, or is not in the language.
+    """
     return of_python(plain_function(function), from_function(function).functions[-1])
 
 
 def definition(value: Any) -> Definition | None:
-    """The definition of a value that other functions can call: of a program, unless it begins at a later stage."""
+    """Returns the definition of a value that other functions can call.
+
+    A program has a definition, unless it was read from the text of a stage.
+    """
     if isinstance(value, FunctionProgram):
         return value.definition
     if isinstance(value, Program) and value.start is None:
@@ -43,7 +50,10 @@ def definition(value: Any) -> Definition | None:
 
 @hides_frames_of_methods
 class FunctionProgram(Program):
-    """See the module. Settings are those of `Program`."""
+    """A program made from a Python function, as the docstring of this module explains.
+
+    The settings are those of the class `Program`.
+    """
 
     def __init__(self, definition: Definition, **settings: Any) -> None:
         self.definition, self.settings = definition, settings
@@ -55,13 +65,16 @@ class FunctionProgram(Program):
         super().__init__(linked.module, **self.settings)
 
     def _check_signature(self) -> None:
-        """Functions that the file defines further down are found at the first call."""
+        """Does nothing, because the file may define functions further down.
+
+        Errors in such functions are found at the first call.
+        """
         text = self.definition.function.span.source.text
         if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):
             super()._check_signature()
 
     def refresh(self) -> None:
-        """Links again if a function or a constant has changed."""
+        """Links the module again if a function or a constant has changed."""
         now = [(read, read()) for read, _ in self.watched]
         if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
             self.watched = now
@@ -86,6 +99,6 @@ class FunctionProgram(Program):
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether two values are the same constant: 1, 1.0 and True differ."""
+    """Checks whether two values are the same constant: 1, 1.0 and True differ."""
     constant = isinstance(new, (int, float, tuple, DType)) and type(old) is type(new)
     return old is new or (constant and repr(old) == repr(new))

@@ -1,18 +1,19 @@
-"""A program that begins at a stage: minitri reads the text of the stage, perhaps edited, and compiles it from there.
+"""A program that begins at a stage: minitri reads the text of the stage, perhaps edited, and runs the later passes.
 
     text = f.lower(M=1000, N=300)["tile"]
     g = mt.load(text.replace("by 2", "by 4"), "tile")
     g(x, b)
 
-In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with this
-stage and all later ones. The one idea: the first line of a stage is a signature. So a call binds its arguments to it as
-to the parameters of any program.
+In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with
+this stage and all later stages. The one idea: the first line of a stage is a signature. A call binds its arguments to
+this signature as to the parameters of any program.
 
-The text is not trusted. The verifier of its IR checks it first. On a CPU, the numpy evaluator then checks every access
-before the kernels run. A mistake is an error (MT05xx), never a traceback. On a GPU nothing checks accesses.
+The text is not trusted, so the verifier of its IR checks the text first. On a CPU, the numpy evaluator checks every
+access to memory before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a GPU,
+accesses are not checked.
 
-Left out: the syntax tree, which defines the right result elsewhere. Here a graph defines it, or another program
-(`against`).
+Left out: the syntax tree, which defines the right result of other programs. The right result of a loaded program comes
+from its graph, or from another program (`against`).
 """
 
 from collections import defaultdict
@@ -63,14 +64,14 @@ def load(
     text: str | Path, stage: str | None = None, /, *, against: Program | None = None,
     without: Sequence[str] = (), options: Options = Options(),
 ) -> Program:  # fmt: skip
-    """Makes a program from the text of a stage, or from a file with such a text.
+    """Makes a program from the text of a stage, or from a file that contains such a text.
 
     load(low["tile"], "tile")
     load("out/tile.masked.txt")       a file of `minitri compile … -o out`: its name says the stage
-    load(text, "tile", against=f)     `check` compares this stage and all later ones with f
+    load(text, "tile", against=f)     `check` compares this stage and all later stages with f
 
-    Raises CompileError: MT05xx with the place for a text that is not this stage, MT0402 for an unknown stage, MT0003
-    for a file that cannot be read.
+    Raises CompileError MT05xx, with a line number, for a text that does not follow the syntax of this stage. Raises
+    MT0402 for an unknown stage, and MT0003 for a file that cannot be read.
     """
     name = f"<{stage}>"
     if not isinstance(text, (str, Path)):
@@ -89,7 +90,10 @@ def load(
 
 
 def _verified(stage: str, value: Any) -> Any:
-    """The value, after the checks that the pipeline makes of this stage. CompileError MT0502 if one fails."""
+    """Returns the given IR, after the checks that the pipeline makes of this stage.
+
+    Raises CompileError MT0502 if one of these checks fails.
+    """
     try:
         next(p for p in CORE if p.stage == stage).verify(value)
     except ValueError as error:
@@ -102,12 +106,15 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | Programs) -> Graph | Plan:
-    """The part of a stage that has its name, its inputs and its conditions."""
+    """Returns the part of a stage that has its name, its inputs and its conditions."""
     return value.plan if isinstance(value, Programs) else value
 
 
 def _module(value: Any, source: Source) -> ast.Module:
-    """A module of one function without a body. The head of the stage gives its parameters."""
+    """Returns a module of one function without a body.
+
+    The head of the stage gives the parameters of this function.
+    """
     place = Span(source, 0, len(source.text))
     params = tuple(_param(i, place) for i in _head(value).inputs)
     return ast.Module(place, source, (ast.Function(place, _head(value).name, params, None, ()),))
@@ -128,7 +135,10 @@ def _param(i: Input | Buffer, place: Span) -> ast.Param:
 
 @hides_frames_of_methods
 class Loaded(Program):
-    """See the module. `stage` is the first stage, and `value` its IR."""
+    """A program that begins at a stage, as the docstring of this module explains.
+
+    `stage` is the name of the first stage, and `value` is its IR.
+    """
 
     def __init__(self, start: Start, source: Source, *, against: BaseProgram | None = None, **settings: Any) -> None:
         self.start, self.stage, self.value, self.against = start, start.stage, start.value, against
@@ -150,7 +160,7 @@ class Loaded(Program):
         return Loaded(start, self.module.source, options=options, against=self.against, **settings)
 
     def _check_signature(self) -> None:
-        """Does nothing: `load` has verified the text."""
+        """Does nothing: `load` has verified the text already."""
 
     def graph(self, instance: Instance) -> Graph:
         if isinstance(self.value, Graph):
@@ -161,13 +171,19 @@ class Loaded(Program):
         return _head(self.value).conditions
 
     def compilation(self, context: Context) -> Compilation:
-        """The stages from the text on, without its tensor descriptors if the arrays are not aligned for them."""
+        """Returns the stages from the loaded text on.
+
+        Tensor descriptors are removed if the arrays do not begin at a multiple of 16 bytes.
+        """
         if self.stage == "tile.target" and context.options.descriptors is False:
             context = replace(context, start=Start(self.stage, self.value.map(tiles.Program.without_descriptors)))
         return Compilation(context)
 
     def lower(self, /, *args: Any, **given: Any) -> Lowered:
-        """As `Program.lower`. Sizes can be given only if the text is a `graph`: later stages contain their sizes."""
+        """Returns the stages as `Program.lower` does.
+
+        Sizes can be given only if the text is a `graph`: later stages contain their sizes.
+        """
         names = set(given) - {"target", "without", "options", *(p.name for p in self.function.params)}
         if names and self.stage != "graph":
             message = f"the sizes of a program that begins at `{self.stage}` are in its text"
@@ -186,7 +202,7 @@ class Loaded(Program):
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
         stage = self.stage if stage == "ast" and isinstance(self.value, Graph) else stage
         if stage not in ("triton", "gpu"):
-            self._kept(call, stage)  # not available is not wrong
+            self._kept(call, stage)  # a stage that is not available is not wrong
         with _watched(stage):
             return super().evaluate(stage, self.fitted(call))
 
@@ -195,7 +211,10 @@ class Loaded(Program):
             super()._fits_memory(call)
 
     def _ready(self, call: Call) -> Call:
-        """The checked call. On a CPU the numpy evaluator runs first, since the interpreter checks no access."""
+        """Returns the checked call.
+
+        On a CPU the numpy evaluator runs first, because Triton's interpreter does not check accesses.
+        """
         call = super()._ready(call)
         if call.device == "cpu":
             with _watched("tile.target"):
@@ -207,7 +226,7 @@ class Loaded(Program):
             return super()._started(call)
 
     def fitted(self, call: Call) -> Call:
-        """The call with arrays whose strides are those of the stage."""
+        """Returns the call with arrays that have the strides of the stage."""
         if self._plan is None:
             return call
         sizes, arrays = dict(call.sizes), dict(call.arrays)
@@ -219,9 +238,11 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The strides that an array must have: those of the text, and the array's own where the text has names for them.
+    """Returns the strides that an array must have: the strides in the text of the stage.
 
-    Adds the values of these names to `sizes`.
+     Where the text has a name instead of a stride, the result is the array's own stride.
+
+    Adds the values of these names of strides to `sizes`.
     """
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]
@@ -236,7 +257,7 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
 
 def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """The largest value of any index or position in a kernel."""
+    """Returns the largest value of any index or memory offset in a kernel."""
     elements = [prod(e.evaluate(sizes) for e in b.shape) for b in kernel.buffers]
     ranges = {a.symbol: (ZERO, Dim.of(a.extent.evaluate(sizes)) - 1) for a in kernel.axes}
     positions = [reach(op.expr, ranges, sizes) for op in kernel.body if isinstance(op, Position)]
@@ -245,7 +266,7 @@ def _largest(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 @contextmanager
 def _watched(stage: str) -> Iterator[None]:
-    """Turns an exception of an edited stage that runs into a CompileError MT0503."""
+    """Turns an exception of a running program into a CompileError MT0503, because the text of the stage was edited."""
     try:
         with np.errstate(all="ignore"):
             yield

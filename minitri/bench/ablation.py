@@ -2,12 +2,13 @@
 
     minitri bench --ablate --json ablation.json
 
-In: cases and names of optimisations. Out: a `Cell` for each pair in which the generated code differs. A cell holds
-three ratios of the version without the optimisation to the version with it: the time of a call, the memory of a
-call, and the time to a first result. A ratio of 1.25 means that the optimisation saves a fifth.
+In: cases and names of optimisations. Out: a `Cell` for each case and optimisation, if the case's generated code differs
+without the optimisation. A cell holds three ratios: of the time of a call, of the memory of a call, and of the time to
+a first result. Each ratio is the value without the optimisation over the value with it. A ratio of 1.25 means that the
+optimisation saves a fifth.
 
-The versions of a case alternate while they are timed (clock.py), and all of them get the same inputs. Each result
-is compared with the reference in f64. Versions whose generated code is the same are not run.
+The versions of a case alternate while they are timed (clock.py), and all of them get the same inputs. Each result is
+compared with the reference in f64. A version is not run if its generated code equals the code with all optimisations.
 """
 
 import statistics
@@ -35,7 +36,10 @@ WHOLE = ""  # the version that leaves nothing out
 
 
 def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str | None = None) -> int:
-    """Measures the cases on this machine's GPU and prints the tables; 0 if every version ran and was right."""
+    """Measures the cases on this machine's GPU and prints the tables.
+
+    The result is 0 if every version ran and was right.
+    """
     found = Ablation(torch.cuda.get_device_name(), OPTIONAL)
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
     with progress("ablation", len(chosen)) as tell:
@@ -56,8 +60,8 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
 class Cell:
     """One case without one optimisation, compared with the same case with all optimisations.
 
-    time, memory, first   ratios: without the optimisation to with it; 0.0 if not measured
-    note                  why the version did not run, or how its result was wrong; "" if it was right
+    time, memory, first   ratios: the value without the optimisation over the value with it; 0.0 if not measured
+    note                  why the version did not run, or how its result was wrong; "" if the result was right
     """
 
     case: str
@@ -69,20 +73,23 @@ class Cell:
 
     @property
     def best(self) -> float:
-        """The largest ratio. It is inf if the version fails, because the case then needs the optimisation."""
+        """The largest of the three ratios.
+
+        The ratio is inf if the version without the optimisation fails, because the case needs the optimisation.
+        """
         return float("inf") if self.note else max(self.time, self.memory, self.first)
 
 
 @dataclass(slots=True)
 class Ablation:
-    """The cells of several cases, and the names of all optimisations that were left out in turn."""
+    """The cells of several cases, and the names of all optimisations that were left out, one at a time."""
 
     device: str
     optimisations: Sequence[str]
     cells: list[Cell] = field(default_factory=list)
 
     def of(self, name: str) -> list[Cell]:
-        """The cells of one optimisation, the largest ratio first."""
+        """Returns the cells of one optimisation, the largest ratio first."""
         return sorted((c for c in self.cells if c.without == name), key=lambda c: -c.best)
 
     def __str__(self) -> str:
@@ -97,7 +104,7 @@ class Ablation:
         return (name, str(len(cells)), *most, cells[0].case)
 
     def matrix(self) -> str:
-        """A table of the ratios of time: a row for each optimisation, a column for each case."""
+        """Returns a table of the ratios of time: a row for each optimisation, a column for each case."""
         cases = list(dict.fromkeys(c.case for c in self.cells))
         found = {(c.without, c.case): "wrong" if c.note else f"{c.time:.2f}" for c in self.cells}
         rows = [(name, *(found.get((name, case), "") for case in cases)) for name in self.optimisations]
@@ -106,7 +113,10 @@ class Ablation:
 
 
 def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str) -> list[Cell]:
-    """The cells of one case. `clock` times all versions together, so that they alternate."""
+    """Returns the cells of one case.
+
+    `clock` times all versions together, so that they alternate.
+    """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     row, sets = Row(case.name, within(case), flops=case.flops), rotated(arrays)
@@ -120,14 +130,14 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
 
 
 def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
-    """The median time of nine calls of each version, in seconds, by the host's clock."""
+    """Returns the median time of nine calls of each version, in seconds, by the host's clock."""
     return {
         n: statistics.median(call_overhead.first_result(calls[0])[1] for _ in range(9)) for n, calls in peers.items()
     }
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:
-    """The case as it is, and without each optimisation that changes its generated code."""
+    """Returns the case with all optimisations, and the case without each optimisation that changes its generated code."""
     whole = mt.compile(case.program)
     target = "cuda:90" if arrays[0].is_cuda else "interpreter"  # what a call with these arrays runs on
     text = whole.lower(*arrays, target=target)["triton"]

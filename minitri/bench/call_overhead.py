@@ -1,13 +1,13 @@
 """The cost of a call besides its kernels: the host's time, memory, and the time to a program's first result.
 
-In: nothing, but a GPU must be there. Out: `Table`s. The times come from new processes that have done nothing else.
-The host time is the time of one call among calls that do not wait for the GPU: a median of 20 batches of 500 calls.
-The batches of all implementations alternate, because the speed of a shared machine may change by half within
-seconds.
+In: nothing, but a GPU must be there. Out: `Table`s. The times are measured in new processes that have done nothing
+else. The host time is the time of one call when calls do not wait for the GPU. The reported host time is the median of
+20 batches of 500 calls. The batches of all implementations alternate, because the speed of a shared machine may change
+by half within seconds.
 
-The time to a first result starts from the text of a program and ends when its result is there. All modules are
-imported before, and the input is on the GPU. It is measured once with every cache empty, and once more in a second
-process.
+The time to a first result starts with the text of a program and ends when the result of the program is available. All
+modules are imported before the measurement, and the input is on the GPU. The time to a first result is measured once
+with every cache empty, and once more in a second process.
 """
 
 import gc
@@ -42,7 +42,7 @@ print(call_overhead.first(*sys.argv[1:]))
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of numbers, by row and column, which all have the unit `unit`."""
+    """A table of numbers, by row and column. All numbers of the table have the unit `unit`."""
 
     title: str
     unit: str
@@ -56,7 +56,10 @@ class Table:
 
 
 def tables() -> list[Table]:
-    """All tables of this module. Memory has no table here, because it is measured with each case."""
+    """Returns all tables of the module call_overhead.py.
+
+    Memory has no table in call_overhead.py, because memory is measured with each case.
+    """
     return [call_times(), first_results()]
 
 
@@ -64,7 +67,7 @@ def tables() -> list[Table]:
 
 
 def call_times() -> Table:
-    """The host time of a call in microseconds."""
+    """Returns the host time of a call in microseconds, for each implementation."""
     row = json.loads(
         _child("import json; from minitri.bench import host; print(json.dumps(call_overhead.microseconds()))")
     )
@@ -72,7 +75,7 @@ def call_times() -> Table:
 
 
 def microseconds() -> dict[str, float]:
-    """The host time of a call in microseconds, for each way to add 1024 numbers."""
+    """Returns the host time of a call in microseconds, for each way to add 1024 numbers."""
     f = mt.compile("x + y", x="f32[N]", y="f32[N]")
     x, y = torch.randn(2, 1024, device="cuda").unbind()
     f(x, y)
@@ -88,7 +91,7 @@ def microseconds() -> dict[str, float]:
 
 
 def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """The median time of a call in microseconds, over batches that alternate."""
+    """Returns the median time of a call in microseconds, over batches that alternate."""
     turns = [
         {name: timeit.timeit(run, torch.cuda.synchronize, number=CALLS) for name, run in ways.items()}
         for _ in range(1 + BATCHES)
@@ -100,7 +103,9 @@ def _medians(ways: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def first_results() -> Table:
-    """Milliseconds from the text of a program to its result: once with empty caches, once in the next process."""
+    """Returns the milliseconds from the text of a program to its result: once with empty caches, once in the next
+    process.
+    """
     rows: dict[str, dict[str, float]] = {}
     for name, text in FIRST.items():
         for who in ("minitri", "compile"):
@@ -111,15 +116,17 @@ def first_results() -> Table:
 
 
 def first(who: str, text: str) -> float:
-    """The seconds until `who` has the first result of an expression of x."""
+    """Returns the seconds until the implementation `who` has the first result of an expression of x."""
     x = torch.randn(1000, 1000, device="cuda")
     make = mt.compile if who == "minitri" else lambda text: torch.compile(torch_twin(text), dynamic=False)
     return first_result(lambda: make(f"def f(x: f32[M, N]):\n    return {text}\n")(x))[1]
 
 
 def first_result(call: Callable[[], T]) -> tuple[T, float]:
-    """The result of a call that compiles, and its seconds. No earlier work is queued on the GPU then, and Python
-    collects no garbage: in a process that has compiled much before, a collection takes as long as a small program.
+    """Returns the result of a call that compiles, and the seconds that this call took.
+
+    At the start of the call, the GPU has no queued work. Python's garbage collector is off: after much compilation, one
+    collection takes as long as a small program.
     """
     _wait()
     gc.disable()
@@ -133,14 +140,17 @@ def first_result(call: Callable[[], T]) -> tuple[T, float]:
 
 
 def _wait() -> None:
-    """Waits until the GPU, if there is one, has done all that is queued."""
+    """Waits until the GPU, if there is one, has done all queued work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 @contextmanager
 def empty_caches() -> Iterator[str]:
-    """Puts all caches into a new folder, which is removed at the end of the `with` block. Yields its name."""
+    """Puts all caches into a new folder, which is removed at the end of the `with` block.
+
+    Yields the name of the new folder.
+    """
     with tempfile.TemporaryDirectory() as folder:
         caches = {"MINITRI_CACHE_DIR": "ours", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
         with patch.dict(os.environ, {name: os.path.join(folder, place) for name, place in caches.items()}):
@@ -148,7 +158,10 @@ def empty_caches() -> Iterator[str]:
 
 
 def _child(code: str, *arguments: str) -> str:
-    """The last line that a new Python process prints. Modules that it imports may print lines before."""
+    """Returns the last line that a new Python process prints.
+
+    Modules that the process imports may print earlier lines.
+    """
     command = [sys.executable, "-P", "-c", code, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
 
@@ -157,7 +170,7 @@ def _child(code: str, *arguments: str) -> str:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """The most bytes of GPU memory that a call allocates at any moment, besides memory that was in use before."""
+    """Returns the most bytes of GPU memory that a call allocates at any moment, besides memory that was in use before."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

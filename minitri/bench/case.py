@@ -1,9 +1,8 @@
-"""What a benchmark case is.
+"""A benchmark case: a program, its arguments, and the same computation in torch.
 
-A case is a program of the language, its arguments, and the same computation in torch. Eager torch runs one kernel
-for each operation. torch.compile compiles the same torch function. Evaluated in f64, the torch function is the
-reference. If a library has one function for the whole computation, that function is timed too. The programs are
-functions of programs.mt.
+Eager torch runs one kernel for each operation of the computation. torch.compile compiles the same torch function.
+Evaluated in f64, the torch function is the reference for the errors of all implementations. If a library has one
+function for the whole computation, this library function is timed too. The programs are functions of programs.mt.
 """
 
 import re
@@ -24,12 +23,12 @@ torch: Any = _torch
 class Input:
     """A random input array of a case.
 
-    below      0: random floats; else random integers from 0 to below - 1
-    signed     the integers start from -below
-    positive   the floats are uniform from 0 to 1, else normally distributed
-    layout     "transposed": the last two axes in memory are exchanged; "every other": the last axis has the stride 2;
-               "wide rows": the array is a part of one with longer rows
-    scale      standard deviation of the floats
+    below      0 for random floats; any other number for random integers from 0 to below - 1
+    signed     whether the random integers start from -below
+    positive   whether the floats are uniformly distributed from 0 to 1; otherwise they are normally distributed
+    layout     "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.
+               "wide rows": the array is a part of an array with longer rows
+    scale      the standard deviation of the random floats
     """
 
     dtype: str
@@ -42,7 +41,7 @@ class Input:
 
     @property
     def least(self) -> int:
-        """The smallest random integer."""
+        """The smallest number among the random integers of the input."""
         return -self.below if self.signed else 0
 
 
@@ -50,14 +49,16 @@ class Input:
 class Case:
     """One row of the benchmark.
 
-    eager     the computation in torch; `library` is a single function of torch that does the same
-    picks     the program reads only as much of its first input as the output holds
-    flops     floating-point operations of matrix products; 0 for programs that mostly move memory
-    kind      the group of cases whose mean this case counts in
-    tf32      torch may round f32 factors to TF32 too
+    eager     the computation in torch, as several operations; `library` is a single function of torch with the same
+              result
+    picks     whether the program reads only as many elements of its first input as the output has
+    flops     the number of floating-point operations of matrix products; 0 for programs that mostly move memory
+    kind      the group of cases that this case belongs to; tables show the mean of each group
+    tf32      whether torch may round f32 factors to TF32 too
     peers     other implementations by name, which need a GPU
-    tuned     minitri and torch are also timed with measured block sizes
-    beside    other programs of the language, by name; they are timed on the same inputs, but compute something else
+    tuned     whether minitri and torch are also timed with measured block sizes
+    beside    other programs of the language, by name; these programs are timed on the same inputs, but compute
+              something else
     """
 
     name: str
@@ -75,12 +76,18 @@ class Case:
 
 
 def program(name: str, dtype: str = "f32") -> str:
-    """The text of a function of programs.mt, with the dtype f32 replaced by `dtype`. KeyError if there is none."""
+    """Returns the text of a function of programs.mt, with the dtype f32 replaced by `dtype`.
+
+    Raises KeyError if programs.mt has no function of this name.
+    """
     return f"\n{_functions()[name].replace('f32', dtype)}\n"
 
 
 @cache
 def _functions() -> dict[str, str]:
-    """The text of each function of programs.mt, by name. A function ends at the first blank line."""
+    """Returns the text of each function of programs.mt, by name.
+
+    A function ends at the first blank line.
+    """
     text = Path(__file__).with_name("programs.mt").read_text(encoding="utf-8").strip()
     return {found[2]: found[1] for found in re.finditer(r"^(def (\w+).*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)}

@@ -1,19 +1,19 @@
 """The cases of the benchmark, made from the table cases.toml.
 
-In: rows of the table. Out: `Case`s. The row
+In: rows of the table. Out: `Case`s. For example, the following row of the table
 
     name = "softmax"
     function = "softmax_of_rows"
     cases = ["f32 512x131072"]
     library = "softmax(x, axis=-1)"
 
-is the case "softmax f32 512x131072". Its array x has the shape [512, 131072], because the program's type is
-`x: f32[M, N]`. Eager torch computes the program's text (torch_twin.py).
+gives the case "softmax f32 512x131072". The array x of this case has the shape [512, 131072], because its type in the
+program is `x: f32[M, N]`. Eager torch computes the same text as the program (torch_twin.py).
 
-Attention is written as its definition. In torch, the definition computes the scores of some queries at a time, so
-that the longest case fits into memory. Implementations besides eager and compiled torch are the kernels of cuDNN and
-FlashAttention-2, through `scaled_dot_product_attention`, and compiled flex_attention. If a machine lacks an
-implementation, the report says so.
+In the benchmark's programs, attention is written as its mathematical definition. In torch, the definition computes the
+scores of some queries at a time, so that the longest case fits into memory. Implementations besides eager and compiled
+torch are the kernels of cuDNN and FlashAttention-2, through `scaled_dot_product_attention`, and compiled
+flex_attention. If a machine lacks an implementation, the report says so.
 """
 
 import math
@@ -32,12 +32,15 @@ INTERPRETED = "interpreted"  # the kind of a case that Triton's interpreter runs
 
 @cache
 def cases(group: str = "benchmark") -> tuple[Case, ...]:
-    """All cases of the table's "benchmark", or those of its "ablation"."""
+    """Returns all cases of the list "benchmark" of the table, or of the list "ablation"."""
     return tuple(case for row in TABLE[group] for case in cases_of(**row))
 
 
 def ablated(names: Sequence[str]) -> list[Case]:
-    """The cases whose names contain one of `names`. Without names: at least one for each optimisation."""
+    """Returns the cases whose names contain one of `names`.
+
+    Without names, returns at least one case for each optimisation.
+    """
     extra = cases("ablation")
     wanted = names or [*TABLE["ablated"]["names"], *(c.name for c in extra)]
     return [c for c in (*cases(), *extra) if any(name in c.name for name in wanted)]
@@ -48,7 +51,7 @@ def cases_of(
     arrays: Mapping[str, Any] = {}, eager: str = "", library: str = "", flops: Sequence[Any] = (), mask: str = "",
     peers: Sequence[str] = (), beside: Sequence[str] = (), **settings: Any,
 ) -> Iterator[Case]:  # fmt: skip
-    """The cases of a row of the table, whose fields cases.toml explains."""
+    """Returns the cases of a row of the table. cases.toml explains the fields of a row."""
     for of in cases:
         written = of.split()[0]
         dtype = written.replace("tf32", "f32")
@@ -73,7 +76,10 @@ def cases_of(
 def _input(
     param: tuple[str, str, str], pack: Sequence[int], known: Mapping[str, int], below: Any = 0, **settings: Any
 ) -> Input:
-    """The array of a parameter (name, dtype, dims). A bool is a random integer below 2."""
+    """Returns the input array of a parameter (name, dtype, dims).
+
+    A bool is a random integer below 2.
+    """
     _, dtype, dims = param
     shape = [n for d in dims.split(", ") for n in (pack if d[0] == "*" else [known[d] if d in known else int(d)])]
     return Input(dtype, tuple(shape), known.get(below, below) or 2 * (dtype == "bool"), **settings)
@@ -91,7 +97,7 @@ def _seen(mask: str, back: Any) -> Any:
 
 
 def attention_by_definition(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """Attention by its definition, for some of the queries at a time."""
+    """Computes attention by its definition, for some of the queries at a time."""
     parts = [_rows(mask, q[..., i : i + AT_ONCE, :], k, v, i) for i in range(0, q.shape[-2], AT_ONCE)]
     return torch.cat(parts, -2)
 
@@ -106,7 +112,7 @@ def _rows(mask: str, q: Any, k: Any, v: Any, first: int) -> Any:
 
 
 def _library(mask: str, q: Any, k: Any, v: Any) -> Any:
-    """torch's own choice of a kernel for attention."""
+    """Computes attention with the kernel that torch itself chooses."""
     attend = torch.nn.functional.scaled_dot_product_attention
     if mask != "window":
         return attend(q, k, v, is_causal=mask == "causal")
@@ -127,7 +133,10 @@ def _flex(mask: str, q: Any, k: Any, v: Any) -> Any:
 
 @cache
 def _compiled_flex(mask: str, rows: int, keys: int, device: str) -> Callable[..., Any]:
-    """Compiled flex_attention. It is compiled only once, so the compilation is not timed."""
+    """Returns compiled flex_attention.
+
+    flex_attention is compiled only once, so the compilation is not timed.
+    """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     seen = None

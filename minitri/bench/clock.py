@@ -1,21 +1,21 @@
 """Times calls on a GPU: implementations alternate, their inputs rotate, and two events enclose each call.
 
-In: for each implementation its calls, one for each set of inputs, and a pace. The pace is the time for the warm-up
-and for the measurement. Out: for each implementation the median time of a call in seconds, or the exception that it
-raised.
+In: for each implementation its calls, one for each set of inputs, and a pace. The pace is how long the warm-up and the
+measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
+implementation raised.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more
     measurement  spin mark call mark, spin mark call mark, …; more spins if the host is slow to queue a call
     warm-up      the first calls of a measurement do not count. A kernel that computes a lot reaches the chip's
                  power limit: its clock rate falls for about a tenth of a second, and then stays the same
 
-Sets of inputs rotate, and each result is kept until its set is used again. There are enough sets (measure_case.py) to
-push the inputs and results of a call out of the L2 cache before their next use. The cache is not cleared by writing
-zeros over it. The zeros would still be in the cache when the call begins, and a kernel that mostly reads would pay
-for writing them back.
+Sets of inputs rotate, and each result is kept until its set of inputs is used again. There are enough sets of inputs to
+push the inputs and results of a call out of the L2 cache before their next use (measure_case.py). The L2 cache is not
+cleared by filling it with zeros. Zeros in the cache would be written back to memory during the call, which would slow
+down a kernel that mostly reads.
 
-While the GPU spins, without touching memory, the host queues the call. So the measured time does not include the
-host's time.
+While the GPU spins, without touching memory, the host queues the call. So the measured time of a call does not include
+the host's time.
 
 Left out: the host's time of a call (call_overhead.py).
 """
@@ -32,7 +32,7 @@ from typing import Any
 from minitri.bench.case import torch
 
 Run = Callable[[], Any]
-Calls = Sequence[Run]  # of one implementation: one call for each set of inputs
+Calls = Sequence[Run]  # the calls of one implementation: one call for each set of inputs
 Times = Mapping[str, "float | Exception"]
 
 SPIN_CYCLES = 200_000
@@ -44,8 +44,9 @@ LEAST = 5  # least number of calls in a measurement
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the warm-up and the measurement of a call last, in seconds; the spins between the calls are
-    included.
+    """How long the warm-up and the measurement of a call last, in seconds.
+
+    The time in which the GPU spins between the calls is included.
     """
 
     warm_up: float
@@ -56,14 +57,17 @@ Clock = Callable[[Mapping[str, Calls], Pace], Times]
 
 
 class Cuda:
-    """The current stream of the current GPU. Work that is queued runs in order, and the host does not wait for it."""
+    """The current stream of the current GPU.
+
+    Queued work of the stream runs in order, and the host does not wait for this work.
+    """
 
     def spin(self) -> None:
         """Keeps the GPU busy for about `SPIN` seconds, without touching memory."""
         torch.cuda._sleep(SPIN_CYCLES)
 
     def mark(self) -> Any:
-        """An event that records when all work queued so far is done."""
+        """Returns an event that records when all work queued so far is done."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -73,21 +77,22 @@ class Cuda:
         torch.cuda.synchronize()
 
     def seconds(self, start: Any, end: Any) -> float:
-        """The seconds between two marks that the GPU has reached."""
+        """Returns the seconds between two marks that the GPU has reached."""
         return start.elapsed_time(end) * 1e-3
 
     def now(self) -> float:
-        """The host's clock, in seconds."""
+        """Returns the time of the host's clock, in seconds."""
         return time.perf_counter()
 
 
 def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda) -> dict[str, float | Exception]:
-    """The median time of a call of each implementation, in seconds, or the exception that it raised.
+    """Returns the median time of a call of each implementation, in seconds, or the exception that the implementation
+    raised.
 
-    Each implementation is measured twice, and the second pass is in reverse order. The implementation that ends the
-    first pass starts the second one, without another warm-up. An implementation that fails is not run again. All
-    implementations get the same number of spins, enough for the slowest host: a chip that rests longer between
-    calls computes faster.
+    Each implementation is measured twice, and the second pass is in reverse order. The last implementation of the first
+    pass is the first of the second pass, without another warm-up. An implementation that fails is not run again. Before
+    each call, the GPU spins equally often for all implementations, because a chip that rests longer between calls
+    computes faster. The number of spins is enough for the implementation that needs the host longest.
     """
     each = {name: _Peer(calls, device) for name, calls in peers.items()}
     for peer in each.values():
@@ -103,8 +108,8 @@ def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda) -> d
 class _Peer:
     """The calls of one implementation, and its measured times.
 
-    `length` is roughly the time of a call: the host's time if that is longer than the GPU's. It is measured once,
-    so that both measurements have the same number of calls and the same weight in the median.
+    `length` is roughly the time of a call: the host's time if it is longer than the GPU's time. `length` is measured
+    once, so that both measurements have the same number of calls and the same weight in the median.
     """
 
     def __init__(self, calls: Calls, device: Cuda) -> None:
@@ -127,12 +132,12 @@ class _Peer:
         self.seconds += _timed_calls(self.calls, warm, repetitions, spins, self.device)
 
     def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Runs `find_spins` or `measure`, unless one of them has failed before."""
+        """Runs `find_spins` or `measure`, unless one of these two methods has failed before."""
         if self.failed is None:
             try:
                 step(*arguments)
             except Exception as error:
-                self.failed = error.with_traceback(None)  # its frames would keep arrays alive
+                self.failed = error.with_traceback(None)  # the frames of the traceback would keep arrays alive
 
     @property
     def result(self) -> float | Exception:
@@ -140,7 +145,10 @@ class _Peer:
 
 
 def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
-    """(seconds of a call, seconds in which the host queues it), each the shortest of three batches of three calls."""
+    """Returns two times: the seconds of a call, and the seconds in which the host queues the call.
+
+    Each of the two times is the shortest of three batches of three calls.
+    """
     rotation, found = cycle(calls), list[tuple[float, float]]()
     for _ in range(3):
         device.wait()
@@ -155,7 +163,10 @@ def _call_seconds(calls: Calls, device: Cuda) -> tuple[float, float]:
 
 
 def _timed_calls(calls: Calls, warm: int, timed: int, spins: int, device: Cuda) -> list[float]:
-    """The seconds of `timed` calls, which follow `warm` calls that do not count."""
+    """Returns the seconds of `timed` calls.
+
+    The measured calls follow `warm` calls that do not count.
+    """
     kept = deque[Any](maxlen=len(calls))
     marks: list[tuple[Any, Any]] = []
     for call in islice(cycle(calls), warm + timed):

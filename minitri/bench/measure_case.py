@@ -1,14 +1,14 @@
 """Measures one case on a GPU: every implementation gets the same inputs, and its result is compared with the
 reference.
 
-In: a case and a clock. Out: a `Row`. It holds the times of all implementations (clock.py), their errors, memory,
-and the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the
-reference is computed in f64. For a case without flops, a copy of memory is timed as one more implementation.
+In: a case and a clock. Out: a `Row`, which holds the times of all implementations (clock.py), their errors, memory, and
+the predicted bytes and operations. An error is |result - reference| / |reference| in the 2-norm, where the reference is
+computed in f64. For a case without flops, a copy of memory is timed as one more implementation.
 
-Left out: printing (result_tables.py).
+Left out: the tables that are printed (result_tables.py).
 
-Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of
-blocks. It shows that the kernels are right, but not how fast they are.
+Without a GPU, `small_table` compares Triton's interpreter with numpy, for small sizes that are no multiples of blocks.
+The small table shows that the kernels are right, but not how fast they are.
 """
 
 import math
@@ -37,17 +37,17 @@ WITHIN = {"i8": 0.0, "f32": 1e-5, "tf32": 2e-3, "f16": 2e-3, "bf16": 1e-2}
 # A product needs a longer warm-up, until the chip reaches its power limit.
 MOVING, COMPUTING = Pace(25e-3), Pace(100e-3, 150e-3)
 ROTATED, SETS = 256 << 20, 64  # bytes of all sets of inputs, about four L2 caches; the most sets
-COPY_BYTES = 2 << 30  # that a copy reads; it writes as many
+COPY_BYTES = 2 << 30  # bytes that a copy reads; it writes as many
 
 Arrays = Sequence[Any]
 Maker = Callable[[], Iterable[Run]]  # makes the calls of an implementation one after another; may raise
 
 
 def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool = False) -> Row:
-    """The measured row of a case on `device`.
+    """Returns the measured row of a case on `device`.
 
-    `copy` is a call that copies `COPY_BYTES`. Without it neither a copy nor memory is measured. With `tune`, minitri
-    is also timed with measured schedules, even if the case does not ask for it.
+    `copy` is a call that copies `COPY_BYTES`. If `copy` is None, neither a copy nor memory is measured. If `tune` is
+    true, minitri is also timed with measured schedules, even if the case does not ask for them.
     """
     arrays = [tensor(i, device) for i in case.inputs]
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
@@ -67,7 +67,9 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
 
 
 def forget() -> None:
-    """Frees what a case leaves behind: functions that torch compiled, and memory that its allocator keeps."""
+    """Frees the memory that a case leaves behind: functions that torch compiled, and memory that torch's allocator
+    keeps.
+    """
     torch.compiler.reset()
     torch.cuda.empty_cache()
 
@@ -90,25 +92,34 @@ def tensor(given: Input, device: str) -> Any:
 
 
 def rotated(arrays: Arrays) -> list[Arrays]:
-    """The arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
+    """Returns the arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
     size = sum(a.numel() * a.element_size() for a in arrays)
     count = min(max(math.ceil(ROTATED / max(size, 1)), 1), SETS)
     return [arrays, *(list(map(_copied, arrays)) for _ in range(count - 1))]
 
 
 def _copied(a: Any) -> Any:
-    """A copy with the same strides. A clone of a strided array would be contiguous."""
+    """Returns a copy of an array with the same strides.
+
+    torch's `clone` of a strided array would be contiguous.
+    """
     return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device).copy_(a)
 
 
 def _bytes_moved(case: Case, arrays: Arrays, out: int) -> int:
-    """The bytes that the case must read and write. `out` is the bytes of its outputs."""
+    """Returns the number of bytes that the case must read and write.
+
+    `out` is the number of bytes of the outputs.
+    """
     read = [a.numel() * a.element_size() for a in arrays]
     return out + sum(read) if not case.picks else 2 * out + sum(read[1:])
 
 
 def _bytes(reference: Any, like: Any) -> int:
-    """The bytes of one element of a result. A float result has the dtype of the first input, `like`."""
+    """Returns the bytes of one element of a result.
+
+    A float result has the dtype of the first input, `like`.
+    """
     return (like if reference.is_floating_point() else reference).element_size()
 
 
@@ -116,8 +127,9 @@ def _bytes(reference: Any, like: Any) -> int:
 
 
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
-    """For each implementation, a function that makes its calls. The time spent on measuring schedules is added to
-    `row`.
+    """Returns for each implementation a function that makes its calls.
+
+    The time spent on measuring schedules is added to `row`.
     """
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
     ways = {"eager": case.eager, "library": case.library, **case.peers}
@@ -150,8 +162,9 @@ def _tuned(text: str, sets: Sequence[Arrays], row: Row) -> Iterable[Run]:
 
 
 def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: Arrays | None) -> dict[str, Calls]:
-    """The calls of the implementations that run, their first results and errors. If one fails, its error becomes a
-    note in the report.
+    """Returns the calls of the implementations that run, with their first results and errors.
+
+    If an implementation fails, its exception becomes a note in the report.
     """
     ready: dict[str, Calls] = {}
     for name, make in makers.items():
@@ -166,14 +179,14 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """The other calls of an implementation, its first call, and the result of the first call."""
+    """Returns the other calls of an implementation, its first call, and the result of the first call."""
     calls = iter(make())
     first = next(calls)
     return calls, first, first()
 
 
 def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run | None) -> None:
-    """Times all implementations together, and derives the time of a copy of the case's bytes."""
+    """Times all implementations together, and computes from the copy's rate how long a copy of the case's bytes takes."""
     copies = {} if row.flops or copy is None else {"copy": [copy]}
     times = clock({**ready, **copies}, COMPUTING if row.flops else MOVING)
     for name, peer in {**row.peers, **row.beside}.items():
@@ -188,14 +201,14 @@ def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run 
 
 
 def copy_rate(time: float | Exception) -> float:
-    """The bytes per second that a copy reads and writes together."""
+    """Returns the bytes per second that a copy reads and writes together."""
     if isinstance(time, Exception):
         raise time
     return 2 * COPY_BYTES / time
 
 
 def error_of(result: Any, reference: Arrays) -> float:
-    """The largest relative error of the outputs."""
+    """Returns the largest relative error of the outputs."""
     norm, pairs = torch.linalg.vector_norm, zip(as_tuple(result), reference, strict=True)
     return max(float(norm(got.double() - r.double()) / norm(r.double()).clamp_min(1e-300)) for got, r in pairs)
 
@@ -208,7 +221,7 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def _memory(case: Case, arrays: Arrays) -> tuple[int, int]:
-    """The most bytes that a call allocates, and the bytes of its outputs and temporaries alone."""
+    """Returns the most bytes that a call allocates, and the bytes of its outputs and temporaries alone."""
     program = mt.compile(case.program)
     first = call_overhead.peak(lambda: program(*arrays))
     run, call = program.prepare(*arrays)
@@ -231,7 +244,10 @@ def _predict(case: Case, arrays: Arrays, row: Row) -> None:
 
 
 def small_table(chosen: Sequence[Case]) -> tuple[list[Row], dict[str, Any]]:
-    """Prints a table of small cases in Triton's interpreter; numpy evaluates the syntax tree for comparison."""
+    """Prints a table of small cases in Triton's interpreter.
+
+    For comparison, numpy evaluates the syntax tree of each case.
+    """
     random = np.random.default_rng(0)  # the same inputs in every run
     rows: list[Row] = []
     with progress("bench", len(chosen)) as tell:
@@ -267,7 +283,7 @@ def relative(result: Any, reference: Any) -> float:
 
 
 def small(n: int) -> int:
-    """A small size in place of a large one: 16384 → 129. Equal sizes stay equal."""
+    """Returns a small size in place of a large size: 16384 becomes 129. Equal sizes of a case stay equal."""
     return n // 128 + 1
 
 

@@ -1,7 +1,8 @@
 """Random programs of everyday sizes for the benchmark, and smaller programs cut out of them.
 
-In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`: its text, its arrays and its operations. As a
-`Case` it has the torch function of the same text (torch_twin.py), so it is measured like any other case.
+In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`, which has a text, arrays and a number of operations.
+The method `case` of a `RandomProgram` makes a `Case` with the torch function of the same text (torch_twin.py). So a
+random program is measured like any other case.
 
     def program(x1: bf16[8192, 4096], row2: bf16[4096]):
         v1 = layer_norm(x1, row2)
@@ -9,8 +10,8 @@ In: a seed, a dtype and a range of sizes. Out: a `RandomProgram`: its text, its 
         return v2
 
 The table random_programs.toml has the forms of statements (minitri/testing/statement_writer.py draws them). The writer
-runs a statement on torch's meta device, which knows shapes without data. A statement stays if it runs and if no array
-is too large.
+runs a statement on torch's meta device, which knows shapes without data. A statement stays in the program if it runs on
+the meta device and if no array is too large.
 
 Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
 """
@@ -43,7 +44,7 @@ FEW, MANY = 4 << 20, 32 << 20  # elements that divide the classes of sizes
 
 @dataclass(frozen=True, slots=True)
 class RandomProgram:
-    """Parameters, statements, and the names of the results."""
+    """A random program: its parameters, its statements, and the names of the results."""
 
     name: str
     dtype: str
@@ -59,7 +60,7 @@ class RandomProgram:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The kinds of its structured statements, and classes of its sizes, layouts and results."""
+        """The kinds of the program's structured statements, and the classes of its sizes, layouts and results."""
         kinds = sorted({s.kind for s in self.statements} - {"elementwise"}) or ["elementwise"]
         elements = max(math.prod(i.shape) for i in self.arrays.values())
         marks = {
@@ -75,7 +76,10 @@ class RandomProgram:
         return Case(self.name, self.text, inputs, twin, flops=_flops(twin, inputs), kind=", ".join(self.classes))
 
     def parts(self, length: int) -> Iterator[RandomProgram]:
-        """The parts of `length` neighbouring statements. Values from before a part become its parameters."""
+        """Yields the parts of the program with `length` neighbouring statements.
+
+        Values that earlier statements compute become parameters of the part.
+        """
         shapes = {s.name: Input(self.dtype, s.shape) for s in self.statements} | dict(self.arrays)
         for start in range(len(self.statements) - length + 1):
             part = self.statements[start : start + length]
@@ -86,7 +90,7 @@ class RandomProgram:
 
 
 def draw(seed: str, dtype: str, sizes: Sizes = EVERYDAY) -> RandomProgram:
-    """The program of a seed. The same seed gives the same program."""
+    """Returns the random program of a seed. Two calls with the same seed return the same program."""
     rng = Random(seed)
     return next(
         found for _ in count() if (found := EverydayWriter(rng, dtype, sizes).program(f"{dtype} {seed}")) is not None
@@ -94,7 +98,7 @@ def draw(seed: str, dtype: str, sizes: Sizes = EVERYDAY) -> RandomProgram:
 
 
 def _flops(twin: Callable[..., Any], inputs: Sequence[Input]) -> int:
-    """The floating-point operations of the program's products."""
+    """Returns the number of floating-point operations of the program's matrix products."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -103,7 +107,7 @@ def _flops(twin: Callable[..., Any], inputs: Sequence[Input]) -> int:
 
 
 def _meta(given: Input) -> Any:
-    """A tensor without data."""
+    """Returns a torch tensor without data for an input: a tensor on the meta device."""
     dtype = "bool" if given.below else DTYPES[given.dtype].triton
     return torch.empty(given.shape, dtype=getattr(torch, dtype), device="meta")
 
@@ -113,7 +117,7 @@ def _meta(given: Input) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor without data, and the logarithm of its largest element, about."""
+    """A torch tensor without data, and the approximate logarithm of its largest element."""
 
     meta: Any
     log: float
@@ -124,7 +128,7 @@ class Value:
 
 
 class EverydayWriter(StatementWriter):
-    """Writes a program whose arrays have one of the sizes of `sizes`."""
+    """Writes a program whose arrays have sizes from the table `sizes`."""
 
     refusals = (DoesNotFit, LookupError, RuntimeError, TypeError, ValueError)
 
@@ -133,7 +137,11 @@ class EverydayWriter(StatementWriter):
         self.rng, self.dtype, self.sizes = rng, dtype, sizes
 
     def program(self, name: str) -> RandomProgram | None:
-        """The program of the last three ends and what they need. None if few statements fit or products are long."""
+        """Returns the program whose results are the last three values that no statement reads.
+
+        The program has only the statements that these results need. Returns None if few statements fit or if matrix
+        products take too many operations.
+        """
         self.array("x", self.first_shape())
         wanted = self.rng.randint(2, 7)
         weights = [row["weight"] for row in self.kinds.values()]
@@ -150,7 +158,7 @@ class EverydayWriter(StatementWriter):
         return found if len(self.statements) >= wanted and found.case().flops <= FLOPS[self.dtype] else None
 
     def first_shape(self) -> Shape:
-        """A shape of 1 to 4 axes."""
+        """Returns a random shape of 1 to 4 axes."""
         rng, sizes = self.rng, self.sizes
         room = int(math.exp(rng.uniform(math.log(sizes["least"]), math.log(sizes["most"]))))
         inner: list[int] = []
@@ -161,13 +169,16 @@ class EverydayWriter(StatementWriter):
         return (rng.choice((room, room // 10 * 10 or room, *[1 << room.bit_length() - 1] * 3)), *inner)
 
     def operand(self) -> str:
-        """A value for the next statement: most often the newest one, and seldom one that is small."""
+        """Returns the name of a value for the next statement: most often the newest value, and seldom a small array."""
         counts = {n: math.prod(v.shape) for n, v in self.values.items() if n[0] in "vxy" and v.shape}
         large = [n for n, count in counts.items() if count * 16 >= counts["x1"]]
         return self.choose([*list(counts)[-1:], *large[-1:] * 8, *large])
 
     def array(self, role: str, shape: Shape, depth: int = 1) -> str:
-        """A new parameter. A factor of a product of `depth` has elements of about depth**-0.5."""
+        """Adds a new parameter and returns its name.
+
+        A factor of a matrix product with `depth` terms has elements of about depth**-0.5.
+        """
         if len(self.arrays) >= ARRAYS or math.prod(shape) > 2 * self.sizes["most"]:
             raise DoesNotFit
         name = f"{role}{len(self.arrays) + 1}"
@@ -182,7 +193,7 @@ class EverydayWriter(StatementWriter):
         operands = [self.values[n] for n in reads]
         meta = torch_twin(f"def f({', '.join(reads)}):\n    return {text}\n")(*(v.meta for v in operands))
         log = max(v.log for v in operands if v.meta.is_floating_point())
-        if group == "totals":  # of many elements of about 1
+        if group == "totals":  # the total of many elements of about 1
             log += math.log(max(operands[0].meta.numel() / meta.numel(), *operands[0].shape)) - 1
         log *= {"squares": 2, "cubes": 3}.get(group, 1)
         large = log > math.log(LARGEST[self.dtype]) or not 0 < meta.numel() <= 2 * self.sizes["most"]
@@ -201,7 +212,7 @@ class EverydayWriter(StatementWriter):
         return self.array(name, shape, shape[DEPTHS[name]] if name in DEPTHS else 1)
 
     def scores(self, filled: Filled, of: Shape) -> Shape:
-        """The shape of keys for {x}, if the matrix of scores is not too large."""
+        """Returns the shape of the keys for the queries {x}, if the matrix of attention scores is not too large."""
         if of[-1] > 256 or math.prod(of[:-1]) * of[-2] > 2 * self.sizes["most"]:
             raise DoesNotFit
         return of

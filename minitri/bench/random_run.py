@@ -1,15 +1,16 @@
 """`minitri bench --random N`: measures random programs, and shrinks the slow ones.
 
-In: the number of programs, a seed and a dtype. Out: the distribution of the ratios to torch (speedup_distribution.py), the
-figures as JSON after each program, and 0 if every result was right.
+In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch
+(speedup_distribution.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
 
-torch.compile takes seconds for a program. So worker processes, one a core, first compile a batch of programs. Then
-they rest, and this process measures the programs one after another. It finds what inductor compiled in its cache.
-What inductor measured is forgotten, because many processes shared the GPU then. All caches are in a new folder, so
-the first result of minitri is one with empty caches. That of torch.compile is the worker's, who shares the processor
-with others.
+torch.compile takes seconds for a program. So worker processes, one for each processor core, first compile a batch of
+programs. When the batch is compiled, the workers rest, and the main process measures the programs one after another.
+The main process finds the code that inductor compiled in inductor's cache. The times that inductor measured are deleted
+from this cache, because many processes shared the GPU during inductor's measurements. All caches are in a new folder,
+so the time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is
+measured in a worker process, which shares the processor with other workers.
 
-A result is right if its error is small, or at most twice as large as that of eager torch.
+A result is right if its error is small, or at most twice as large as the error of eager torch.
 """
 
 import os
@@ -44,10 +45,10 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What to measure.
+    """What a session of random programs measures.
 
-    shrink   programs with a smaller ratio are shrunk; 0 shrinks none
-    budget   seconds after which no program is begun
+    shrink   programs with a smaller ratio than this are shrunk; 0 shrinks no program
+    budget   the seconds after which no new program is started
     """
 
     programs: int
@@ -59,7 +60,10 @@ class Session:
 
 
 def main(session: Session) -> int:
-    """Runs a session on this machine's GPU and prints the report; 0 if every result was right."""
+    """Runs a session on this machine's GPU and prints the report.
+
+    The result is 0 if every result was right.
+    """
     import triton
 
     require_gpu()
@@ -68,7 +72,7 @@ def main(session: Session) -> int:
     facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     first = ("def f(x: f32[8]):\n    return x + x\n", (Input("f32", (8,)),), "cuda")
     with call_overhead.empty_caches() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of inductor, about programs that are random
+        warnings.simplefilter("ignore")  # warnings of inductor about random programs
         os.environ |= {"PYTHONWARNINGS": "ignore", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the workers are enough
         spawn = get_context("spawn")  # a process with a GPU must not fork
         with ProcessPoolExecutor(jobs, spawn, compile_time, first) as pool:
@@ -78,13 +82,16 @@ def main(session: Session) -> int:
 
 
 def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int) -> tuple[list[Row], list[Row]]:
-    """Draws, measures and shrinks programs until the time is up. The result: the rows, and those of slow parts."""
+    """Draws, measures and shrinks programs until the time is up.
+
+    Returns the rows of the programs, and the rows of slow parts of programs.
+    """
     start, rows, shrunk = now(), list[Row](), list[Row]()
     facts = {**facts, "random": session.programs, "seed": session.seed, "dtype": session.dtype}
     programs = [draw(f"{session.seed}/{k}", session.dtype) for k in range(session.programs)]
 
     def late() -> bool:
-        """Whether the time is up. What was found so far is kept in the file."""
+        """Checks whether the time of the session is up, after writing the results so far to the file."""
         seconds = now() - start
         if session.json is not None:
             found = {"cases": [as_dict(r) for r in rows], "shrunk": [as_dict(r) for r in shrunk]}
@@ -109,10 +116,12 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 
 
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
-    """The row of the smallest part that is slow too, and that loses at least half of what the whole program loses.
+    """Returns the row of the smallest part of a program that is slow too.
+
+    The part must lose at least half of the time that the whole program loses.
 
     whole   the row of the program itself, which is the result if all parts are fast
-    bound   a part with a smaller ratio is slow
+    bound   a part whose ratio is smaller than this is slow
     """
     for length in range(1, len(program.statements)):
         slow = [r for r in measure(list(program.parts(length))) if r.ok and ratio(r) < bound]
@@ -122,7 +131,7 @@ def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Meas
 
 
 def _loss(row: Row) -> float:
-    """The seconds by which minitri is slower than torch."""
+    """Returns the seconds by which minitri is slower than torch."""
     return (row.best("minitri") or 0.0) - (row.best(*TORCH) or 0.0)
 
 
@@ -130,14 +139,17 @@ def _loss(row: Row) -> float:
 
 
 def short_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
-    """The times of implementations that alternate, with a short warm-up."""
+    """Returns the times of implementations that alternate, with a short warm-up."""
     return alternating_times(peers, Pace(min(pace.warm_up, WARM_UP)), Cuda())
 
 
 def measured(
     programs: Sequence[RandomProgram], device: str, clock: Clock, pool: Executor, caches: Path
 ) -> Iterator[Row]:
-    """The rows of programs. torch.compile compiles all of them before the first one is measured."""
+    """Yields the rows of programs.
+
+    torch.compile compiles all programs before the first program is measured.
+    """
     firsts: dict[str, float] = {}
     with suppress(BrokenExecutor):  # a worker that died compiles nothing
         waiting = {p.text: pool.submit(compile_time, p.text, tuple(p.arrays.values()), device) for p in programs}
@@ -152,7 +164,7 @@ def measured(
 
 
 def compile_time(text: str, inputs: Sequence[Input], device: str) -> float:
-    """The seconds of the first call of a program by torch.compile, in a worker."""
+    """Returns the seconds of the first call of a program by torch.compile, in a worker process."""
     torch.backends.cuda.matmul.allow_tf32 = False  # as `compare` sets it: it is a part of the cache's key
     arrays = [tensor(i, device) for i in inputs]
     seconds = call_overhead.first_result(partial(torch.compile(torch_twin(text), dynamic=False), *arrays))[1]

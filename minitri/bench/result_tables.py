@@ -18,9 +18,11 @@ TORCH = ("eager", "compile")  # what random programs are compared with
 
 @dataclass(slots=True)
 class Peer:
-    """The time in seconds and the relative error of one implementation; `note` says why there is no time.
+    """The time in seconds and the relative error of one implementation.
 
-    first   seconds from the program to its first result, compilation included
+    If there is no time, `note` gives the reason.
+
+    first   the seconds from the text of the program to its first result, compilation included
     """
 
     seconds: float | None = None
@@ -33,16 +35,16 @@ class Peer:
 class Row:
     """The measurements of one case.
 
-    program                 its text in the language
+    program                 the text of the program in the language
     within                  the largest relative error of a right answer
-    floor                   seconds that a copy of the case's bytes takes
-    copy_bytes_per_second   rate of the copy that was timed together with the implementations
-    peak                    bytes of memory that a call of minitri allocates
-    planned                 bytes of its outputs and temporaries
-    predicted               seconds by the cost model (minitri/hardware/roofline.py)
+    floor                   the seconds that a copy of the case's bytes takes
+    copy_bytes_per_second   the rate of the copy that was timed together with the implementations
+    peak                    the bytes of memory that a call of minitri's program allocates
+    planned                 the bytes of the outputs and temporaries of this call
+    predicted               the seconds that the cost model predicts (minitri/hardware/roofline.py)
     tuning                  seconds spent on measuring schedules
-    work                    predicted bytes and operations, by the stage that they were predicted from
-    peers                   implementations by name; "minitri" is one of them
+    work                    predicted bytes and operations, by the stage of the compiler from which they were predicted
+    peers                   the implementations by name; "minitri" is one of them
     beside                  other programs of the language on the same inputs, which compute something else
     """
 
@@ -68,7 +70,10 @@ class Row:
         return own.error is not None and own.error <= self.within
 
     def best(self, *names: str) -> float | None:
-        """The shortest time of the given implementations in seconds; those with a wrong result do not count."""
+        """Returns the shortest time of the given implementations in seconds.
+
+        Implementations with a wrong result do not count.
+        """
         right = [self.peers[n] for n in names if n in self.peers]
         return min((p.seconds for p in right if p.seconds and (p.error or 0) <= 10 * self.within), default=None)
 
@@ -94,7 +99,7 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:
-    """Lines that say whether calls allocate exactly the memory of their outputs and temporaries."""
+    """Returns lines that say whether calls allocate exactly the memory of their outputs and temporaries."""
     known = [r for r in rows if r.planned]
     more = [f"{r.name}: {r.peak:,} bytes instead of {r.planned:,}" for r in known if r.peak != r.planned]
     exact = f"{len(known) - len(more)} of {len(known)} cases"
@@ -102,7 +107,7 @@ def _memory(rows: Sequence[Row]) -> list[str]:
 
 
 def _means(rows: Sequence[Row]) -> list[str]:
-    """Lines with the geometric means over the cases of each kind."""
+    """Returns lines with the geometric means over the cases of each kind."""
     lines: list[str] = []
     for what in dict.fromkeys(r.kind for r in rows):
         group = [r for r in rows if r.kind == what]
@@ -114,13 +119,13 @@ def _means(rows: Sequence[Row]) -> list[str]:
 
 
 def _beside(rows: Sequence[Row]) -> list[str]:
-    """Lines that compare programs with other programs of the language on the same inputs."""
+    """Returns lines that compare programs with other programs of the language on the same inputs."""
     pairs = [(r, n, p.seconds) for r in rows for n, p in r.beside.items() if p.seconds]
     return [f"{r.name}: {s / own:.2f} times as fast as our own {n}" for r, n, s in pairs if (own := r.best("minitri"))]
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
-    """A line on how long schedules were measured, and the largest speedup from that."""
+    """Returns a line on how long schedules were measured, and on the largest speedup from measured schedules."""
     known = [(r.tuning, share, r.name) for r in rows if r.tuning and (share := r.ratio("minitri tuned"))]
     if not known:
         return []
@@ -130,7 +135,7 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
 
 
 def predictions(rows: Sequence[Row]) -> list[str]:
-    """A line on predicted over measured times, and on Spearman's rank correlation of the two."""
+    """Returns a line on the ratio of predicted to measured times, and on Spearman's rank correlation of the two."""
     pairs = [(r.predicted, own) for r in rows if r.predicted and (own := r.best("minitri"))]
     if len(pairs) < 2:
         return []
@@ -171,7 +176,7 @@ def as_dict(row: Row) -> dict[str, Any]:
 
 
 def write_json(path: str, value: Mapping[str, Any]) -> None:
-    """Writes `value` as JSON. CompileError MT0003 if the file cannot be written."""
+    """Writes `value` as JSON. Raises CompileError MT0003 if the file cannot be written."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2)

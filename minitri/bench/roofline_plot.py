@@ -1,11 +1,12 @@
-"""The benchmark as a picture: each case on the roofline of the chip, the peers beside us.
+"""Draws the benchmark: each case of minitri and of the other implementations on the roofline of the chip.
 
     minitri bench --json out.json --plot out.svg
     minitri bench --from docs/log/benchmarks.json --plot docs/log/benchmarks.svg       without a GPU
 
-In: the output of `bench --json`. Out: an SVG file. On the left are the cases, by operations a byte (from the graph) and
-by the rate that each reached, under the rate of a copy and of the best product. On the right is our speedup over the
-best peer and over torch.compile. Needs matplotlib, which is not installed with minitri.
+In: the output of `bench --json`. Out: an SVG file. The left figure shows the operations per byte of each case (from the
+graph) and its rate of operations. Lines show the rate of a copy and of the best product. The right figure shows
+minitri's speedup over the best other implementation and over torch.compile. The figures need matplotlib, which is not
+installed with minitri.
 """
 
 import json
@@ -25,7 +26,11 @@ COLOURS = {"minitri": "#0b6e4f", "compile": "#c8553d", "library": "#588b8b", "ea
 
 
 def plot(found: Mapping[str, Any], path: str) -> None:
-    """Draws the cases of a run. StageUnavailable MT0402 without matplotlib, CompileError MT0003 if it cannot write."""
+    """Draws the cases of a run.
+
+    Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0003 if the file cannot be
+    written.
+    """
     pyplot = _pyplot()
     cases = [c for c in found["cases"] if c.get("best_over_minitri")]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(13, 0.19 * len(cases) + 2), width_ratios=(3, 2))
@@ -37,10 +42,12 @@ def plot(found: Mapping[str, Any], path: str) -> None:
 
 
 def heat_map(found: Mapping[str, Any], path: str) -> None:
-    """Draws an ablation: the time of each case without each optimisation, over its time with all of them.
+    """Draws the results of an ablation: the time of each case without each optimisation, over its time with all
+    optimisations.
 
-    found   what `bench --ablate --json` wrote
-    Raises what `plot` raises.
+    found   the data that `bench --ablate --json` wrote
+
+    Raises the errors that `plot` raises.
     """
     pyplot = _pyplot()
     rows, columns = found["optimisations"], list(dict.fromkeys(c["case"] for c in found["cells"]))
@@ -61,8 +68,9 @@ def heat_map(found: Mapping[str, Any], path: str) -> None:
 def plot_file(figures: str, path: str) -> None:
     """Draws the figures of a JSON file: cases on the roofline, or an ablation.
 
-    figures   what `bench --json` wrote on a machine with a GPU
-    CompileError MT0003 if the file cannot be read or holds something else. Raises what `plot` raises.
+    figures   the name of a file that `bench --json` wrote on a machine with a GPU
+
+    Raises CompileError MT0003 if the file cannot be read or contains other data. Raises the errors that `plot` raises.
     """
     name = printable(Path(figures).name)
     try:
@@ -78,7 +86,7 @@ def plot_file(figures: str, path: str) -> None:
 
 
 def _pyplot() -> Any:
-    """matplotlib's pyplot, so that the same figures give the same file."""
+    """Returns matplotlib's module pyplot, with settings that make the same file for the same figures."""
     try:
         import matplotlib
     except ImportError:
@@ -98,7 +106,10 @@ def _save(figure: Any, path: str) -> None:
 
 
 def _roofline(axes: Any, cases: Sequence[Case], copy: float) -> None:
-    """Operations a second over operations a byte. Both count necessary work, so doing less does not look slower."""
+    """Draws operations per second over operations per byte.
+
+    Both numbers count only necessary operations and bytes, so unnecessary work does not make a program look faster.
+    """
     computing = [c for c in cases if _operations(c)]
     best = max((c["flops"] / c["peers"]["minitri"]["seconds"] for c in cases if c["flops"]), default=0.0)
     span = [0.05, 1e4]
@@ -128,5 +139,8 @@ def _ratios(axes: Any, cases: Sequence[Case]) -> None:
 
 
 def _operations(case: Case) -> int:
-    """What the case says that it needs (of attention under a mask not what the mask leaves out), or its graph."""
+    """Returns the number of operations that the case declares, or else the number that its graph needs.
+
+    For attention with a mask, the declared number leaves out the scores that the mask leaves out.
+    """
     return case["flops"] or case["work"]["graph"]["flops"]

@@ -1,18 +1,19 @@
 """Measures the cases and prints the tables.
 
-In: names of cases, parts of names, or kinds of cases (none: all cases), and perhaps a path for JSON. Out: tables of
-times and errors on stdout, and 0 if every program of the language ran and was right.
+In: names of cases, parts of names, or kinds of cases, and perhaps a path for JSON. Without any name, all cases are
+measured. Out: tables of times and errors on stdout, and the exit status. The exit status is 0 if every program of the
+language ran and was right.
 
-clock.py describes how calls are timed. Every implementation of a case runs in this one process, on the same random
-inputs (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's:
-above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by minitri's. The
-copy's rate is measured together with the implementations. The rate in the table's head is measured before all
-cases. Products show TFLOP/s instead. torch.compile runs with dynamic=False. Square products are also measured
-tuned: torch with max-autotune-no-cudagraphs, and minitri with measured schedules (runtime/schedule_search.py). With
-`--tune` all programs are measured with such schedules too.
+clock.py describes how calls are timed. Every implementation of a case runs in one process, on the same random inputs
+(measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's time:
+above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by minitri's time. The
+rate of the copy is measured together with the implementations. The rate in the table's head is measured before all
+cases. For matrix products, the column shows TFLOP/s instead. torch.compile runs with dynamic=False. Square matrix
+products are also measured tuned: torch with max-autotune-no-cudagraphs, and minitri with measured schedules
+(runtime/schedule_search.py). With `--tune` all programs are also measured with measured schedules.
 
-Without a GPU, times say nothing about speed. Then only a small table is printed, which shows errors
-(measure_case.py). The host's time of a call and the time to a first result are measured with all cases, or with
+Without a GPU, only a small table is printed, which shows errors (measure_case.py). The times in the small table say
+nothing about speed. The host's time of a call and the time to a first result are measured if all cases are, or with
 `--host` (call_overhead.py). Memory is measured with each case.
 """
 
@@ -43,9 +44,9 @@ def main(
 ) -> int:  # fmt: skip
     """Runs the benchmark and prints its tables. The result is the exit status.
 
-    tune    every program also runs with measured schedules
-    calls   the host time of a call and the time to a first result are measured for any cases
-    ablate  only minitri runs, with one optimisation left out at a time (ablation.py)
+    tune    whether every program also runs with measured schedules
+    calls   whether the host time of a call and the time to a first result are measured even if not all cases are
+    ablate  whether only minitri runs, with one optimisation left out at a time (ablation.py)
     """
     with_gpu = torch is not None and torch.cuda.is_available()
     chosen = [] if ablate else select(names)
@@ -73,10 +74,10 @@ def main(
 
 
 def select(names: Sequence[str]) -> list[Case]:
-    """The cases that match any of `names`; without names, all cases.
+    """Returns the cases that match any of `names`; without names, all cases.
 
-    A name matches a case if it is the case's kind or a part of its name. CompileError MT0402 if a name matches no
-    case.
+    A name matches a case if it is the case's kind or a part of the case's name. Raises CompileError MT0402 if a name
+    matches no case.
     """
     known = cases()
     found = {name: [c for c in known if name == c.kind or name in c.name] for name in names}
@@ -91,9 +92,10 @@ def select(names: Sequence[str]) -> list[Case]:
 
 
 def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tuple[list[Row], dict[str, Any]]:
-    """The rows and the facts of a run on the GPU.
+    """Returns the rows of a run on the GPU, and facts about the run such as the device.
 
-    It calls `keep` with the results after each case, so an interrupted run has a file with the cases before.
+    After each case, `keep` is called with the results so far. So an interrupted run has a file with the cases before
+    the interruption.
     """
     import triton
 
@@ -121,6 +123,6 @@ def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tupl
 
 
 def copy_of_memory() -> Run:
-    """A call that copies `COPY_BYTES`, too much for any cache."""
+    """Returns a call that copies `COPY_BYTES` of memory, which is too much for any cache."""
     source = torch.empty(COPY_BYTES, dtype=torch.int8, device="cuda").fill_(1)
     return partial(torch.empty_like(source).copy_, source)

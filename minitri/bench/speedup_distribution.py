@@ -1,10 +1,11 @@
 """The distribution of speedups over many random programs, as text.
 
-In: a `Row` for each program. Its ratio is the time of the faster one of eager torch and torch.compile over the time
-of minitri: above 1, minitri is faster. Out: a table with a line for each class of programs, a table of first
-results, the rank correlation of predicted and measured times, and the ten slowest programs with their text.
+In: a `Row` for each program. The ratio of a program is the time of torch over the time of minitri: above 1, minitri is
+faster. The time of torch is the shorter time of eager torch and torch.compile. Out: a table with a line for each class
+of programs, and a table of first results. The report also has the rank correlation of predicted and measured times, and
+the ten slowest programs with their text.
 
-Left out: measuring (random_run.py).
+Left out: the measurement of the programs (random_run.py).
 """
 
 import math
@@ -20,7 +21,10 @@ WORST = 10  # programs that are printed
 
 
 def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str, Any]) -> str:
-    """The whole report. `shrunk` has the smallest slow part of each program that was shrunk."""
+    """Returns the whole report as text.
+
+    `shrunk` has the smallest slow part of each program that was shrunk.
+    """
     wrong = [r for r in rows if not r.ok]
     slow = sorted((r for r in rows if r.ok and ratio(r) < math.inf), key=ratio)[:WORST]
     head = f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}"
@@ -33,12 +37,15 @@ def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str,
 
 
 def ratio(row: Row) -> float:
-    """The time of torch over the time of minitri; inf if one of them has none."""
+    """Returns the time of torch over the time of minitri; inf if torch or minitri has no time."""
     return row.ratio(*TORCH) or math.inf
 
 
 def _classes(rows: Sequence[Row]) -> str:
-    """A line for all programs, and one for each class: how many there are, and how fast."""
+    """Returns a line for all programs, and a line for each class of programs.
+
+    Each line shows the number of programs in a class, and their speedups.
+    """
     words = sorted({word for r in rows for word in r.kind.split(", ")})
     lines: list[tuple[str, ...]] = [
         ("torch/minitri", "programs", "mean", "compile/ours", *(f"< {b}" for b in BOUNDS), "least")
@@ -66,7 +73,7 @@ def _first_results(rows: Sequence[Row]) -> str:
 
 
 def _text(row: Row) -> str:
-    """A program with its figures."""
+    """Returns the text of a program with its times and its ratio."""
     times = "".join(f"{n} {time_of(p)}, " for n, p in row.peers.items())
     errors = ", ".join(f"{n} {number(p.error, '.1e')}" for n, p in row.peers.items())
     notes = "".join(f"\n    {n}: {p.note}" for n, p in row.peers.items() if p.note)

@@ -1,13 +1,14 @@
 """A torch function that computes what a program of the language computes.
 
-In: the text of a module. Out: a Python function of torch tensors for its last function. The syntax tree becomes a
-tree of closures, and each closure calls one function of torch. `sum(x, axis=0)` becomes
+In: the text of a module. Out: a Python function of torch tensors that computes the last function of the module. The
+syntax tree becomes a tree of closures, and each closure calls one function of torch. For example, `sum(x, axis=0)`
+becomes
 
     lambda scope: torch.sum(scope["x"], dim=0)
 
-Eager torch and torch.compile run this function. With f64 arrays it is the reference, so a conversion to a shorter
-float dtype then converts to f64. The one idea: torch has the functions of the language under the same names, except
-for those in `NAMES` and `FUNCTIONS`.
+Eager torch and torch.compile run the made function. With f64 arrays, the made function is the reference. So a
+conversion to a shorter float dtype then converts to f64. The one idea: torch has the functions of the language under
+the same names, except for those in `NAMES` and `FUNCTIONS`.
 
 Left out: functions that no program of the benchmark needs, and calls of a program's own functions.
 """
@@ -47,7 +48,10 @@ DEVICE, RESULT = "the device of the first array", "the result"  # keys of a scop
 
 
 def torch_twin(text: str) -> Callable[..., Any]:
-    """The torch function of a module's last function. It returns one tensor, or a tuple of several."""
+    """Returns the torch function of a module's last function.
+
+    The torch function returns one tensor, or a tuple of several tensors.
+    """
     if torch is None:  # the cases are there without it, but none of their torch functions runs
         return lambda *arrays: None
     function = parse_module(text, "<twin>").functions[-1]
@@ -77,8 +81,9 @@ def torch_twin(text: str) -> Callable[..., Any]:
 
 
 def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
-    """A function that computes an expression from the values of its names. NotImplementedError if torch has no word
-    for it.
+    """Returns a function that computes an expression from the values of its names.
+
+    Raises NotImplementedError if torch has no function for the expression.
     """
     match node:
         case None | ast.NoneLiteral():
@@ -113,14 +118,17 @@ def _closure(node: ast.Node | None) -> Callable[[Scope], Any]:
 def _applied(
     function: Callable[..., Any], args: Sequence[ast.Node | None], keywords: Sequence[tuple[str, ast.Node]] = ()
 ) -> Callable[[Scope], Any]:
-    """A closure that calls `function` with the values of `args` and `keywords`."""
+    """Returns a closure that calls `function` with the values of `args` and `keywords`."""
     parts = [_closure(a) for a in args]
     named = {KEYWORDS.get(k, k): _closure(v) for k, v in keywords}
     return lambda scope: function(*[p(scope) for p in parts], **{k: v(scope) for k, v in named.items()})
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """torch's function for a function of the language, or of torch itself: cases.toml has some of those."""
+    """Returns torch's function for a function of the language.
+
+    The name may also be a function of torch itself, which the table cases.toml uses.
+    """
     named = NAMES.get(name, name)
     found = FUNCTIONS.get(name) or getattr(torch, named, None) or getattr(torch.nn.functional, named, None)
     if found is None:

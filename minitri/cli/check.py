@@ -1,4 +1,4 @@
-"""`minitri check`: every pass against the reference, at several ragged sizes.
+"""`minitri check`: compares every pass with the reference, at several sizes that are no multiples of block sizes.
 
     $ minitri check -e "max(x, axis=1)" -t "x=f32[M, N]"
     M=7 N=33  ok       no error
@@ -6,8 +6,9 @@
     M=0 N=0   skipped  max over an axis of size 0 has no value
     ok: every pass is within its bound at 2 choices of sizes
 
-In: a `Request`. Out: a line for each choice of sizes, and the verdict. Below the first line with a wrong pass stands the
-table of all passes, and with `--verbose` below every line. Exit code 1 if a pass is wrong.
+In: a `Request`. Out: a line for each choice of sizes, and the verdict. The table of all passes is printed below the
+first line with a wrong pass. With `--verbose` the table is printed below every line. The exit code is 1 if a pass is
+wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,10 @@ REFUSALS = ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One choice of sizes, with its report. `refusal` is the error of a program that does not take these sizes."""
+    """One choice of sizes, with the report of the check.
+
+    `refusal` is the error of a program that does not accept these sizes.
+    """
 
     sizes: Mapping[str, Size]
     report: CheckReport | None = None
@@ -44,7 +48,10 @@ class Trial:
 
 
 def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, as_json: bool) -> None:
-    """Checks a program and prints a line for each choice of sizes; exit 1 if a pass is wrong."""
+    """Checks a program and prints a line for each choice of sizes.
+
+    The exit code is 1 if a pass is wrong.
+    """
     program = request.program(untyped=list(given))
     choices = list(_choices(program, given, request.sizes))
     names = [output.sizes_text(sizes) or program.name for sizes in choices]
@@ -61,13 +68,19 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """The error that comes nearest to its bound, of a report that is ok."""
+    """Returns a text with the error that comes nearest to its bound.
+
+    The report is one without a wrong pass.
+    """
     worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
     return f"error {worst.max_error:.2g}, allowed {worst.bound:.2g}" if worst.bound else "no error"
 
 
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
-    """The sizes to try. Sizes from options and files stay; each row of `SIZES` gives the other dimensions theirs."""
+    """Yields the sizes to try.
+
+    Sizes from options and files stay. Each row of `SIZES` gives sizes to the other dimensions.
+    """
     function = program.function
     fixed: dict[str, Size] = {}
     read_files(function, given, fixed)
@@ -83,7 +96,7 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
 
 
 def _trial(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Trial:
-    """The report for random arrays of these sizes."""
+    """Returns the report of the check for random arrays of these sizes."""
     try:
         return Trial(sizes, program.check(*make_inputs(program.function, given, sizes, seed).arrays))
     except CompileError as error:
@@ -101,7 +114,10 @@ def _result(trial: Trial) -> str:
 
 
 def _conclude(trials: Sequence[Trial], as_json: bool) -> None:
-    """Prints the verdict, or everything as JSON; exit 1 if a pass is wrong, or if the program takes none of the sizes."""
+    """Prints the verdict, or everything as JSON.
+
+    The exit code is 1 if a pass is wrong, or if the program accepts none of the sizes.
+    """
     reports = [(t.sizes, t.report) for t in trials if t.report is not None]
     wrong = [(sizes, report) for sizes, report in reports if not report.ok]
     if not reports and trials[-1].refusal is not None:

@@ -1,10 +1,11 @@
-"""The functions behind the commands.
+"""The functions that run the commands of `minitri`.
 
-In: a `Request` (which program, which sizes, which target) and the options of one command. Out:
-text or JSON by way of output.py and terminal.py. A command calls methods of `Program`, as a script would, so a script
-can do everything that a command does.
+In: a `Request` (which program, which sizes, which target) and the options of one command. Out: text or JSON, which
+output.py and terminal.py print. A command calls methods of `Program`, as a script would, so a script can do everything
+that a command does.
 
-Left out: arguments (main.py), the program that they name (request.py), inputs (inputs.py), exit codes (output.py).
+Left out: the arguments of the command line (main.py), the program that they name (request.py), arrays (inputs.py), exit
+codes (output.py).
 """
 
 import os
@@ -38,7 +39,10 @@ from minitri.trust import check as trust
 def compile(
     request: Request, emit: Sequence[str], print_after: str | None, directory: str | None, as_json: bool
 ) -> None:
-    """Prints stages, and the program after passes, or writes files; exit 3 if a stage is not available here."""
+    """Prints or writes to files the requested stages, and the texts of the program after the requested passes.
+
+    The exit code is 3 if a stage is not available on this machine.
+    """
     low = request.lower()
     everything = "all" in emit or (directory is not None and not emit)
     stages = low.stages if everything else emit or (() if print_after else ("triton",))
@@ -62,7 +66,9 @@ def compile(
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
-    """The texts of the stages that are available here, and the error of the first one that is not."""
+    """Returns the texts of the stages that are available on this machine, and the error of the first stage that is not
+    available.
+    """
     texts: dict[str, str] = {}
     missing: CompileError | None = None
     with terminal.progress("compile", len(stages)) as tell:
@@ -76,7 +82,10 @@ def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], Compile
 
 
 def _passes(low: Lowered, name: str) -> list[PassRecord]:
-    """The records of one pass, or of `all` passes down to the Triton source. Usage error if there is no such pass."""
+    """Returns the records of one pass, or of `all` passes down to the Triton source.
+
+    Raises a usage error if there is no pass of this name.
+    """
     low["triton"]
     if name == "all":
         return list(low.passes)
@@ -88,7 +97,10 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
 
 
 def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
-    """Prints the texts of (title, stage, text), each below its title if `titles` is true."""
+    """Prints the texts of (title, stage, text).
+
+    If `titles` is true, each text has its title above it.
+    """
     lines: list[str] = []
     for title, stage, text in parts:
         lines += [output.heading(title)] if titles else []
@@ -101,7 +113,10 @@ def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
 
 
 def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> None:
-    """Runs a program once. Prints the result, the time, and the check against the reference; exit 1 if that fails."""
+    """Runs a program once, and prints the result, the time, and the check against the reference.
+
+    The exit code is 1 if the check fails.
+    """
     program = request.program(untyped=list(given))
     inputs = make_inputs(program.function, given, request.sizes, seed)
     if inputs.assumed:
@@ -148,7 +163,10 @@ def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
 
 
 def explain(request: Request, measure: bool) -> None:
-    """Prints what was decided about a program and why; with `measure` also the time of each kernel."""
+    """Prints the compiler's decisions about a program and their reasons.
+
+    With `measure`, also prints the measured time of each kernel.
+    """
     with terminal.progress("explain"):
         request, times = _measured(request) if measure else (request, None)
         text = page(request.lower().compilation, times and times.measured).rstrip("\n")
@@ -159,9 +177,9 @@ def explore(
     request: Request, path: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
     port: int | None,
 ) -> None:  # fmt: skip
-    """Writes the explorer's page of a program, or serves it with an editor.
+    """Writes the explorer's page of a program, or serves the page with an editor.
 
-    compare   changes of a second program, which the page shows beside the first
+    compare   the changes that make a second program, which the page shows beside the first program
     """
     request = request.as_shared()
     if serve:
@@ -188,9 +206,9 @@ def explore(
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
-    """The request for this machine's GPU, and the time of each kernel for random arrays.
+    """Returns the request for this machine's GPU, and the measured time of each kernel for random arrays.
 
-    A request for the interpreter is measured there. StageUnavailable if there is no GPU.
+    A request for the interpreter is measured in the interpreter. Raises StageUnavailable if there is no GPU.
     """
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:
@@ -208,7 +226,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
 
 
 def _serve(request: Request, port: int | None) -> None:
-    """Serves the explorer to this machine until it is interrupted."""
+    """Serves the explorer to browsers on this machine until the command is interrupted."""
     from minitri.explore.serve import PORT, listening
 
     try:
@@ -228,7 +246,7 @@ def bench(
     cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool,
     programs: int | None, seed: int, dtype: str, shrink: float, budget: float | None,
 ) -> None:  # fmt: skip
-    """Measures programs of the table or random ones, or draws the figures of an earlier run."""
+    """Measures cases of the benchmark or random programs, or draws the figures of an earlier run."""
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks
     from minitri.bench.roofline_plot import plot_file
@@ -252,7 +270,10 @@ def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Tries random programs until the time is up, or the program of `replay` again; exit 1 if stages disagree."""
+    """Checks random programs until the time is up, or checks the program of the file `replay` again.
+
+    The exit code is 1 if stages disagree.
+    """
     from minitri.fuzz import Session, Summary
     from minitri.fuzz import fuzz as run_session
 
@@ -278,7 +299,7 @@ def fuzz(
 
 
 def _replay(path: Path, on: str, as_json: bool) -> None:
-    """Tries the program of a file that `fuzz` wrote, and prints whether it still fails."""
+    """Checks the program of a file that `fuzz` wrote, and prints whether the program still fails."""
     from minitri.fuzz.failure_file import read
     from minitri.fuzz.trial import VARIANTS, examined
 

@@ -1,7 +1,8 @@
-"""`minitri demo`: one program, its product at every stage, and a checked run, on one or two screens.
+"""`minitri demo`: shows one program, its matrix product at every stage, and a checked run, on one or two screens.
 
-In: a module. Out: lines on stdout. Each stage shows two lines that come from one node of the graph, such as the product
-(minitri/explore/provenance.py knows them). At the end stands the command that prints a whole stage.
+In: a module. Out: lines on stdout. For each stage, the demo shows two lines that come from one node of the graph, such
+as the matrix product. minitri/explore/provenance.py finds these lines. The last line of the demo is the command that
+prints a whole stage.
 """
 
 import re
@@ -20,12 +21,12 @@ from minitri.pipeline import OUR_STAGES
 from minitri.program import Program
 
 TARGET = "cuda:90"
-LINES, WIDTH = 2, 100  # of each stage that are shown
+LINES, WIDTH = 2, 100  # lines of each stage that are shown
 TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduce|scan|shfl|SHFL")
 
 
 def demo(file: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the demo of a module. Dimensions without a size in `sizes` stay symbols."""
+    """Prints the demo of a module. Dimensions without a size in `sizes` stay symbolic."""
     program = mt.compile(Path(file))
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}
@@ -50,7 +51,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """The title of a stage, and the lines that say most about a node."""
+    """Returns the title of a stage, and the lines that say most about a node of the graph."""
     try:
         stage = trace[name]
     except StageUnavailable as error:

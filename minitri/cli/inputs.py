@@ -1,16 +1,17 @@
 """Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and all sizes. The values of `--input`:
+parameter, and all sizes. The option `--input` takes these values:
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
     randint:100          integers 0 ... 99           randint:-5:5      integers -5 ... 4
-    3.5                  a number; an array filled with it where an array is asked for
+    3.5                  a number; if the parameter is an array, an array filled with this number
     random               the default: randn for floats, small signed integers, coin flips
 
-Sizes come from -D, then from the files, then from `DEFAULT_SIZES`. Those differ from each other, so that two axes in
-the wrong order show. Left out: whether the arrays fit the program; the call of the program tells that.
+Sizes come from -D, then from the files, then from `DEFAULT_SIZES`. The default sizes differ from each other, so that
+two axes in the wrong order cause an error. Left out: whether the arrays fit the program, which the call of the program
+checks.
 """
 
 import re
@@ -31,7 +32,7 @@ from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
 from minitri.tiles.schedule import Options
 
-Size = int | tuple[int, ...]  # of a dimension, or the axes of a pack
+Size = int | tuple[int, ...]  # the size of a dimension, or the sizes of the axes of a pack
 
 SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors", "blocks")
 DEFAULT_SIZES = (7, 33, 5, 18, 3)
@@ -42,12 +43,12 @@ KINDS = ("random", "randn", "zeros", "ones", "arange", "randint:100", "3.5", "ar
 
 
 class InputError(click.UsageError):
-    """An `--input` or `-D` that makes no sense: a usage error."""
+    """A usage error: an `--input` or `-D` that is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The arguments of a call in order, all sizes, and the sizes that were assumed."""
+    """The arguments of a call in order, all sizes, and the sizes that the user did not give."""
 
     arrays: tuple[Any, ...]
     sizes: dict[str, Size]
@@ -55,7 +56,7 @@ class Inputs:
 
 
 def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0) -> Inputs:
-    """One argument for each parameter; InputError if one cannot be made."""
+    """Returns one argument for each parameter. Raises InputError if an argument cannot be made."""
     require_known("dimension", sizes, dimensions(function))
     known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
     files = read_files(function, given, known)
@@ -69,7 +70,7 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
         if param.default is not None and param.name not in given:
             if any(p.name in given for p in function.params[len(arrays) :]):
                 raise InputError(f"give --input {param.name}=... as well: a later parameter has a value")
-            break  # this and all later ones keep their defaults
+            break  # this parameter and all later parameters keep their defaults
         own = param.name in files
         arrays.append(files[param.name] if own else maker.value(param, given.get(param.name, "random")))
     return Inputs(tuple(arrays), known, assumed)
@@ -78,7 +79,10 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
 def read_files(
     function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of the inputs that are files. Their shapes are added to `sizes`; InputError if two contradict."""
+    """Returns the arrays of the inputs that are files.
+
+    The shapes of these arrays are added to `sizes`. Raises InputError if two shapes contradict each other.
+    """
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, np.ndarray[Any, Any]] = {}
     for param in function.params:
@@ -97,7 +101,7 @@ def read_files(
 
 
 def dimensions(function: ast.Function) -> list[str]:
-    """The names of dimensions and packs in a function's parameter types."""
+    """Returns the names of dimensions and packs in a function's parameter types."""
     return list(sizes_of(function, {}))
 
 
@@ -106,7 +110,10 @@ def is_pack(function: ast.Function, name: str) -> bool:
 
 
 def parse_size(text: str) -> tuple[str, Size]:
-    """Reads `M=4096`, or `B=8,16` for the axes of a pack; `B=` is a pack of no axes."""
+    """Reads a size: `M=4096`, or `B=8,16` for the axes of a pack.
+
+    `B=` is a pack of no axes.
+    """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
         raise InputError(f"`{text[:60]}` is not a size: write M=4096, or B=8,16 for the axes of *B")
@@ -117,7 +124,10 @@ def parse_size(text: str) -> tuple[str, Size]:
 
 
 def parse_schedule(given: Mapping[str, str]) -> Options:
-    """Options of a schedule, as in {"warps": "8", "blocks": "i:64,r:32"}; `SCHEDULE` has their names."""
+    """Returns the options of a schedule from texts such as {"warps": "8", "blocks": "i:64,r:32"}.
+
+    The table `SCHEDULE` has the names of these options.
+    """
     numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
     described = bool(numbers.pop("descriptors")) if "descriptors" in numbers else None
     pairs = [part.partition(":") for part in given.get("blocks", "").split(",") if part.strip()]
@@ -136,7 +146,10 @@ def is_path(text: str) -> bool:
 
 
 def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
-    """The array in a .npy file; InputError for anything else. No code in the file is run: pickles are refused."""
+    """Returns the array in a .npy file. Raises InputError for any other file.
+
+    Code in the file is never run, because pickles are rejected.
+    """
     try:
         with Path(path).open("rb") as file:
             array: Any = np.lib.format.read_array(file, allow_pickle=False)
@@ -153,7 +166,7 @@ def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes the values of --input. All sizes are known."""
+    """Makes the arrays and numbers for the values of `--input`, when all sizes are known."""
 
     sizes: dict[str, Size]
     rng: np.random.Generator
@@ -181,7 +194,10 @@ class _Maker:
             raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
 
     def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        """The array for a text. Its dtype may be another one: `array` converts it."""
+        """Returns the array that a value of `--input` describes.
+
+        The dtype of this array may be wrong; `array` converts the dtype.
+        """
         match text.split(":"):
             case ["zeros" | "ones"]:
                 return np.full(shape, text == "ones")
@@ -204,7 +220,7 @@ class _Maker:
 
 
 def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """An array of one number."""
+    """Returns an array filled with one number."""
     if dtype.is_float:
         return np.full(shape, float(text))
     number = int({"true": "1", "false": "0"}.get(text.lower(), text))
@@ -215,7 +231,10 @@ def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
-    """InputError if one of the given names is not a name of the program. `what` says what they name: "dimension"."""
+    """Raises InputError if one of the given names is not a name of the program.
+
+    `what` says what the names stand for, such as "dimension".
+    """
     for name in given:
         if name not in names:
             there = f"there is {listed([f'`{n}`' for n in names])}" if names else "it has none"
@@ -223,7 +242,10 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
-    """The size as its declaration wants it: for a pack, `B=8` becomes (8,). InputError for `N=2,3` of a dimension."""
+    """Returns a size in the form that its declaration needs: for a pack, `B=8` becomes (8,).
+
+    Raises InputError if a dimension gets several sizes, as in `N=2,3`.
+    """
     if is_pack(function, name):
         return (size,) if isinstance(size, int) else size
     if not isinstance(size, int):
@@ -232,7 +254,7 @@ def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
 
 
 def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
-    """The shape of a type under sizes: `f32[N + 1]` with N = 4 is (5,)."""
+    """Returns the shape of a type for given sizes: with N = 4, the shape of `f32[N + 1]` is (5,)."""
     dims = {n: Dim.of(s) if isinstance(s, int) else tuple(map(Dim.of, s)) for n, s in sizes.items()}
     shape = tuple(int(d) for d in array_type(type, dims).shape)
     if min(shape, default=0) < 0:
@@ -241,14 +263,17 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 
 
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
-    """Adds the sizes that follow from the shape of a file. InputError if they contradict those of -D."""
+    """Adds the sizes that follow from the shape of a file.
+
+    Raises InputError if these sizes contradict the sizes of -D.
+    """
     found: dict[str, Any] = {}
     shape = tuple(map(Dim.of, extents))
     try:
         match_sizes(declared, shape, found, lambda: CompileError("MT0302", "rank"))
         solve_sizes(declared, shape, found)
     except CompileError:
-        return  # of another rank: the call will say so
+        return  # an array of another rank: the call will raise the error
     for key, value in found.items():
         size: Size = int(value) if isinstance(value, Dim) else tuple(map(int, value))
         if sizes.setdefault(key, size) != size:
@@ -256,7 +281,10 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 
 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
-    """The limit of random integers. They may be indices, so it is at most the smallest extent of a float array."""
+    """Returns the limit of random integers.
+
+    Random integers may be used as indices, so the limit is at most the smallest extent of a float array.
+    """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]
     return min([REACH, *(n for n in extents if n > 0)])

@@ -3,10 +3,10 @@
     highlighted("Stage", "%2: f32[i] = add %0, %1")
 
 In: a text, and the name of its lexer. Out: the text with the colours of its tokens. lexers.toml has the rules of each
-lexer. pygments has lexers for LLVM IR, PTX and AMD's assembly too, but they do not know all the instructions that Triton
-emits. They mark the other ones as errors.
+lexer. pygments has lexers for LLVM IR, PTX and AMD's assembly too, but they do not know all the instructions that
+Triton emits. pygments marks unknown instructions as errors.
 
-Left out: Python, which has a good lexer in pygments, and the question of who gets colour (terminal.py).
+Left out: Python, which has a good lexer in pygments, and the decision whether a stream gets colour (terminal.py).
 """
 
 from pkgutil import resolve_name
@@ -26,12 +26,12 @@ COLOURS = {string_to_tokentype(kind): (colour, colour) for kind, colour in TABLE
 
 
 def highlighted(name: str, text: str) -> str:
-    """The text with escape codes for colours."""
+    """Returns the text with escape codes for colours."""
     return highlight(text, lexer(name), TerminalFormatter(colorscheme=COLOURS))
 
 
 def lexer(name: str) -> Lexer:
-    """A lexer of lexers.toml (`MLIR`) or of pygments (`pygments.lexers:PythonLexer`)."""
+    """Returns a lexer of lexers.toml (`MLIR`) or of pygments (`pygments.lexers:PythonLexer`)."""
     if ":" in name:
         kind = resolve_name(name)
     else:

@@ -1,10 +1,10 @@
-"""The arguments of `minitri`.
+"""Reads the command line of `minitri`.
 
 In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
-commands.py, check.py, demo.py or doctor.py. This file imports no library but click, so `--help` answers at once. Each
-command imports the compiler, numpy and rich when it needs them.
+command_functions.py, check.py, demo.py or doctor.py. main.py imports no library except click, so `--help` answers at
+once. Each command imports the compiler, numpy and rich only when it needs them.
 
-Exit codes: 0 fine, 1 a diagnostic or a failed check, 2 usage, 3 not available here.
+Exit codes: 0 is success, 1 a diagnostic or a failed check, 2 a usage error, 3 a stage that is not available.
 """
 
 import re
@@ -35,7 +35,7 @@ READABLE = NAMES[1 : NAMES.index("triton")]
 
 
 def pair(value: str) -> tuple[str, str]:
-    """Reads `NAME=VALUE`."""
+    """Reads an option of the form `NAME=VALUE`."""
     name, equals, text = (part.strip() for part in value.partition("="))
     if not (equals and text and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII)):
         raise click.BadParameter(f"`{value[:60]}` is not NAME=VALUE")
@@ -43,7 +43,7 @@ def pair(value: str) -> tuple[str, str]:
 
 
 def size(value: str) -> Any:
-    """Reads `M=4096`, or `B=8,16` for the axes of `*B`."""
+    """Reads a size of the form `M=4096`, or `B=8,16` for the axes of `*B`."""
     from minitri.cli.inputs import InputError, parse_size
 
     try:
@@ -53,7 +53,7 @@ def size(value: str) -> Any:
 
 
 def duration(value: str) -> float:
-    """Reads `90s`, `10m` or `1.5h` as seconds."""
+    """Reads a duration such as `90s`, `10m` or `1.5h`, as seconds."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value.strip(), re.ASCII)
     if not found:
         raise click.BadParameter(f"`{value[:40]}` is not a duration: write 90s, 10m or 1h")
@@ -61,12 +61,12 @@ def duration(value: str) -> float:
 
 
 def words(value: str) -> tuple[str, ...]:
-    """Reads `a,b,c`."""
+    """Reads a list of the form `a,b,c`."""
     return tuple(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Pairs as a dictionary. A name that is given twice is an error."""
+    """Returns pairs as a dictionary. A name that is given twice is an error."""
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
@@ -75,7 +75,10 @@ def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any
 
 
 class ProgramFile(click.Path):
-    """The name of a file that exists, or `-`. If it looks like an expression, the error suggests -e."""
+    """The type of an argument that names an existing file, or is `-`.
+
+    If the argument looks like an expression, the error suggests the option -e.
+    """
 
     def __init__(self) -> None:
         super().__init__(exists=True, dir_okay=False, allow_dash=True)
@@ -95,13 +98,16 @@ class ProgramFile(click.Path):
 
 
 def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Keeps the choice of --color in the context, where click and terminal.py find it."""
+    """Keeps the value of --color in click's context, where click and terminal.py find it."""
     if value is not None:
         ctx.color = {"always": True, "never": False}.get(value)
 
 
 def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """The name of a file. An error code, such as MT0203, is not one: its page is printed, and the command ends."""
+    """Returns the name of a file.
+
+    If the argument is an error code such as MT0203, the page about this error is printed and the command ends.
+    """
     if value is None or not re.fullmatch(r"MT\d*", value, re.ASCII | re.IGNORECASE):
         return value and ProgramFile().convert(value, param, ctx)
     from minitri.errors.pages import PAGES, as_text
@@ -145,7 +151,10 @@ COLOR: dict[str, Any] = {
 
 
 def parameter(name: str, row: Mapping[str, Any]) -> click.Parameter:
-    """A parameter of a command, from its row in commands.toml. A row without flags is an argument."""
+    """Returns a parameter of a command, from its row in commands.toml.
+
+    A row without flags is a positional argument.
+    """
     settings = {**KINDS.get(row.get("kind", ""), {}), **row}
     settings.pop("kind", None)
     if "flags" not in row:
@@ -158,7 +167,10 @@ def parameter(name: str, row: Mapping[str, Any]) -> click.Parameter:
 
 
 class Commands(click.Group):
-    """The commands. Characters that a terminal would obey are taken out of click's error messages."""
+    """The group of all commands.
+
+    Control characters are removed from click's error messages, so that a terminal does not obey them.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -185,10 +197,11 @@ def main() -> None:
 
 
 def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
-    """Adds a command of commands.toml.
+    """Adds a command of the table commands.toml.
 
-    Its function is the one that `where` names, or the one of the same name in command_functions.py. It is imported when the
-    command runs. Its arguments are the values of the options. If these name a program, a `Request` comes first.
+    The field `where` names the function of the command; by default it is the function with the command's name in
+    command_functions.py. The function is imported when the command runs. The arguments of the function are the values
+    of the options. If the options name a program, the first argument is a `Request`.
     """
 
     def run(**given: Any) -> None:
@@ -211,7 +224,7 @@ def _request(given: dict[str, Any]) -> tuple[Any]:
 
 
 def allowed(given: Mapping[str, str]) -> AbstractContextManager[object]:
-    """The limits that --limit raises, for the time of a command."""
+    """Applies the limits that the option --limit raises, for the time of a command."""
     for name, text in given.items():
         if not re.fullmatch(r"\d{1,15}", text, re.ASCII):
             raise click.UsageError(f"--limit {name}: `{text[:40]}` is not a natural number")

@@ -30,7 +30,7 @@ MARGIN = 10  # columns beside the text of an excerpt: `  120 | `, and `…` at b
 
 
 def note(text: str) -> None:
-    """A line on standard error."""
+    """Prints a line on standard error."""
     terminal.echo(text, err=True)
 
 
@@ -39,13 +39,16 @@ def heading(text: str) -> str:
 
 
 def sizes_text(sizes: Mapping[str, int | tuple[int, ...]]) -> str:
-    """`M=7 B=2,3`: sizes as -D takes them."""
+    """Returns sizes in the form that the option -D takes: `M=7 B=2,3`."""
     each = {n: s if isinstance(s, int) else ",".join(map(str, s)) for n, s in sizes.items()}
     return " ".join(f"{n}={s}" for n, s in each.items())
 
 
 def rendered(error: CompileError) -> str:
-    """A diagnostic as standard error shows it: in colour, and cut to its width, if that is a terminal."""
+    """Returns a diagnostic as standard error shows it.
+
+    On a terminal, the text is in colour and cut to the width of the terminal.
+    """
     return terminal.diagnostic(report(error, max(20, terminal.width(err=True) - MARGIN)))
 
 
@@ -53,13 +56,16 @@ INFINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 
 def show_json(value: Any) -> None:
-    """One JSON value, in ASCII; NaN and infinities (which JSON lacks) as strings."""
+    """Prints one JSON value, in ASCII.
+
+    JSON has no NaN and no infinities, so these become strings.
+    """
     plain = json.loads(json.dumps(value, default=dict), parse_constant=INFINITE.get)
     click.echo(json.dumps(plain, indent=2))
 
 
 def write_files(directory: str, texts: Mapping[str, str]) -> None:
-    """Writes one file for each stage, under its name."""
+    """Writes one file for each stage, under the name of the stage."""
     with _writing(directory):
         Path(directory).mkdir(parents=True, exist_ok=True)
     for stage, text in texts.items():
@@ -69,7 +75,10 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Writes a file. A symbolic link at its place is an error, and is not followed."""
+    """Writes a file.
+
+    If the path is a symbolic link, this function raises an error and does not follow the link.
+    """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
@@ -94,7 +103,7 @@ def _writing(name: str) -> Iterator[None]:
 def reported(as_json: bool = False) -> Iterator[None]:
     """Turns an exception of a command into a message and an exit code. Warnings become notes.
 
-    Exceptions of click pass through.
+    Exceptions of the library click pass through.
     """
     try:
         with warnings.catch_warnings():
@@ -132,7 +141,11 @@ def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoRet
 
 
 def exit_code(error: CompileError) -> int:
-    """3 for a stage that is not available here; 2 for a stage, target, pass or option that does not exist; else 1."""
+    """Returns the exit code for an error.
+
+    The code is 3 for a stage that is not available, and 2 for a stage, target, pass or option that does not exist. For
+    any other error the exit code is 1.
+    """
     if isinstance(error, mt.StageUnavailable):
         return 3
     return 2 if error.code in ("MT0402", "MT0404") else 1
@@ -149,7 +162,10 @@ def as_dict(error: CompileError) -> dict[str, Any]:
 
 
 def _crash(error: Exception, as_json: bool) -> NoReturn:
-    """Reports a bug of minitri by its place. The exception's own message may hold user data, so it is not shown."""
+    """Reports a bug of minitri with the file and line that raised the exception.
+
+    The message of the exception may contain user data, so it is not shown.
+    """
     *_, (frame, line) = walk_tb(error.__traceback__)
     where = f"{Path(frame.f_code.co_filename).name}:{line}"
     message = f"minitri failed inside: {type(error).__name__} at {where}"

@@ -1,7 +1,8 @@
-"""The program that the arguments of a command name, and its sizes and target.
+"""Finds the program that the arguments of a command name, with its sizes and target.
 
-In: a file, an expression or the text of a stage; sizes, a target, a schedule. Out: a `Program`, as `mt.compile` gives
-it, or its stages for these sizes and this target. Arguments that do not go together are a usage error.
+In: a file, an expression or the text of a stage; sizes, a target, a schedule. Out: a `Program`, as `mt.compile` returns
+it, or the stages of the program for these sizes and this target. Arguments that contradict each other are a usage
+error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COMPARED = ("target", "file", "entry", "expression", "without")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The program that the arguments name, with the sizes, target and schedule to lower it for."""
+    """The program that the arguments name, with the sizes, target and schedule for which it is lowered."""
 
     file: str | None = None
     expression: str | None = None
@@ -45,7 +46,10 @@ class Request:
     schedule: Mapping[str, str] = field(default_factory=dict)  # inputs.SCHEDULE
 
     def program(self, untyped: Sequence[str] = ()) -> Program:
-        """The program. `untyped` names further parameters of an expression, whose types come from the call."""
+        """Returns the program that the request names.
+
+        `untyped` names further parameters of an expression, whose types come from the arguments of a call.
+        """
         if self.start is not None:
             return self._loaded(self.start)
         if self.against is not None:
@@ -53,7 +57,7 @@ class Request:
         return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
-        """The program whose file is the text of a stage."""
+        """Returns the program whose file contains the text of a stage."""
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
@@ -62,7 +66,11 @@ class Request:
         return mt.load(text, stage, against=against, without=self.without)
 
     def _module(self, untyped: Sequence[str]) -> ast.Module:
-        """The parsed text. `mt.compile` would take parameters called `name` or `entry` for its own arguments."""
+        """Returns the parsed text.
+
+        `mt.compile` is not used, because it would take program parameters called `name` or `entry` for its own
+        arguments.
+        """
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
         if self.expression is not None:
@@ -81,14 +89,17 @@ class Request:
         return program.lower(**options, **self.keywords(program))
 
     def as_shared(self) -> Request:
-        """The request with the sizes and the target of the first line of its file, as far as the command names none."""
+        """Returns the request with the sizes and the target of the first line of its file.
+
+        Sizes and targets that the command line names are kept.
+        """
         if self.file is None or self.file == "-" or not (line := SHARED.match(read_source(Path(self.file)))):
             return self
         sizes = dict(map(parse_size, line[1].split(" -D ")[1:]))
         return replace(self, sizes={**sizes, **self.sizes}, target=self.target or line[2])
 
     def shown(self) -> dict[str, Any] | None:
-        """The text of the program as a module, for the editor of a served page; None if no program is named."""
+        """Returns the text of the program as a module, for the editor of a served page; None if no program is named."""
         if self.file is None and self.expression is None:
             return None
         module = self.program().module
@@ -102,7 +113,7 @@ class Request:
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
-        """The same request with the changes of --compare, as in {"target": "cuda:80", "M": "64"}."""
+        """Returns the same request with the changes of the option --compare, such as {"target": "cuda:80", "M": "64"}."""
         sizes = {n for n in dimensions(self.program().function) if n in other}
         names = (*COMPARED, *SCHEDULE)
         for name in other.keys() - sizes - set(names):
@@ -118,7 +129,10 @@ class Request:
         return replace(self, **changed)
 
     def keywords(self, program: Program) -> dict[str, Any]:
-        """The sizes as arguments of `Program.lower`. A dimension called like another argument of it is an error."""
+        """Returns the sizes as arguments of `Program.lower`.
+
+        A dimension with the same name as another argument of `lower` is an error.
+        """
         function = program.function
         numbers = [p.name for p in function.params if not isinstance(p.annotation, ast.ArrayType)]
         require_known("dimension", self.sizes, [*dimensions(function), *numbers])

@@ -1,11 +1,11 @@
-"""What a terminal gets and a pipe does not: colour, a pager, and progress.
+"""Output that only a terminal gets, and a pipe does not: colour, a pager, and a progress bar.
 
     page(highlighted("tile", text))         in colour, through `less`
     with progress("check"):                 a bar, after two seconds
 
-`--color` decides about colour, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal. rich and pygments
-take a while to import, so they are imported only when they are used. Left out: messages and exit codes (output.py),
-and the tokens of each text (lexers.py).
+The first of these settings decides about colour: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream is a
+terminal. The libraries rich and pygments take a while to import, so they are imported only when they are used. Left
+out: messages and exit codes (output.py), and the tokens of each text (lexers.py).
 """
 
 import os
@@ -35,7 +35,7 @@ Tell = Callable[[float, str], None]
 
 
 def coloured(err: bool = False) -> bool:
-    """Whether standard output (or standard error) gets colour."""
+    """Checks whether standard output (or standard error) gets colour."""
     context = click.get_current_context(silent=True)
     if context is not None and context.color is not None:
         return context.color
@@ -47,30 +47,35 @@ def coloured(err: bool = False) -> bool:
 
 
 def _drawable(err: bool = False) -> bool:
-    """Whether standard output (or standard error) is a terminal that understands escape codes."""
+    """Checks whether standard output (or standard error) is a terminal that understands escape codes."""
     return os.environ.get("TERM") != "dumb" and (sys.stderr if err else sys.stdout).isatty()
 
 
 def echo(text: str, err: bool = False, **style: Any) -> None:
-    """Prints a text and a line end. `style` has the arguments of `click.style`."""
+    """Prints a text and a line end.
+
+    `style` has the arguments of `click.style`.
+    """
     click.echo(click.style(text, **style) if style else text, err=err, color=coloured(err))
 
 
 def width(err: bool = False) -> int:
-    """The columns of the terminal; `WIDTH` if the stream is not a terminal."""
+    """Returns the number of columns of the terminal, or `WIDTH` if the stream is not a terminal."""
     return shutil.get_terminal_size((WIDTH, 24)).columns if (sys.stderr if err else sys.stdout).isatty() else WIDTH
 
 
 def page(text: str) -> None:
-    """Prints a text. On a terminal it goes through a pager: MINITRI_PAGER, else PAGER, else `less`.
+    """Prints a text, on a terminal through a pager.
 
-    `less` prints a text that fits on the screen. An empty variable, or `cat`, means no pager.
+    The pager is the variable MINITRI_PAGER, else PAGER, else `less`.
+
+    `less` prints a text that fits on the screen. If the variable is empty or `cat`, there is no pager.
     """
     pager = os.environ.get("MINITRI_PAGER", os.environ.get("PAGER", "less")).strip()
     if pager in ("", "cat") or not _drawable():
         return echo(text)
     os.environ["PAGER"] = pager  # click reads it
-    os.environ.setdefault("LESS", "FRX")  # ends at once if all fits, keeps colour, leaves the text on the screen
+    os.environ.setdefault("LESS", "FRX")  # `less` ends at once if all fits, keeps colour, leaves the text on the screen
     click.echo_via_pager(text, color=coloured())
 
 
@@ -78,17 +83,20 @@ def page(text: str) -> None:
 
 
 def highlighted(stage: str, text: str) -> str:
-    """The text of a stage, in colour if standard output has colour."""
+    """Returns the text of a stage, in colour if standard output has colour."""
     return resolve_name(HIGHLIGHTED)(lexer_name(stage), text) if coloured() else text
 
 
 def diagnostic(text: str) -> str:
-    """A rendered error in colour, if standard error has colour."""
+    """Returns the text of an error, in colour if standard error has colour."""
     return resolve_name(HIGHLIGHTED)("Diagnostic", text) if coloured(err=True) else text
 
 
 def lexer_name(stage: str) -> str:
-    """The lexer of the text of a stage, or of the text after a pass: `tile.rotated` has that of `tile`."""
+    """Returns the name of the lexer for the text of a stage, or for the text after a pass.
+
+    For example, the text `tile.rotated` has the lexer of `tile`.
+    """
     row = STAGES.get(stage) or STAGES.get(stage.partition(".")[0], {})
     return row.get("lexer", "Stage")
 
@@ -98,13 +106,13 @@ def lexer_name(stage: str) -> str:
 
 @contextmanager
 def progress(title: str, total: float | None = None) -> Iterator[Tell]:
-    """Shows a bar on a terminal if something lasts longer than `PATIENCE`.
+    """Shows a progress bar on a terminal if a command takes longer than `PATIENCE`.
 
         with progress("compile", total=3) as tell:
             tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar
 
-    Without a `total` the bar shows only that something happens. Print nothing inside the block. If standard error is
-    not a terminal, a plain line says now and then how much of the total is done.
+    Without a `total` the bar shows only that the command is still running. Code in the `with` block must not print. If
+    standard error is not a terminal, a plain line says from time to time how much of the total is done.
     """
     if not _drawable(err=True):
         yield _plain_progress(title, total)

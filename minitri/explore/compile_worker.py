@@ -1,4 +1,4 @@
-"""The process that compiles untrusted programs: a request in, a document or a diagnostic out.
+"""The process that compiles untrusted programs: it reads requests, and answers each with a document or a diagnostic.
 
     python -m minitri.explore.compile_worker
 
@@ -6,18 +6,18 @@ In: requests on standard input, each one line of JSON. Out: one line of JSON for
 
     request   {text, types?, entry?, sizes?, target?, all?}
     answer    a document (document.py); without `all` it has only the stages of minitri. It also has {named, notes}:
-              named   the names that may have a size, with their kinds: size, axes, int. Other sizes are ignored,
-                      since a program changes under the sizes that somebody has given it
-              notes   what the shapes require, each {message, start, end}
+              named   the names that may have a size, each with its kind: size, axes or int. Sizes of other names are
+                      ignored, because the user may have given them to an earlier version of the program
+              notes   the requirements that the shapes of the program have, each {message, start, end}
               {"error": {code, message, label, help, text, line, column, start, end, edits, others}, named}
-                  edits    the correction, each {text, start, end}
+                  edits    the changes of the text that correct the error, each {text, start, end}
                   others   further errors of the program
 
 `start` and `end` are places in the text, counted as JavaScript does, in UTF-16 units.
 
-Limits bound the size of a program and the time to compile it (`LIMITS`). The process has little memory and no GPU, and
-it never runs a kernel. No part of a request becomes the name of a file. request_queue.py sends the requests, and ends a process
-that does not answer.
+The table `LIMITS` bounds the size of a program and the time to compile it. The worker process has little memory and no
+GPU, and it never runs a kernel. No part of a request is used as the name of a file. request_queue.py sends the
+requests, and ends a worker process that does not answer.
 """
 
 import json
@@ -45,7 +45,10 @@ RESERVED = ("self", "target", "without", "options")
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a request. It never raises: each exception becomes an answer with `error`."""
+    """Returns the answer to a request.
+
+    The function `answer` raises no exception: each exception becomes an answer with the field `error`.
+    """
     named: dict[str, str] = {}
     try:
         with limits(**LIMITS):
@@ -67,7 +70,9 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def diagnostic(error: CompileError) -> dict[str, Any]:
-    """An error as data: its place in the text of the editor, its correction, and the text that a terminal shows."""
+    """Returns an error as data: its place in the text of the editor, its correction, and the text that a terminal
+    shows.
+    """
     span = error.span if error.span is not None and error.span.source.name == NAME else None
     line, column = span.source.line_column(span.start) if span else (None, None)
     return {
@@ -91,7 +96,10 @@ def _document(module: ast.Module, r: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
-    """The names that may have a size: dimensions and packs of the function, and parameters that are numbers."""
+    """Returns the names to which a request may give a size.
+
+    A request may give sizes to the dimensions and packs of the function, and values to parameters that are numbers.
+    """
     function = {f.name: f for f in module.functions}.get(r["entry"], module.functions[-1])
     sizes = {n: "size" if isinstance(s, Dim) else "axes" for n, s in sizes_of(function, {}).items()}
     kinds = {p.name: p.annotation.kind for p in function.params if isinstance(p.annotation, ast.ScalarType)}
@@ -102,7 +110,10 @@ def _named(module: ast.Module, r: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _checked(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The request with default values filled in. Raises CompileError (MT0404) if a part has the wrong type."""
+    """Returns the request with default values filled in.
+
+    Raises CompileError (MT0404) if a field of the request has the wrong type.
+    """
     _require(isinstance(request, dict) and isinstance(request.get("text"), str), "a request has a `text`")
     types, sizes = request.get("types") or {}, request.get("sizes") or {}
     _require(isinstance(types, dict) and all(isinstance(t, str) for t in types.values()), "`types` are texts by name")
@@ -134,7 +145,7 @@ def main(requests: TextIO) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever is printed is no answer
+    os.dup2(2, 1)  # printed text must not be mixed with the answers
     answer({"text": "x + 1", "types": {"x": "f32[N]"}})  # loads what every request needs
     for line in requests:
         out.write(json.dumps(answer(json.loads(line))) + "\n")

@@ -1,9 +1,9 @@
-"""What the editor of a served page completes, and what it says about a name under the pointer.
+"""The names that the editor of a served page completes, and the text that it shows about a name under the pointer.
 
     {"name": "exp", "kind": "function", "written": "exp(x)", "doc": "e to the power x"}
 
-In: the tables that the compiler itself reads, and completions.toml. Out: a row for each function, alias, dtype, constant,
-attribute and keyword. A test requires that the tables and the file have the same names.
+In: the tables that the compiler itself reads, and completions.toml. Out: a row for each function, alias, dtype,
+constant, attribute and keyword. A test requires that the tables and completions.toml have the same names.
 
 Left out: the names of the program itself, which the page reads from its text (page/completion.js).
 """
@@ -24,7 +24,7 @@ MEANINGS: dict[str, str] = {
 
 
 def written(row: Operator) -> str:
-    """How a program writes an operator: `x + y`, `-x`, `exp(x)`."""
+    """Returns how a program writes an operator: `x + y`, `-x`, `exp(x)`."""
     if not row.symbol:
         return f"{row.name}({', '.join('xyz'[: row.arity])})"
     return f"{row.symbol}x" if row.arity == 1 else f"x {row.symbol} y"

@@ -1,27 +1,29 @@
-"""The source locations of operations in Triton's own stages.
+"""Reads the source locations of operations in Triton's own stages, such as PTX.
 
-In: the text of a stage of one kernel. Out: a `Row` for each line: whether it is an operation, and the line of the
-generated source that its location leads to.
+In: the text of a stage of one kernel. Out: a `Row` for each line: whether the line is an operation, and the line of the
+generated Triton source that its location leads to.
 
     ttir, ttgir    %3 = arith.addf %1, %2 : tensor<512xf32> loc(#loc17)
     llir           %9 = fadd float %7, %8, !dbg !17
     ptx, amdgcn    .loc 1 19 10   before the instructions of that place
     sass           //## File "<minitri …>", line 19   the same, from nvdisasm
 
-A location may lie in a function that Triton has inlined (minitri/triton/rt.py). Then the line of its call counts.
+If a location lies in a function that Triton has inlined (minitri/triton/rt.py), the line of the call counts.
 
-On Blackwell, an allocation of tensor memory serves the instructions that compute there. Rows that allocate it define the
-name `TENSOR`, and rows that access it use that name. So definitions and uses (triton_provenance.py) lead from an allocation to the
-products, as they lead from an address to a load.
+On Blackwell GPUs, instructions compute in tensor memory, which other instructions have allocated. Rows that allocate
+tensor memory define the name `TENSOR`, and rows that access tensor memory use this name. So definitions and uses
+(triton_provenance.py) lead from an allocation to the matrix products, as they lead from an address to a load.
 
     UTCATOMSWS.FIND_AND_SET UP0, UR4, UR8      allocates columns: defines TENSOR
     ATOMS.OR RZ, [UR6+0x14], R3                records the allocation: defines TENSOR
     UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR9]  uses TENSOR; without a line of its own (Triton before 3.7) it also
                                                defines it, and so serves the instructions that read its result
 
-One `tcgen05.alloc` becomes thirty instructions, and the code that frees the memory has traps for columns that were
-never allocated. None of them has a line of the source. They are the neighbours of an instruction of the allocator, up
-to the next row with a line. The entry and the exit of the kernel do not count. Left out: which columns belong to what.
+One `tcgen05.alloc` becomes thirty instructions, and the code that frees tensor memory has traps for columns that were
+never allocated. The instructions for allocating and freeing tensor memory have no line of the source. Instructions
+without a line belong to the allocator if they are neighbours of an instruction of the allocator, up to the next row
+with a line. The entry and the exit of the kernel do not count as neighbours. Left out: which columns of tensor memory
+belong to which product.
 """
 
 import re
@@ -35,10 +37,12 @@ OURS = "<minitri "
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one line of a stage is.
+    """The facts about one line of a stage: whether it is an operation, its source lines, and the names that it defines
+    and uses.
 
-    lines           lines of the module text, from 1; several for a routine of the assembler that several lines call
-    defines, uses   names of values or registers
+    lines           the lines of the module text, counted from 1; a routine of the assembler has the lines of all its
+                    calls
+    defines, uses   the names of values or registers that the operation defines and uses
     """
 
     operation: bool = False
@@ -53,7 +57,10 @@ Site = tuple[str, ...]  # a file, a line and a column
 
 
 def _known(line: int) -> Lines:
-    """LLVM and NVIDIA's tools write 0 for no line."""
+    """Returns a line number, or nothing for the number 0.
+
+    LLVM and NVIDIA's tools write 0 if an instruction has no line.
+    """
     return (line,) if line else ()
 
 
@@ -66,7 +73,10 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
 
 
 def mlir_rows(text: str) -> list[Row]:
-    """Operations of MLIR. One with a region has its location where the region ends."""
+    """Returns a row for each line of MLIR.
+
+    An operation with a region has its location at the end of the region.
+    """
     table: dict[str, str] = dict(_LOC.findall(text))
     rows: list[Row] = []
     open_: list[int] = []
@@ -92,12 +102,15 @@ def _mlir_row(body: str, table: dict[str, str]) -> Row:
 
 
 def _place(body: str, table: dict[str, str]) -> Lines:
-    """The line that the location at the end of a line leads to."""
+    """Returns the line of the generated source for the location at the end of a line."""
     return _resolved(body.rpartition(" loc(")[2], table, 0) if " loc(" in body else ()
 
 
 def _resolved(place: str, table: dict[str, str], depth: int) -> Lines:
-    """The first line of the generated source in a location; at a call site, the callee comes before the caller."""
+    """Returns the first line of the generated source in a location.
+
+    At a call site, the callee comes before the caller.
+    """
     for file, line, name in _SITE.findall(place):
         if file.startswith(OURS):
             return (int(line),)
@@ -135,7 +148,7 @@ def _llvm_row(body: str, match: re.Match[str], table: Metadata) -> Row:
 
 
 def _llvm_place(name: str, table: Metadata) -> Lines:
-    """Outwards along `inlinedAt` to the first place in the generated source."""
+    """Returns the line of the generated source, found by following `inlinedAt` from the inner function to its callers."""
     kind, fields = table.get(name, ("", {}))
     if kind != "DILocation":
         return ()
@@ -158,9 +171,10 @@ _INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
 
 
 class _Locations:
-    """The lines that `.loc` directives lead to.
+    """The lines of the generated source that `.loc` directives lead to.
 
-    If an inlined function contains an inlined call, a directive of its own says where that function was called.
+    If an inlined function contains an inlined call, a separate directive gives the line where the outer function was
+    called.
     """
 
     def __init__(self, text: str) -> None:
@@ -195,10 +209,10 @@ _FETCH = re.compile(r"(s|global|flat|buffer|ds)_(load|read)")
 
 
 def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
-    """Gives a line to instructions that end something; LLVM gives them none.
+    """Gives lines to instructions that enable masked threads again, and registers to instructions that wait for loads.
 
-    An instruction that enables masked threads again gets the place of the instruction that disabled them. A wait gets
-    the place of the loads before it.
+    LLVM gives such an instruction no line. An instruction that enables masked threads again gets the line of the
+    instruction that disabled them. A wait defines and uses the registers of the loads before the wait.
     """
     saved: dict[str, tuple[int, ...]] = {}
     fetched: tuple[str, ...] = ()
@@ -216,7 +230,10 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
 
 
 def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
-    """A row for each line. Lines that are no label, directive or comment are instructions."""
+    """Yields a row for each line of assembly.
+
+    Lines that are no label, directive or comment are instructions.
+    """
     locations, place, more = _Locations(text), (), False
     for line in text.split("\n"):
         body = line.strip()
@@ -229,8 +246,10 @@ def _assembly_rows(text: str, machine: str) -> Iterator[Row]:
 
 
 def straightened(ptx: str) -> str:
-    """The PTX with one location for all lines of an inline assembly. LLVM gives each of them the line after the
-    one before, as if they stood one below the other in the source."""
+    """Returns the PTX with one location for all lines of an inline assembly.
+
+    LLVM gives each line of an inline assembly the number of the next source line, as if each were a line of the source.
+    """
     first, inside = True, False
     lines: list[str] = []
     for line in ptx.split("\n"):
@@ -250,7 +269,10 @@ _AT_FILE = re.compile(r'//## File "([^"]*)", line (\d+)')
 
 
 def sass_rows(text: str, disassembly: str) -> list[Row]:
-    """`disassembly`: the same instructions, as `nvdisasm --print-line-info-inline` shows them."""
+    """Returns a row for each line of SASS.
+
+    `disassembly` has the instructions as `nvdisasm --print-line-info-inline` prints them.
+    """
     places = iter(_sass_places(disassembly))
     rows: list[Row] = []
     for line in text.split("\n"):
@@ -260,8 +282,10 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
-    """The rows without the padding at the end. It has NOPs that fill a line of the instruction cache, and before them
-    a jump to itself, which never runs."""
+    """Returns the rows without the padding at the end of the code.
+
+    The padding is a jump to itself, which never runs, and NOPs that fill a line of the instruction cache.
+    """
     own = [k for k, line in enumerate(lines) if "\t" in line and not line.endswith("\tNOP;")]
     if own and re.match(rf".*\tBRA {lines[own[-1] - 1].rstrip(':')};$", lines[own[-1]]):
         own.pop()
@@ -270,7 +294,10 @@ def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:
 
 
 def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
-    """The lines of each instruction. An instruction in a routine of the assembler has the lines that call the routine."""
+    """Yields the source lines of each instruction.
+
+    An instruction in a routine of the assembler has the lines that call the routine.
+    """
     instructions = list(_instructions(disassembly))
     callers: dict[str, dict[int, None]] = {}
     for place, routine, called in instructions:
@@ -281,9 +308,11 @@ def _sass_places(disassembly: str) -> Iterator[tuple[int, ...]]:
 
 
 def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
-    """For each instruction: its line, the routine of the assembler that it stands in, and the one that it calls.
+    """Yields three values for each instruction: its source line, the assembler's routine that contains it, and the
+    routine that it calls.
 
-    Comments before an instruction say its line, the innermost first. They hold until the next comments.
+    Comments before an instruction give its source lines, the line of the innermost function first. Instructions after
+    such comments have these lines, until the next comments.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):
@@ -315,7 +344,11 @@ _FRAME = re.compile(r"\b(EXIT|ret|LDC R1)\b")  # R1 is the stack
 
 
 def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
-    """The rows with `TENSOR` as a name. `head`: the line at which the kernel begins; it counts as no line."""
+    """Returns the rows with `TENSOR` as a name that allocations define and products use.
+
+    `head` is the line at which the kernel begins. An instruction with the line `head` counts as an instruction without
+    a line.
+    """
     lines = text.split("\n")
     made = list(rows)
     if not any(map(_USER.search, lines)):
@@ -330,7 +363,7 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
-    """The numbers of instructions without a line whose neighbours are instructions of the allocator."""
+    """Yields the numbers of instructions without a line whose neighbours allocate or free tensor memory."""
     run: list[int] = []
     for k, (row, line) in enumerate(zip((*rows, None), (*lines, ""))):
         if row is not None and (not row.operation or (set(row.lines) <= {head} and not _FRAME.search(line))):

@@ -1,7 +1,7 @@
 """A compilation as plain data for the explorer's page, ready for JSON.
 
     document  = {title, command, panes, programs, diffs, about, words}
-                                                            panes: which are open, empty for the usual ones;
+                                                            panes: the open panes, empty for the usual panes;
                                                             about, words: explanations.py
     program   = {name, label, target, sizes, sources, stages, marks, views, player, passes, ledger,
                  figures, quick, walk}
@@ -10,15 +10,16 @@
                                                             o(wn), s(erves) or w(hole) (provenance.py)
     mark      = {label, spans}                              spans: [source, start, end]
 
-A mark is the number of a node of the graph, as in provenance.py. The page lights up everything that shares a mark with what
-the pointer is on. Texts are unchanged: the page inserts them as text, never as HTML. Left out: HTML (page.py).
+A mark is the number of a node of the graph, as in provenance.py. The page highlights everything that shares a mark with
+the text under the pointer. Texts are not escaped here: the page inserts them as text, never as HTML. Left out: HTML
+(page.py).
 
-A page also says how to make it again: a line for a shell,
+A page also shows the command that makes the page again: a line for a shell,
 
     minitri explore examples/linear.mt -D M=512 --target cuda:80 -o linear.html
 
-or a line of Python, if the program is in no file or has options of schedules. The line includes what the page compares
-and which panes are open.
+or a line of Python, if the program is in no file or has options of schedules. The command includes the compared program
+and the open panes.
 """
 
 import re
@@ -44,18 +45,18 @@ from minitri.hardware.targets import StageUnavailable
 from minitri.pipeline import OUR_STAGES, Compilation, Context
 from minitri.tiles.schedule import Options
 
-PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # beside the stages
+PANES = ("source", "drawn", "passes", "ledger", "resources", "player", "diff")  # panes of the page beside the stages
 SILENT: Tell = lambda done, text: None  # noqa: E731
 Seconds = Mapping[str, float] | None  # by the name of a kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a page shows besides its first program.
+    """The settings of an explorer page besides its first program.
 
-    compare    how the second program differs: text by name, {"target": "cuda:80"}
-    measured   seconds of the first program's kernels by name
-    panes      which panes are open; empty: the usual ones
+    compare    how the second program differs from the first: texts by name, such as {"target": "cuda:80"}
+    measured   the measured seconds of the first program's kernels, by name
+    panes      which panes of the page are open; if empty, the usual panes are open
     """
 
     compare: Mapping[str, Any] = field(default_factory=dict)
@@ -71,12 +72,12 @@ def document(
     shown: Shown = Shown(),
     tell: Tell = SILENT,
 ) -> dict[str, Any]:
-    """The data of a page about one program, or about two that are compared.
+    """Returns the data of a page about one program, or about two programs that are compared.
 
-    quick   only what needs no compiler of Triton
-    tell    is called with the part that is done, from 0 to 1, and with what comes next
+    quick   whether parts that need Triton's compiler are left out
+    tell    a function that is called with the finished fraction, from 0 to 1, and with the name of the next step
 
-    Raises CompileError (MT0404) for a pane that does not exist.
+    Raises CompileError (MT0404) for a pane of the page that does not exist.
     """
     name = compiled.context.entry if other is not None and other.context.entry != compiled.context.entry else ""
     part = 1.0 if other is None else 0.5
@@ -104,16 +105,18 @@ def document(
 def program(
     compiled: Compilation, label: str = "", quick: bool = False, measured: Seconds = None, tell: Tell = SILENT
 ) -> dict[str, Any]:
-    """One program at all its stages. `quick` leaves out what takes seconds: machine code, the player, the walk, and
-    the plans that fusion did not choose."""
-    trace, ours = Trace(compiled), our_passes(compiled)
+    """Returns all stages of one program, as data.
+
+    `quick` leaves out what takes seconds: machine code, the player, the walk, and the plans that fusion did not choose.
+    """
+    trace = Trace(compiled)
     sources = _Sources(trace)
     marks = [{"label": n.text, "spans": [at for s in n.spans for at in sources.place(s)]} for n in trace.nodes]
     with ThreadPoolExecutor(1) as aside:  # Triton's passes are printed by another process
         printed = None if quick else aside.submit(triton_passes, trace.machine)
         stages = _stages(trace, quick, tell)
         tell(0.7, "fusion plans")
-        played = None if quick else player(compiled)
+        played, ours = None if quick else player(compiled), our_passes(compiled)
         made = {
             "name": compiled.context.entry, "label": label, "target": str(compiled.context.target), "quick": quick,
             "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages, "marks": marks,
@@ -125,10 +128,13 @@ def program(
 
 
 def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:
-    """Every stage as data; Triton's compiler works on several kernels at a time."""
+    """Returns every stage as data.
+
+    Triton's compiler works on several kernels at a time.
+    """
     tell(0, "stages of minitri")
     if not quick and trace.compilation.context.target.stages:
-        with suppress(StageUnavailable):  # each stage says so by itself
+        with suppress(StageUnavailable):  # each stage has its own note that it is missing
             trace.machine.make(lambda done, text: tell(0.1 + 0.5 * done, text))
     return [_stage(trace, name, quick) for name in trace.stages]
 
@@ -147,7 +153,10 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
 
 
 def _views(trace: Trace) -> list[dict[str, Any]]:
-    """Drawings of the simplified graph; none for a program that begins after it."""
+    """Returns drawings of the simplified graph.
+
+    A program that begins after the simplified graph has no drawings.
+    """
     if "graph.simplified" not in trace.stages:
         return []
     graph = trace.compilation.value("graph.simplified")
@@ -155,7 +164,7 @@ def _views(trace: Trace) -> list[dict[str, Any]]:
 
 
 class _Sources:
-    """The texts that nodes come from: the whole program, and the library functions that it uses."""
+    """The texts that nodes of the graph come from: the whole program, and the library functions that it uses."""
 
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
@@ -168,7 +177,7 @@ class _Sources:
         ]
 
     def place(self, span: Span) -> list[list[int]]:
-        """[[source, start, end]] of a span; an empty list if its text is not shown."""
+        """Returns [[source, start, end]] for a span, or an empty list if the text of the span is not shown."""
         for number, (source, start, end) in enumerate(self.parts):
             if source == span.source and start <= span.start and span.end <= end:
                 return [[number, *(utf16_size(source.text[start:at]) for at in (span.start, span.end))]]
@@ -176,12 +185,15 @@ class _Sources:
 
 
 def utf16_size(text: str) -> int:
-    """The length of a text in JavaScript: UTF-16 code units."""
+    """Returns the length of a text in JavaScript, which counts UTF-16 code units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]]:
-    """(source, start, end) of each function that holds a span; of the whole source if it has no functions."""
+    """Returns (source, start, end) of each function that contains a span.
+
+    If the source has no functions, the result is the whole source.
+    """
     starts = [m.start() for m in re.finditer(r"^def ", source.text, re.MULTILINE)]
     if not starts:
         return [(source, 0, len(source.text))]
@@ -197,7 +209,11 @@ DEFAULT_TARGET = "cuda:90"
 
 
 def command(compiled: Compilation, shown: Shown) -> str:
-    """The line that makes the page again: for a shell, or of Python for a program from a cell, a string or a stage."""
+    """Returns the command that makes the page again.
+
+    The command is a line for a shell. For a program from a notebook cell, a string or a stage, the command is a line of
+    Python.
+    """
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"
     if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
@@ -231,7 +247,10 @@ def _words(context: Context, shown: Shown) -> Iterator[str]:
 
 
 def _sizes(context: Context) -> dict[str, int | tuple[int, ...]]:
-    """The sizes as arguments of `lower`: the axes of a pack `*B` become one tuple."""
+    """Returns the sizes as arguments of `lower`.
+
+    The axes of a pack `*B` become one tuple.
+    """
     sizes: dict[str, Any] = dict(context.sizes)
     for pack, rank in context.instance.packs.items():
         axes = [sizes.pop(f"{pack}{k}", None) for k in range(rank)]

@@ -1,15 +1,15 @@
-"""The registers that an instruction defines and uses.
+"""Finds the registers that a machine instruction defines and uses.
 
-In: the text of one instruction. Out: the names of the registers that it defines and uses. They link an
-instruction without a source line, such as the computation of an address, to the instructions that use its result
+In: the text of one instruction. Out: the names of the registers that the instruction defines and uses. These names link
+an instruction without a source line, such as the computation of an address, to the instructions that use its result
 (triton_provenance.py).
 
-    ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and %r3 as it was
+    ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and the old value of %r3
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
     amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
 
-An instruction writes its first operand, unless its name says that it writes memory or nothing. If the width of an
-operand is uncertain, too many registers count as used rather than too few.
+An instruction writes its first operand, unless the name of the instruction says that it writes memory or nothing. If
+the width of an operand is uncertain, too many registers count as used rather than too few.
 """
 
 import re
@@ -21,11 +21,11 @@ Names = tuple[str, ...]
 
 MACHINES = table_beside(__file__, "instruction_sets.toml")
 _PREDICATE = re.compile(r"!?U?P(T|\d+)")
-_WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # of two registers: 64 bits, or two floats
+_WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # operands of two registers: 64 bits, or two floats
 
 
 def effects(text: str, machine: str) -> tuple[Names, Names]:
-    """(defined, used): the names of registers."""
+    """Returns (defined, used): the names of the registers that an instruction defines and uses."""
     guard, text = _guarded(text.strip().rstrip(";"))
     opcode, _, rest = text.partition(" ")
     operands = _operands(rest.strip())
@@ -34,24 +34,27 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     read = _all(operands[count:], opcode, machine)
     if guard:  # where it does not run, the old value stays
         read += _all([guard], "", machine) + written
-    if machine == "amdgcn" and "_load" in opcode:  # nor in lanes that are masked
+    if machine == "amdgcn" and "_load" in opcode:  # masked threads keep the old value too
         read += written
     return written, read
 
 
 def _guarded(text: str) -> tuple[str, str]:
-    """The predicate before an instruction, and the instruction."""
+    """Returns the predicate before an instruction, and the instruction."""
     match = re.match(r"@!?(\S+)\s+(.*)", text, re.DOTALL)
     return (match[1], match[2]) if match else ("", text)
 
 
 def _operands(text: str) -> list[str]:
-    """Split at commas outside of braces and brackets."""
+    """Splits the operands of an instruction at commas outside of braces and brackets."""
     return [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", text)] if text else []
 
 
 def _results(operands: list[str], opcode: str, machine: str) -> int:
-    """How many of the first operands are results: in SASS also predicates after a register."""
+    """Returns how many of the first operands are results.
+
+    In SASS, predicates after the first register are results too.
+    """
     if machine != "sass":
         return 1
     count = 1 + len(list(takewhile(_PREDICATE.fullmatch, operands[1:])))
@@ -77,7 +80,7 @@ def _registers(operand: str, opcode: str, machine: str) -> list[str]:
 
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:
-    """How many registers of SASS one name stands for."""
+    """Returns how many registers of SASS one name stands for."""
     if match[1].endswith("P"):
         return 1
     if match[1] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):

@@ -1,4 +1,4 @@
-"""Figures about each kernel: its place under the roofline, the resources that it takes, its instructions by kind.
+"""Figures about each kernel: its predicted time (roofline), the resources that it takes, and its instructions by kind.
 
 In: a compilation. Out: plain data for the page (`figures`):
 
@@ -6,15 +6,16 @@ In: a compilation. Out: plain data for the page (`figures`):
     kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}
     resource  {name, warps, registers, shared, local, spills, blocks, occupancy, bound, instructions}
 
-`missing` says why a figure is not there. Times come from the caller (minitri/profile.py measures them), the roofline
-from minitri/hardware/roofline.py. `Resources` says what a compiled kernel takes of a multiprocessor:
+`missing` gives the reason why a figure is not available. Measured times of kernels come from the caller
+(minitri/profile.py measures these times). The roofline comes from minitri/hardware/roofline.py. `Resources` lists what
+a compiled kernel takes of a multiprocessor:
 
   - registers and local memory, from the assembler (cuobjdump for NVIDIA, LLVM's report for AMD),
   - shared memory, from Triton,
-  - how many of its warps run at once, and what limits them (minitri/hardware/chips.py),
+  - how many warps of the kernel run at once, and what limits this number (minitri/hardware/chips.py),
   - a count of instructions by kind (instruction_sets.toml). An instruction in a loop counts once.
 
-Left out: what only a measurement can say; how the page draws the figures (page/figures.js).
+Left out: measurements, and the drawing of the figures on the page (page/figures.js).
 """
 
 import re
@@ -37,15 +38,15 @@ from minitri.triton.artifacts import inspected
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a compiled kernel takes of a multiprocessor.
+    """The resources of a multiprocessor that a compiled kernel takes.
 
-    registers   of a thread
-    shared      bytes of a block
-    local       bytes of a thread: its stack and spilled registers
-    spills      instructions that read or write local memory
-    blocks      how many a multiprocessor runs at once; None if its limits are unknown
-    occupancy   their warps as a part of all warps that it can hold, from 0 to 1
-    bound       what limits `blocks`
+    registers   the number of registers of a thread
+    shared      the bytes of shared memory of a block of threads
+    local       the bytes of local memory of a thread: its stack and spilled registers
+    spills      the number of instructions that read or write local memory
+    blocks      how many blocks of threads a multiprocessor runs at once; None if its limits are unknown
+    occupancy   the warps of these blocks as a fraction of the most warps of a multiprocessor, from 0 to 1
+    bound       the resource that limits `blocks`
     """
 
     kernel: str
@@ -61,7 +62,10 @@ class Resources:
 
 
 def resources(compiled: Compilation, machine: MachineCode | None = None) -> tuple[Resources, ...]:
-    """One for each distinct kernel; none for a target without a GPU. Raises StageUnavailable (MT0402) as its machine code."""
+    """Returns the resources of each distinct kernel.
+
+    A target without a GPU has none. Raises StageUnavailable (MT0402) if the machine code of a kernel is not available.
+    """
     measure = {"cuda": _nvidia, "hip": _amd}.get(compiled.context.target.kind)
     if measure is None:
         return ()
@@ -72,7 +76,10 @@ def resources(compiled: Compilation, machine: MachineCode | None = None) -> tupl
 
 
 def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bool = False) -> dict[str, Any]:
-    """The figures as data. `measured`: seconds by the name of the kernel; `quick`: without what needs machine code."""
+    """Returns the figures of all kernels as data.
+
+    `measured` has seconds by the name of the kernel. `quick` leaves out the figures that need machine code.
+    """
     found = roofline(trace.compilation, measured)
     chip = found.chip if found else None
     rows = [found.graph, *found.kernels] if found else []
@@ -120,7 +127,7 @@ def _nvidia(code: KernelCode, target: Target) -> Resources:
 def _amd(code: KernelCode, target: Target) -> Resources:
     kernel, shared, text, limits = code.kernel, code.built.shared, code.text("amdgcn"), compute_unit(target)
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
-    waves = _number(r"; Occupancy: (\d+)", text)  # that the registers allow on one SIMD
+    waves = _number(r"; Occupancy: (\d+)", text)  # the warps that the registers allow on one SIMD
     most = limits.waves * limits.simds if limits else 0
     counts: dict[str, int] = {}
     if limits and waves:
@@ -132,7 +139,11 @@ def _amd(code: KernelCode, target: Target) -> Resources:
 def _resources(
     code: KernelCode, stage: str, registers: int, shared: int, local: int, counts: Mapping[str, int], most: int
 ) -> Resources:
-    """`counts`: how many blocks each resource allows, {} if that is unknown; `most`: the warps that fit at once."""
+    """Returns the resources of one kernel.
+
+    `counts` has the number of blocks that each resource allows, or is empty if this number is unknown. `most` is the
+    number of warps that fit at once.
+    """
     warps, mix = code.kernel.warps, _mix(code.text(stage), stage)
     blocks = min(counts.values(), default=None)
     limiting = [name for name, count in counts.items() if count == blocks != counts["warps"]]
@@ -148,7 +159,7 @@ OTHER = "integer and moves"
 
 
 def _mix(text: str, machine: str) -> dict[str, int]:
-    """The number of instructions of each kind, the most frequent first."""
+    """Returns the number of instructions of each kind, the most frequent kind first."""
     kinds, opcodes = MACHINES[machine]["kinds"].items(), re.findall(MACHINES[machine]["opcode"], text, re.MULTILINE)
     counts = Counter(next((kind for kind, start in kinds if re.match(start, name)), OTHER) for name in opcodes)
     return dict(counts.most_common())

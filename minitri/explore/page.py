@@ -1,11 +1,12 @@
-"""A document as one HTML file that needs no network and no other file.
+"""Writes a document of the explorer as one HTML file, which needs no network and no other file.
 
-In: a document (document.py). Out: HTML. The file is a template, one style sheet, one script, and data. The data is JSON,
-deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts it as text only. A
-content policy forbids everything else: other scripts (ours is known by its hash), connections, and HTML from a text.
+In: a document (document.py). Out: HTML. The HTML file consists of a template, one style sheet, one script, and data.
+The data is JSON, deflated, in base64, so a browser cannot take any part of a program for HTML. The script inserts parts
+of a program as text only. The content policy of the page allows only the script of this file, which the policy
+identifies by a hash. The policy forbids other scripts, connections, and HTML from a text.
 
-Only a served page has an editor, and with it the one library, CodeMirror. page/codemirror.js is a bundle of its packages
-with their licences; tests/codemirror/ makes it.
+Only a served page has an editor. The editor is the library CodeMirror, and no other library is used. page/codemirror.js
+is a bundle of CodeMirror's packages with their licences; tests/codemirror/ makes this bundle.
 """
 
 import base64
@@ -30,7 +31,10 @@ EDITOR = ("codemirror", "completion", "editor", "problems", "sizes", "gallery", 
 
 
 class Page:
-    """A page of the explorer. A notebook shows it, `save` writes it; `document` is its data."""
+    """A page of the explorer.
+
+    A notebook shows the page, and the method `save` writes it as a file. `document` is the data of the page.
+    """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
@@ -40,7 +44,7 @@ class Page:
         return page(self.document)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page as one file that any browser opens."""
+        """Writes the page as one HTML file that any browser opens."""
         Path(path).write_text(self.html, encoding="utf-8")
         return Path(path)
 
@@ -53,7 +57,10 @@ class Page:
 
 
 def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> str:
-    """The HTML of a document. `live`: what the editor knows, for a page that a server serves and that may ask it."""
+    """Returns the HTML of a document.
+
+    `live` is the data for the editor. Only a page that a server serves has an editor.
+    """
     style, script = (FOLDER / "page.css").read_text(encoding="utf-8"), _script(live is not None)
     nonce = secrets.token_urlsafe(16)  # for the style sheet that CodeMirror makes
     policy = [
@@ -70,7 +77,7 @@ def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> 
 
 
 def packed(document: Mapping[str, Any]) -> str:
-    """The document as JSON, deflated, in base64."""
+    """Returns the document as JSON, deflated, in base64."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     deflated = zlib.compress(text.encode("utf-8", "surrogatepass"), 9, wbits=-15)
     return base64.b64encode(deflated).decode()
@@ -88,6 +95,6 @@ def _script(editor: bool) -> str:
 
 @cache
 def template(name: str) -> Any:
-    """A template of page/, which escapes what is put into it."""
+    """Returns a template of the folder page/, which escapes all inserted text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     return environment.from_string((FOLDER / name).read_text(encoding="utf-8"))

@@ -1,22 +1,23 @@
-"""What each pass changed, by which rules, and where the rules are defined.
+"""Records what each pass changed, by which rules, and where the rules are defined.
 
-In: a compilation. Out: a `Step` for each pass, in order. `our_steps` go from the syntax tree to the Triton source.
-`triton_steps` are Triton's own passes over each kernel, down to its GPU dialect. To find its rules, a pass runs once more
-on its input, and each rule that fires is recorded (minitri/base/pass_logs.py).
+In: a compilation. Out: a `Step` for each pass, in order. `our_steps` are minitri's passes from the syntax tree to the
+Triton source. `triton_steps` are Triton's own passes over each kernel, down to Triton's GPU dialect. To find the rules
+that a pass applied, the pass runs once more on its input. Each rule that the pass applies is recorded
+(minitri/base/pass_logs.py).
 
-With MLIR_ENABLE_DUMP in the environment, Triton prints its IR to standard error before every pass. So a separate process
-does it; this file is also its program. The process gets the source and the arguments of the kernels as JSON on standard
-input, and it has a time limit. The texts have no locations, because their numbers change with each print. Left out:
-LLVM's passes.
+If the variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. So a separate process
+runs Triton's passes, and passes.py is also the program of this process. The process gets the source and the arguments
+of the kernels as JSON on standard input, and it has a time limit. Locations are removed from the printed IR, because
+the numbers of locations change with each print. Left out: LLVM's passes.
 
-`our_passes` and `triton_passes` make plain data of them, a list:
+`our_passes` and `triton_passes` turn the steps into plain data, a list of these objects:
 
     {name, group, stage, about, where, patch, rules, fresh}
 
-`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So no text is
-repeated, and the page shows a patch as a difference. Lines that differ only in the numbers of values are marked as
-renumbered. `fresh`: there is no text before the pass, as for the first pass, and for what Triton reads of a kernel.
-`rules`: those of `Step`.
+`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So unchanged text
+is not repeated in the data, and the page shows a patch as a difference. Lines that differ only in the numbers of values
+are marked as renumbered. `fresh` is true if there is no text before the pass. This holds for the first pass, and for
+the text of a kernel that Triton reads. `rules` is the field `rules` of `Step`.
 """
 
 import inspect
@@ -51,14 +52,15 @@ from minitri.triton.source import module_text
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A pass that ran.
+    """A pass that ran, with the rules that it applied.
 
     owner    "minitri" or "triton"
-    kernel   the kernel that a pass of Triton worked on, else ""
-    about    what it does, in one line; the options of a pass of Triton
-    where    where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
-    rules    the rules that fired, each {name, about, where, count, cases}: what it does in one line, its file and line,
-             how often it fired, and pairs of texts before and after it
+    kernel   the name of the kernel that a pass of Triton worked on; "" for a pass of minitri
+    about    what the pass does, in one line; for a pass of Triton, the options of the pass
+    where    the file and line where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
+    rules    the rules that were applied, each {name, about, where, count, cases}. `about` says in one line what the
+             rule does. `where` is the file and line of the rule. `count` is how often the rule was applied. `cases` has
+             pairs of texts before and after the rule
     """
 
     owner: str
@@ -73,7 +75,7 @@ class Step:
 
 
 def our_steps(compiled: Compilation) -> Iterator[Step]:
-    """Every pass of ours, with the rules that fired."""
+    """Returns a step for every pass of minitri, with the rules that the pass applied."""
     before = None
     for record, p in zip(compiled.passes, compiled.steps):
         with using(compiled.context.limits), recorded() as firings:
@@ -85,18 +87,18 @@ def our_steps(compiled: Compilation) -> Iterator[Step]:
 
 
 def defined(function: Callable[..., Any]) -> str:
-    """The file and line of a function, from the root of the package."""
+    """Returns the file and line of a function, from the root of the package."""
     plain: Any = inspect.unwrap(getattr(function, "__func__", function))
     return f"{plain.__module__.replace('.', '/')}.py:{plain.__code__.co_firstlineno}"
 
 
 def _first_line(documented: Any) -> str:
-    """The first line of a docstring: of a module for a pass, of a function for a rule."""
+    """Returns the first line of a docstring: of a module for a pass, of a function for a rule."""
     return (inspect.getdoc(documented) or "").split("\n")[0]
 
 
 def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
-    """Each rule once, in the order in which they first fired."""
+    """Returns the rules that were applied, each rule only once, in the order of their first application."""
     groups: dict[str, list[Firing]] = defaultdict(list)
     for f in firings:
         groups[defined(f.rule)].append(f)
@@ -107,7 +109,7 @@ def _rules(firings: Sequence[Firing]) -> Iterator[dict[str, Any]]:
 
 
 def _shown(item: Any, depth: int = 2) -> str:
-    """A node, an op or an axis in short: `cast(view(x)): f16[M]`."""
+    """Returns a node, an op or an axis as a short text: `cast(view(x)): f16[M]`."""
     match item:
         case Const() | Constant():
             return format_number(item.value)
@@ -144,8 +146,11 @@ _MARK = "// minitri: "
 
 
 def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[Step, ...]:
-    """Triton's passes over every distinct kernel. A process of its own prints them: StageUnavailable if it has
-    not ended after `seconds`, by default 30 and 10 for each kernel."""
+    """Returns a step for each of Triton's passes over every distinct kernel.
+
+    A separate process prints these passes. Raises StageUnavailable if the process has not ended after `seconds`, by
+    default 30 and 10 for each kernel.
+    """
     if not machine.target.stages:
         return ()
     require_triton()
@@ -160,7 +165,7 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
 
 
 def _printed(programs: str, target: str, seconds: float) -> str:
-    """What Triton prints while it compiles tile programs."""
+    """Returns the text that Triton prints while it compiles tile programs."""
     path = os.pathsep.join(filter(None, sys.path))
     dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
     command = [sys.executable, "-m", "minitri.explore.passes", target]
@@ -175,7 +180,7 @@ def _printed(programs: str, target: str, seconds: float) -> str:
 
 
 def main(programs: str, target: str) -> None:
-    """The process: compiles tile programs, given as the text of the stage `tile.target`."""
+    """Runs the separate process: compiles tile programs, given as the text of the stage `tile.target`."""
     parsed = parse_programs(programs, masked=True)
     kernels = [emit(p) for p in parsed]
     text = module_text(parsed.plan, kernels)
@@ -188,7 +193,10 @@ def main(programs: str, target: str) -> None:
 
 
 def _steps(text: str) -> Iterator[Step]:
-    """A step for each dump. The text after a pass is the text before the next pass, or the stage itself."""
+    """Yields a step for each text that Triton printed.
+
+    The text after a pass is the text before the next pass, or the stage itself.
+    """
     pending: list[tuple[str, str, str]] = []
     for part in re.split(rf"(?=^// -----// |^{_MARK})", text, flags=re.M):
         head, _, body = part.partition("\n")
@@ -204,13 +212,13 @@ def _steps(text: str) -> Iterator[Step]:
 
 
 def _named(words: str) -> tuple[str, str]:
-    """The name and the options of a pass: `canonicalize{top-down=true}`, or `(canonicalize)` in older versions."""
+    """Returns the name and the options of a pass: `canonicalize{top-down=true}`, or `(canonicalize)` in older versions."""
     name, _, options = words.strip("()").partition("{")
     return name.strip(), " ".join(options.rstrip("} ").split())
 
 
 def plain(text: str) -> str:
-    """MLIR without locations."""
+    """Returns the text of MLIR without locations."""
     lines = [line for line in text.split("\n") if not line.startswith("#loc")]
     return _LOCATION.sub("", "\n".join(lines)).strip() + "\n"
 
@@ -218,7 +226,7 @@ def plain(text: str) -> str:
 # ---- passes as data for the page ----------------------------------------------------------------
 
 
-MAX_CASES = 6  # of a rule that are shown
+MAX_CASES = 6  # pairs of texts of a rule that are shown
 MAX_COMPARED = 4000  # lines of a text that are compared one by one
 
 # The name of a value or of a layout, whose number moves with every line above it: %3, v3, %v1_21, #blocked6.
@@ -228,12 +236,15 @@ Patch = list[tuple[int, int, list[str], bool]]
 
 
 def our_passes(compiled: Compilation) -> list[dict[str, Any]]:
-    """Every pass of ours, in order."""
+    """Returns every pass of minitri as data, in order."""
     return [_record(s, s.name == "parse") for s in our_steps(compiled)]
 
 
 def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
-    """Triton's passes, kernel by kernel; none if Triton cannot be asked for them."""
+    """Returns Triton's passes as data, kernel by kernel.
+
+    The list is empty if Triton cannot print its passes.
+    """
     try:
         steps = triton_steps(machine)
     except StageUnavailable:
@@ -254,7 +265,7 @@ def _record(s: Step, fresh: bool) -> dict[str, Any]:
 
 
 def patch(before: str, after: str) -> Patch:
-    """The lines to replace in one text to get the other."""
+    """Returns the lines to replace in one text to get the other text."""
     old, new = lines(before), lines(after)
     if max(len(old), len(new)) > MAX_COMPARED:
         return [(0, len(old), new, False)]

@@ -1,18 +1,18 @@
-"""The nodes of the graph that each line of each stage comes from.
+"""Finds the nodes of the graph that each line of each stage comes from.
 
-In: a compilation (`low.compilation`). Out: a `Trace`, which has the nodes of its graph with their places in the
-source. It also has the text of each stage, with a set of node numbers for each line.
+In: a compilation (`low.compilation`). Out: a `Trace`, which has the nodes of the graph with their places in the source.
+The trace also has the text of each stage, with a set of node numbers for each line.
 
     source     relu(x @ w + b)            nodes[3] is `x @ w`, source[5:10]
     triton     v5 = rt.dot(v1, v2, v4)    {0, 1, 3}
     sass       HMMA.16816.F32 R4, …       {0, 1, 3}
 
-Each op carries the spans that it came from, and each span the number of its node. So the nodes of a line are those of
-the spans of its ops. A line without an op, such as an axis or the head of a loop, has the nodes of the ops that it
-serves.
+Each op carries the spans of the source that it came from, and each span has the number of its node. So the nodes of a
+line are the nodes of the spans of its ops. A line without an op, such as an axis or the head of a loop, has the nodes
+of the ops that need the line.
 
-Numbers count the nodes of the stage `graph`, or the ops of a program that begins at kernels or tiles. Left out: which
-part of a line belongs to which node.
+The numbers count the nodes of the stage `graph`, or the ops of a program that was read from the kernels or tile stage.
+Left out: which part of a line belongs to which node.
 """
 
 from collections import defaultdict
@@ -36,11 +36,11 @@ from minitri.tiles.text import program_lines, programs_lines
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node of the graph.
+    """A node of the graph, with its places in the source.
 
-    op      its operation: `reduce.max`
-    text    its line in the stage `graph`
-    spans   its places in the source: the innermost first, then the calls that led to it
+    op      the operation of the node, such as `reduce.max`
+    text    the line of the node in the stage `graph`
+    spans   the places of the node in the source: the innermost first, then the calls that led to it
     """
 
     op: str
@@ -50,8 +50,10 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class StageTrace:
-    """A stage as text. `lines[k]`: the numbers of the nodes that line k comes from; `how[k]`: how that is known
-    (`Origin`)."""
+    """A stage as text, with the nodes that each line comes from.
+
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` says how these nodes are known (`Origin`).
+    """
 
     name: str
     text: str
@@ -62,7 +64,8 @@ class StageTrace:
 class Trace:
     """The nodes of a compilation, and its stages line by line: `trace["ptx"]`.
 
-    A stage is made when somebody asks for it. Raises StageUnavailable (MT0402) as the compilation does.
+    A stage is made when it is first requested. Raises StageUnavailable (MT0402) for a stage that the compilation does
+    not have.
     """
 
     def __init__(self, compilation: Compilation) -> None:
@@ -76,12 +79,12 @@ class Trace:
 
     @property
     def source(self) -> Source:
-        """The program's own text."""
+        """The text of the program itself."""
         return self.compilation.context.module.source
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Every text that a node comes from: first the program, then the library."""
+        """Every text that a node comes from: first the program, and after it the library functions."""
         return tuple({id(s): s for s in (self.source, *(s.source for n in self.nodes for s in n.spans))}.values())
 
     @property
@@ -91,14 +94,17 @@ class Trace:
     def __getitem__(self, stage: str) -> StageTrace:
         if stage not in self._stages:
             ours = stage not in self.compilation.context.target.stages
-            text = self.compilation[stage] if ours else self.machine.text(stage)  # of each distinct kernel
+            text = self.compilation[stage] if ours else self.machine.text(stage)  # the lines of each distinct kernel
             origins = self._origins(stage)[: len(text.removesuffix("\n").split("\n"))]
             nodes, how = tuple(o.nodes for o in origins), tuple(o.how for o in origins)
             self._stages[stage] = StageTrace(stage, text, nodes, how)
         return self._stages[stage]
 
     def of(self, spans: Iterable[Span]) -> Nodes:
-        """The nodes of spans; for a span without a number, the nodes at the same place."""
+        """Returns the nodes of spans.
+
+        For a span without a number, returns the nodes at the same place in the source.
+        """
         return frozenset().union(*({s.node} if s.node is not None else self._there(s) for s in spans))
 
     def _there(self, span: Span) -> set[int]:
@@ -126,11 +132,14 @@ class Trace:
                 return self._about(programs_lines(programs), [op for p in programs for op in p.ops()])
 
     def of_program(self, program: Program) -> list[Nodes]:
-        """The nodes of each line of one tile program."""
+        """Returns the nodes of each line of one tile program."""
         return self._about(program_lines(program), list(program.ops()))
 
     def _within(self, node: ast.Node | None) -> Nodes:
-        """The nodes with exactly the span of an expression; of a statement, those of its value."""
+        """Returns the nodes with exactly the span of an expression.
+
+        For a statement, returns the nodes of the statement's value.
+        """
         match node:
             case None:
                 return NONE
@@ -142,7 +151,10 @@ class Trace:
                 return frozenset(self._there(node.span))
 
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
-        """The nodes of lines of kernels and programs. `ops`: all ops, where the accesses of a buffer are found."""
+        """Returns the nodes of lines of kernels and programs.
+
+        `ops` has all ops, where the accesses of a buffer are found.
+        """
         rows: list[Nodes] = []
         program: Program | None = None
         for _, item in lines:
@@ -152,7 +164,7 @@ class Trace:
 
 
 def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """The op or the decision of a line, or the ops that the line serves."""
+    """Returns the op or the decision of a line, or the ops that need the line."""
     match item:
         case Program() | Kernel():
             body = item.ops() if isinstance(item, Program) else item.body
@@ -171,7 +183,7 @@ def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[O
 
 
 def _axes(op: Op) -> set[str]:
-    """The axes along which an op accesses memory, or that it reduces."""
+    """Returns the axes along which an op accesses memory, or which the op reduces."""
     match op:
         case Load() | Store():
             return op.indexed_by
@@ -201,7 +213,7 @@ def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
 
 
 def _graph_nodes(graph: Graph) -> Iterator[NodeInfo]:
-    """The nodes in the order of their numbers (`Graph.numbered`)."""
+    """Returns the nodes in the order of their numbers (`Graph.numbered`)."""
     texts = {about[0]: text.strip() for text, about in graph_lines(graph) if text.startswith("  %")}
     for node in dict.fromkeys((*graph.nodes(), *graph.inputs)):
         text = format_input(node) if isinstance(node, Input) else texts[node]
@@ -209,5 +221,5 @@ def _graph_nodes(graph: Graph) -> Iterator[NodeInfo]:
 
 
 def _op(text: str) -> str:
-    """`reduce.max` of `%3: f32[M] = reduce.max %2 …`."""
+    """Returns the operation in a line of a graph: `reduce.max` for `%3: f32[M] = reduce.max %2 …`."""
     return (text.partition(" = ")[2] or text.strip()).partition(" ")[0]

@@ -1,10 +1,10 @@
 """A queue in front of one worker process, which is replaced if it hangs.
 
-In: requests from any thread. Out: answers. The process (compile_worker.py) gets one request at a time, with a limit in seconds.
-If the process exceeds the limit or dies, `Desk` ends it with all its children and starts another one. The request then
-gets an error as its answer. `ask` raises `Busy` if too many requests wait.
+In: requests from any thread. Out: answers. The process (compile_worker.py) gets one request at a time, with a limit in
+seconds. If the process exceeds the limit or dies, `Desk` ends the process with all its children and starts another
+process. The request of the ended process gets an error as its answer. `ask` raises `Busy` if too many requests wait.
 
-Left out: what a request is; who may send one (serve.py).
+Left out: the meaning of a request, and the decision who may send requests (serve.py).
 """
 
 import os
@@ -20,15 +20,16 @@ COMMAND = (sys.executable, "-m", "minitri.explore.compile_worker")
 
 
 class Busy(Exception):
-    """Too many requests wait already."""
+    """Raised if too many requests wait already."""
 
 
 class Desk:
-    """A worker process and its queue.
+    """A worker process and the queue of requests in front of it.
 
-    seconds   the longest that one request may take
+    seconds   the longest time that one request may take
     queue     how many requests may wait
-    newest    only the newest request waits; each older one gets an error at once. For one person who types on
+    newest    whether only the newest request waits, and each older request gets an error at once; this suits one person
+              who types
     """
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
@@ -96,6 +97,6 @@ class Desk:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the process: without a GPU, and without variables that change Triton."""
+    """Returns the environment of the worker process: without a GPU, and without variables that change Triton."""
     path = os.pathsep.join(filter(None, sys.path))
     return environment("TRITON_", "MLIR_", "MINITRI_LOGS", PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")

@@ -3,20 +3,21 @@
     minitri explore --serve
 
 In: requests over HTTP to 127.0.0.1. Out: the page, and a document or a diagnostic for each program. The server checks
-these before it reads a request:
+these properties before it reads a request:
 
-    Host             must be a name of this server, so that no other name can lead to it
+    Host             must be a name of this server, so that no other host name can lead to the server
     Origin           must be this server, if the request has one
     token            in the path of the page: a secret of this user
     POST             must be JSON of a known and small size, which no form of another page can send
     rate, number     limits of requests a second and of connections
 
-The address stays the same, so that a link to a program stays valid: port 8748, and a token in the user's cache folder,
-which no other user can read. Each port has its own token. On any other free port (`--port 0`, or if 8748 is taken) the
-token is new and is not kept: somebody else may listen there the next time.
+The address of the server stays the same, so that a link to a program stays valid. The address consists of the port 8748
+and a token. The token is in the user's cache folder, which no other user can read. Each port has its own token. On any
+other free port (`--port 0`, or if 8748 is taken) the token is new and is not saved. Another process may use this port
+the next time.
 
-There are no CORS headers and only two paths. Separate processes (request_queue.py) compile programs, with limits of time and
-memory, and never run a kernel.
+The server sends no CORS headers and answers only two paths. Separate processes (request_queue.py) compile programs,
+with limits of time and memory, and never run a kernel.
 """
 
 import hmac
@@ -41,7 +42,7 @@ from minitri.hardware.targets import TARGETS
 EXAMPLES = table_beside(__file__, "examples.toml")["examples"]
 ADDRESS, PORT = "127.0.0.1", 8748
 QUICK, FULL = 6.0, 90.0  # seconds for our stages, for all of them
-LARGEST = 64 << 10  # bytes of a request
+LARGEST = 64 << 10  # the most bytes of a request
 CONNECTIONS = 32
 RATE, BURST = 20.0, 60.0  # requests a second
 HEADERS = {
@@ -52,7 +53,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """A status and a short reason that contains nothing of the request."""
+    """A rejected request: an HTTP status and a short reason that contains nothing of the request."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -65,7 +66,10 @@ def _require(held: bool, status: int, reason: str) -> None:
 
 
 def _kept_token(port: int) -> str:
-    """The token of the earlier runs on this port. The cache folder belongs to this user alone."""
+    """Returns the token of the earlier runs on this port.
+
+    The token is in the cache folder, which belongs to this user alone.
+    """
     kept = json_disk_cache.get("explorer token", port)
     if isinstance(kept, str) and re.fullmatch(r"[\w-]{32}", kept, re.ASCII):
         return kept
@@ -75,7 +79,10 @@ def _kept_token(port: int) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """The server. `address`: the URL of the page."""
+    """The HTTP server of the explorer.
+
+    `address` is the URL of the page.
+    """
 
     daemon_threads = True
     allow_reuse_port = False  # a port has one server
@@ -96,7 +103,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Closes a connection if there are `CONNECTIONS` already."""
+        """Closes a connection if there are `CONNECTIONS` other connections already."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -109,10 +116,10 @@ class Server(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores a connection that breaks off."""
+        """Ignores a connection that the browser has closed."""
 
     def take(self) -> bool:
-        """Whether the rate allows one more request."""
+        """Checks whether the rate limit allows one more request."""
         with self._lock:
             now = time.monotonic()
             self._bucket = min(BURST, self._bucket + (now - self._filled) * self.rate)
@@ -129,7 +136,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """The handler of one HTTP connection."""
 
     timeout = 15  # seconds that a connection may say nothing
     protocol_version = "HTTP/1.1"
@@ -147,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("explore", self._compile)
 
     def _answer(self, name: str, work: Callable[[], None]) -> None:
-        """Answers the one path that a method has."""
+        """Answers a request for the one path that its HTTP method has."""
         try:
             self._require_own()
             self._require_path(name)
@@ -159,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- who may ask -----------------------------------------------------------------
 
     def _require_own(self) -> None:
-        """Refuses a request that comes from elsewhere, or too often."""
+        """Rejects a request that comes from another page or another host, or that comes too often."""
         hosts, origins = self.headers.get_all("Host") or [], self.headers.get_all("Origin") or []
         _require(len(hosts) == 1 and hosts[0] in self.own.names, 403, "this host is not served")
         own = not origins or (len(origins) == 1 and origins[0] in {f"http://{n}" for n in self.own.names})
@@ -168,7 +175,7 @@ class Handler(BaseHTTPRequestHandler):
         _require(self.own.take(), 429, "too many requests: wait a moment")
 
     def _require_path(self, name: str) -> None:
-        """`/TOKEN/name`."""
+        """Rejects a request unless its path is `/TOKEN/name`."""
         given = self.path.encode("utf-8", "replace")
         known = hmac.compare_digest(given, f"/{self.own.token}/{name}".encode())
         _require(known, 404, "open the address that `minitri explore --serve` has printed")
@@ -176,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
     # ---- the two paths ---------------------------------------------------------------
 
     def _page(self) -> None:
-        """The page, with the first program in it."""
+        """Returns the page, which contains the first program."""
         first = self.own.first
         document = self._asked(first)
         if "error" in document:
@@ -228,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers a request that the HTTP library refuses, without repeating any of it."""
+        """Answers a request that the HTTP library rejects, without repeating any part of the request."""
         self.close_connection = True
         self._send(code, {"error": {"message": "this is not a request that is answered here"}})
 
@@ -237,9 +244,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def listening(port: int | None = 0, first: Mapping[str, Any] | None = None) -> Server:
-    """A server that listens already. `first`: the request with the program that the page shows first.
+    """Returns a server that listens already.
 
-    port   None: the usual port, or any free one if that is taken; 0: any free one
+    `first` is the request with the program that the page shows first.
+
+    port   None for the usual port, or any free port if the usual port is taken; 0 for any free port
     """
     try:
         server = Server(PORT if port is None else port, first)

@@ -1,7 +1,7 @@
-"""The nodes that each line of the generated Triton source, and of Triton's own stages, comes from.
+"""Finds the nodes of the graph that each line of the generated Triton source, and of Triton's own stages, comes from.
 
-In: the text of the stage `triton`, its kernels and the nodes of each op; or one of Triton's stages. Out: an `Origin` for
-each line.
+In: the text of the stage `triton`, its kernels and the nodes of each op, or one of Triton's own stages. Out: an
+`Origin` for each line.
 
     j = tl.arange(0, 512)                      {2, 7}   serves the load and the store
     m5 = j < 300                               {2, 7}
@@ -13,9 +13,10 @@ of the lines that use it (`served`). The head of a loop also has the nodes of th
 have the nodes that the kernel writes: the head of the function, the heads of its branches, and lines that wait.
 
 In Triton's own stages the location of an operation leads to a generated line, and the operation has the nodes of that
-line (debug_locations.py). Some operations have no location: a constant that Triton hoists, an address, tensor memory. They have
-the nodes of the operations that use their results. If nothing uses them, or if the location is the head of the function,
-they belong to the whole kernel. Then they have the nodes that the kernel writes.
+line (debug_locations.py). Some operations have no location: a constant that Triton hoists, an address, an allocation of
+tensor memory. Operations without a location have the nodes of the operations that use their results. If no operation
+uses the result, or if the location is the head of the function, the operation belongs to the whole kernel. Operations
+of the whole kernel have the nodes that the kernel writes.
 """
 
 import ast
@@ -37,12 +38,12 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The nodes that a line comes from, and how that is known.
+    """The nodes that a line comes from, and how these nodes are known.
 
     "own"      the line is an operation of these nodes
-    "serves"   it serves them: an index, a mask, a constant
-    "whole"    it belongs to the kernel that makes them
-    ""         it is no operation: a brace, a label, a comment
+    "serves"   operations of these nodes need the line: an index, a mask, a constant
+    "whole"    the line belongs to the whole kernel that computes these nodes
+    ""         the line is no operation: a brace, a label, a comment
     """
 
     nodes: Nodes
@@ -54,15 +55,18 @@ Step = tuple[Iterable[str], Iterable[str]]  # names defined, names used
 
 
 def served(steps: Sequence[Step], own: Sequence[Nodes | None], kept: frozenset[str] = frozenset()) -> list[Nodes]:
-    """The nodes of every step. A step without nodes of its own has those of the steps that use its results.
+    """Returns the nodes of every step.
+
+    A step without nodes of its own has the nodes of the steps that use its results.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    It goes from the last step to the first, twice: a loop carries values to steps above.
-    A step that defines a name ends the need for it, unless the name is in `kept`.
+    The search goes from the last step to the first, twice, because a loop carries values to earlier steps. A use of a
+    name counts for the nearest earlier step that defines the name. If the name is in `kept`, the use counts for every
+    earlier step that defines it.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
     found = [NONE] * len(steps)
@@ -87,11 +91,11 @@ class _Line:
     number: int  # from 1
     defines: frozenset[str]
     uses: frozenset[str]
-    loop: bool  # it stands in one
+    loop: bool  # the line is inside a loop
 
 
 def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
-    """The origin of each line of the text."""
+    """Returns the origin of each line of the generated Triton source."""
     ops = line_ops(kernels)
     own = {line: nodes_of(op) for line, op in ops.items()}
     launches = {match[1]: k for k, line in enumerate(text.split("\n"), 1) if (match := re.match(r"# (\w+)\[", line))}
@@ -110,7 +114,10 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
 
 
 def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
-    """The lines of statements. The line of a loop or a branch is its head; the lines of its body follow."""
+    """Yields the lines of statements.
+
+    The line of a loop or a branch is its head; the lines of its body follow.
+    """
     for statement in body:
         match statement:
             case ast.For():
@@ -125,8 +132,10 @@ def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
 
 
 def _whole(function: ast.FunctionDef) -> Iterator[int]:
-    """The lines of `if` and `else`, whose branches hold the whole kernel; and of statements without a result, such as
-    waiting for the kernel before."""
+    """Yields the lines of `if` and `else`, whose branches hold the whole kernel.
+
+    Also yields the lines of statements without a result, such as waiting for the previous kernel.
+    """
     for node in ast.walk(function):
         if isinstance(node, ast.If):
             yield from (node.lineno, node.orelse[0].lineno - 1)
@@ -135,7 +144,7 @@ def _whole(function: ast.FunctionDef) -> Iterator[int]:
 
 
 def _carried(lines: Sequence[_Line]) -> frozenset[str]:
-    """The names that a loop carries: those defined before it and in it."""
+    """Returns the names that a loop carries: names that are defined both before a loop and in a loop."""
     inside, before = ({n for line in lines if line.loop == loop for n in line.defines} for loop in (True, False))
     return frozenset(inside & before)
 
@@ -149,7 +158,10 @@ def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> frozens
 
 
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
-    """The origin of each line of a stage: all distinct kernels, each under a line with its name."""
+    """Returns the origin of each line of one of Triton's stages.
+
+    The stage contains all distinct kernels, each under a line with its name.
+    """
     lines: list[Origin] = []
     heads = _heads(machine.compilation.module_text)
     for kernel in machine.kernels:
@@ -161,7 +173,10 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 
 
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
-    """The origins of the generated lines. A line of the kernel also gets the nodes of the same line of its twins."""
+    """Returns the origins of the generated lines.
+
+    A line of a kernel also gets the nodes of the same line in the kernels that are equal to it.
+    """
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):
         here, *others = (source[heads[name] - 1 + k] for name in (kernel.name, *kernel.twins))
@@ -170,13 +185,13 @@ def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str
 
 
 def _heads(text: str) -> dict[str, int]:
-    """The line of the generated source at which each kernel begins, by its name."""
+    """Returns the line of the generated source at which each kernel begins, by the name of the kernel."""
     lines = enumerate(text.split("\n"), 1)
     return {line[4:].partition("(")[0]: number for number, line in lines if line.startswith("def ")}
 
 
 def _origins(rows: Sequence[Row], source: Sequence[Origin], frame: int) -> list[Origin]:
-    """The nodes of each line of one kernel."""
+    """Returns the origin of each line of one kernel."""
     whole = Origin(source[frame - 1].nodes, WHOLE)
     places = [[source[n - 1].nodes for n in r.lines if frame < n <= len(source)] for r in rows]
     own = [NONE.union(*found) or None for found in places]

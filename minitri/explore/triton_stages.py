@@ -1,13 +1,14 @@
-"""Triton's stages of the kernels of a program: equal kernels are compiled once, and several at the same time.
+"""Triton's stages of the kernels of a program: equal kernels are compiled once, and several kernels are compiled at the
+same time.
 
     k0, k7, k14      three equal layers of a network become three equal kernels
 
-In: a compilation. Out: `MachineCode` with a `KernelCode` for each distinct kernel. A stage is made when somebody first
-asks for it. `make` makes all stages in threads: Triton's compiler and NVIDIA's tools release Python's lock while they
+In: a compilation. Out: `MachineCode` with a `KernelCode` for each distinct kernel. A stage is made when it is first
+requested. `make` makes all stages in threads: Triton's compiler and NVIDIA's tools release Python's lock while they
 work.
 
-Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Only their names
-differ. Left out: what the lines of a stage come from (triton_provenance.py).
+Two kernels are equal if Triton gets the same input for both: source, types of arguments and options. Only the names of
+equal kernels differ. Left out: the nodes that the lines of a stage come from (triton_provenance.py).
 """
 
 import json
@@ -34,9 +35,11 @@ Tell = Callable[[float, str], None]  # how much is done, from 0 to 1, and what
 
 
 class KernelCode:
-    """Triton's stages of one kernel. `twins`: the names of the kernels that are equal to it.
+    """Triton's stages of one kernel.
 
-    Each property raises StageUnavailable (MT0402) if Triton or a tool of NVIDIA's fails.
+    `twins` has the names of the kernels that are equal to this kernel.
+
+    Each property raises StageUnavailable (MT0402) if Triton or one of NVIDIA's tools fails.
     """
 
     def __init__(self, kernel: EmittedKernel, twins: Iterable[str], source: Any, target: Target) -> None:
@@ -49,7 +52,7 @@ class KernelCode:
 
     @property
     def title(self) -> str:
-        """`k0, the same as k7 and k14`."""
+        """Returns a line with the names of equal kernels: `k0, the same as k7 and k14`."""
         return f"{self.name}, the same as {listed(self.twins)}" if self.twins else self.name
 
     @property
@@ -61,12 +64,15 @@ class KernelCode:
 
     @property
     def disassembly(self) -> str:
-        """NVIDIA's machine code, with the line of the generated source at each instruction."""
+        """The machine code for an NVIDIA GPU, with the line of the generated source at each instruction."""
         ptx = straightened(self.built.asm["ptx"])
         return self._once("lines", lambda: artifacts.disassembly(self.built.asm, ptx, self.kernel, self.target))
 
     def make(self) -> None:
-        """Makes all stages, the disassembly too. It raises nothing: the error comes back when somebody asks for the stage."""
+        """Makes all stages of the kernel, the disassembly too.
+
+        No exception is raised here: the error is raised when the stage is requested.
+        """
         with suppress(StageUnavailable):
             for stage in self.target.stages:
                 self.text(stage)
@@ -84,14 +90,14 @@ class KernelCode:
 
 
 class MachineCode:
-    """The code of all kernels of a compilation."""
+    """Triton's stages of all kernels of a compilation."""
 
     def __init__(self, compilation: Compilation) -> None:
         self.compilation, self.target = compilation, compilation.context.target
 
     @cached_property
     def kernels(self) -> tuple[KernelCode, ...]:
-        """One for each distinct kernel, in the order of the program."""
+        """One `KernelCode` for each distinct kernel, in the order of the program."""
         functions = artifacts.jit_functions(self.compilation.module_text)
         sources = {
             k: artifacts.ast_source(functions[k.name], k, Kind.usual(k)) for k in self.compilation.value("triton")
@@ -103,7 +109,10 @@ class MachineCode:
         return tuple(KernelCode(first, twins, sources[first], self.target) for first, twins in each)
 
     def text(self, stage: str) -> str:
-        """The text of a stage: all distinct kernels, each under a line with its name and those of its twins."""
+        """Returns the text of a stage for all distinct kernels.
+
+        Each kernel has a line above it with its name and the names of equal kernels.
+        """
         for k in self.kernels:
             k.text(stage)  # an error names the kernel, without its twins
         return artifacts.stage_text([k.built for k in self.kernels], [k.title for k in self.kernels], stage)
@@ -117,6 +126,6 @@ class MachineCode:
 
 
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
-    """Triton's input without the name of the kernel, as text to compare."""
+    """Returns Triton's input without the name of the kernel, as text to compare."""
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
     return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

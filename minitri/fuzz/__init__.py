@@ -1,10 +1,10 @@
 """`minitri fuzz`: compiles random programs and checks every pass and stage, until the time is up.
 
-trial.py     checks one program: every pass against the reference, and changed programs that must agree
+trial.py     checks one program: compares every pass with the reference, and the program with changed programs
 worker.py    the process that runs trials
 workers.py   starts worker processes and reports their crashes and hangs as failures
-session.py   a session: its seeds, counts and failures
-failure_file.py   a failure as one file
+session.py   runs a session of random programs: its seeds, counts and failures
+failure_file.py   writes and reads a failure as one file
 """
 
 from minitri.fuzz.failure_file import Case, read, written

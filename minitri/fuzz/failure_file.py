@@ -6,9 +6,9 @@
     def program(x: f32[N]):
         return sum(x)
 
-In: a `Case`. Out: its text; `read` makes the case again. The file is a module of the language, so every other
-command accepts it too. If the arguments have few elements, the file holds every element and the strides. Otherwise
-the seed makes the arguments again. Left out: running the case (trial.py).
+In: a `Case`. Out: the text of a file. The function `read` makes the case from this text again. The file is a module of
+the language, so every other command accepts it too. If the arguments have few elements, the file holds every element
+and the strides. Larger arguments are made again from the seed. Left out: running the case (trial.py).
 """
 
 import json
@@ -25,7 +25,7 @@ from minitri.runtime.arguments import strided
 from minitri.testing import Parameter, RandomProgram
 
 MARK = "# case "
-MOST = 4096  # a file holds at most so many elements of arguments
+MOST = 4096  # the most elements of arguments in a file
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Case:
 
     relation   a key of testing.changed_programs.RELATIONS; "" if `check` found the failure
     variant    the variant of the row that failed in `check`
-    said       the message
+    said       the message that describes the failure
     """
 
     program: RandomProgram
@@ -62,7 +62,10 @@ def written(case: Case, name: str) -> str:
 
 
 def read(text: str) -> Case:
-    """The case in a file that `written` made. CompileError MT0003 if the text is no such file."""
+    """Returns the case in a file that `written` made.
+
+    Raises CompileError MT0003 if the text is no such file.
+    """
     lines = text.splitlines(keepends=True)
     try:
         header = json.loads(next(line for line in lines if line.startswith(MARK)).removeprefix(MARK))
@@ -79,7 +82,7 @@ def read(text: str) -> Case:
 
 
 def _listed(arguments: Sequence[Any] | None) -> list[Any] | None:
-    """The arguments for JSON, or None if they have too many elements."""
+    """Returns the arguments for JSON, or None if they have too many elements."""
     if arguments is None or sum(np.size(a) for a in arguments) > MOST:
         return None
     return [_plain(a) for a in arguments]
@@ -96,7 +99,7 @@ def _plain(value: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    """The array that `_plain` wrote, with the same strides."""
+    """Returns the array that `_plain` wrote, with the strides that were written."""
     if not isinstance(given, Mapping):
         return float(given)
     dtype, shape, strides = DTYPES[given["dtype"]], tuple(map(int, given["shape"])), tuple(map(int, given["strides"]))

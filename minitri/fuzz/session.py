@@ -21,14 +21,14 @@ from minitri.testing import random_program
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What to run.
+    """The settings of a session of random programs.
 
-    seconds     no program starts after this time
+    seconds     the seconds after which no new program starts
     seed        the first seed
     jobs        number of worker processes
     on          "cpu" or "gpu"
     directory   folder for files of failures; None writes none
-    programs    the most programs; None is no limit
+    programs    the largest number of programs; None is no limit
     """
 
     seconds: float
@@ -41,12 +41,12 @@ class Session:
 
 @dataclass(slots=True)
 class Summary:
-    """The counts of a session.
+    """The counts of a session of random programs.
 
-    stages   results of a pass that were compared with the reference
-    pairs    programs that were compared with a changed program that must compute the same result
-    refused  pairs that were left out, because Triton cannot compile the changed program's blocks
-    found    failures: their kind, message and file
+    stages   how many results of passes were compared with the reference
+    pairs    how many programs were compared with a changed program that must compute the same result
+    refused  how many pairs were left out, because Triton cannot compile the block sizes of the changed program
+    found    the failures: the kind, message and file of each failure
     """
 
     session: Session
@@ -81,7 +81,7 @@ class Summary:
 
 
 def machine(on: str) -> dict[str, str]:
-    """The hardware and the versions of libraries that a session ran with."""
+    """Returns the hardware and the versions of libraries that a session ran with."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "triton"))
     hardware = f"{os.cpu_count()} cores, {platform.machine()}"
     if on == "gpu":
@@ -92,7 +92,10 @@ def machine(on: str) -> dict[str, str]:
 
 
 def fuzz(session: Session, on_progress: Callable[[Summary], None] = lambda summary: None) -> Summary:
-    """Runs a session. It calls `on_progress` with the summary after every answer, and at least twice a second."""
+    """Runs a session of random programs.
+
+    `on_progress` is called with the summary after every program, and at least twice a second.
+    """
     start, summary = time.monotonic(), Summary(session)
     numbers = islice(count(session.seed), session.programs)
     seeds = takewhile(lambda _: time.monotonic() - start < session.seconds, numbers)
@@ -115,7 +118,10 @@ def _add(summary: Summary, answer: Answer) -> None:
 
 
 def _saved(directory: Path | None, answer: Answer) -> str | None:
-    """Writes the file of a failure and returns its path. If the worker crashed, the file has the program unshrunk."""
+    """Writes the file of a failure and returns its path.
+
+    If the worker process crashed, the file contains the program without shrinking.
+    """
     if directory is None:
         return None
     seed, kind = answer["seed"], answer["kind"]

@@ -1,12 +1,12 @@
-"""Checks one random program: every pass and stage against the reference, and against changed programs.
+"""Checks one random program: compares every pass and stage with the reference, and the program with changed programs.
 
-In: a seed. Out: an `Outcome`: how much was compared, and the shrunk failure, if there is one.
+In: a seed. Out: an `Outcome`, which says how much was compared, and has the shrunk failure, if there is one.
 
     check         every pass for every variant (minitri/trust/check.py)
     relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
 
-Shrinking repeats the comparison that failed. It first shrinks the choices that made the program, then the sizes and
-elements of its arguments. Left out: crashes and hangs, which workers.py reports.
+Shrinking repeats the comparison that failed. Shrinking starts with the random choices that made the program, and
+continues with the sizes and elements of its arguments. Left out: crashes and hangs, which workers.py reports.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ class Outcome:
 
     stages   number of stages that were compared
     pairs    number of changed programs that were compared
-    case     the failure, or None
-    refused  number of changed programs with blocks that Triton cannot compile; a block size that minitri chose
-             itself must compile
+    case     the failure, or None if the program did not fail
+    refused  number of changed programs with block sizes that Triton cannot compile; if minitri itself chose a block
+             size, the kernel must compile
     """
 
     stages: int = 0
@@ -47,12 +47,15 @@ class Outcome:
 
 
 def is_lost(outcome: Outcome) -> bool:
-    """Whether this process can no longer use the GPU: after an illegal access, CUDA refuses every call."""
+    """Checks whether this process can no longer use the GPU.
+
+    After an illegal access, CUDA rejects every further call of the process.
+    """
     return outcome.case is not None and "CUDA error" in outcome.case.said
 
 
 def trial(seed: int, on: str = "cpu") -> Outcome:
-    """Checks the program of a seed, and shrinks it if it fails."""
+    """Checks the random program of a seed, and shrinks the program if it fails."""
     example, numbers = choice_lists.recorded(seed)
     outcome = examined(Case(example, seed), FIRST[on], on=on)
     if outcome.case is None or is_lost(outcome):
@@ -68,7 +71,10 @@ def trial(seed: int, on: str = "cpu") -> Outcome:
 
 
 def _fails_alike(case: Case, first: Case, on: str) -> bool:
-    """Whether a case fails in the same way as `first`. Only the comparison that failed is repeated."""
+    """Checks whether a case fails in the same way as the case `first`.
+
+    Only the comparison that failed is repeated.
+    """
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
@@ -81,7 +87,10 @@ def _fails_alike(case: Case, first: Case, on: str) -> bool:
 
 
 def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: str = "cpu") -> Outcome:
-    """Checks a case: first its passes in the given variants, then its relations, on the CPU or a GPU."""
+    """Checks a case, on the CPU or a GPU.
+
+    The passes in the given variants are checked first, and the changed programs after that.
+    """
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
@@ -103,7 +112,10 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: s
 
 
 def _refused(case: Case, error: Exception) -> Case:
-    """The case of a program that raised an error. Random programs are valid, so the error is a bug of the compiler."""
+    """Returns the case of a program that raised an error.
+
+    Random programs are valid, so the error is a bug of the compiler.
+    """
     if isinstance(error, CompileError):
         return replace(case, guilty=f"refused: {error.code}", said=error.message)
     return replace(case, guilty=f"refused: {type(error).__name__}", said=f"{type(error).__name__}: {error}")
@@ -125,7 +137,10 @@ def _said(row: CheckRow) -> str:
 
 
 def _differs(program: Program, call: Call, text: str, relation: str, on: str) -> str:
-    """How the result of a changed program differs, or "" if it does not. Programs with the same source are not run."""
+    """Returns how the result of a changed program differs, or "" if it does not differ.
+
+    Programs with the same generated source are not run.
+    """
     other = RELATIONS[relation](text)
     ordered = [call.arrays[n].owner if n in call.arrays else call.scalars[n] for n, _ in program.parameters]
     other_call = bind(other.function, ordered, {})

@@ -1,9 +1,10 @@
-"""The process that runs programs, so that a crash or a hang of the interpreter does not end the session.
+"""The worker process that checks random programs, so that a crash or a hang of Triton's interpreter does not end the
+session.
 
     python -m minitri.fuzz.worker cpu
 
-In: seeds on standard input, one on each line. Out: one line of JSON for each seed on standard output. Everything
-else that is printed goes to standard error. A process that can no longer use the GPU answers with "lost" and ends.
+In: seeds on standard input, one on each line. Out: one line of JSON for each seed on standard output. All other printed
+text goes to standard error. A worker process that can no longer use the GPU answers with "lost" and ends.
 """
 
 import json
@@ -16,7 +17,7 @@ from minitri.fuzz.trial import Outcome, is_lost, trial
 
 
 def answer(seed: int, outcome: Outcome) -> dict[str, Any]:
-    """The answer for one seed: counts, and the failure with the text of its file."""
+    """Returns the answer for one seed: counts, and the failure with the text of its file."""
     made: dict[str, Any] = {n: getattr(outcome, n) for n in ("stages", "pairs", "refused")}
     made |= {"seed": seed, "lost": is_lost(outcome)}
     if outcome.case is not None:

@@ -1,8 +1,8 @@
 """Worker processes: each gets one seed after another, and is watched while it runs.
 
-In: the number of workers, what they run on, and the seeds. Out: their answers
-as they come. If a worker dies or gives no answer for too long, the answer has the `kind` "crash" or "hang", and a
-new worker starts.
+In: the number of workers, the processor that they run on ("cpu" or "gpu"), and the seeds. Out: the answers of the
+workers in the order in which they arrive. If a worker dies or gives no answer for too long, the answer has the `kind`
+"crash" or "hang", and a new worker starts.
 
 A thread waits for each answer. Left out: what a worker does with a seed (worker.py), and how answers are counted
 (session.py).
@@ -24,9 +24,9 @@ Answer = dict[str, Any]
 
 
 def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]:
-    """Yields answers as they come, and None at least twice a second while there are none.
+    """Yields answers of the workers when they arrive, and None at least twice a second while there are no answers.
 
-    Closing the generator ends the worker processes.
+    Closing the generator `answers` ends the worker processes.
     """
     workers = [_Worker(on) for _ in range(jobs)]
     idle, busy = list(workers), dict[Future[Answer], _Worker]()
@@ -55,7 +55,7 @@ class _Worker:
         self.ended = False
 
     def answer(self, seed: int) -> Answer:
-        """The process's answer for a seed, or how the process ended."""
+        """Returns the process's answer for a seed, or how the process ended."""
         if self.child is None:  # environment variables TRITON_* would change what is tested
             self.child = Child((*COMMAND, self.on), environment("TRITON_"), keep_stderr=True)
         child = self.child

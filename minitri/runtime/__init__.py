@@ -1,1 +1,1 @@
-"""Calls of compiled programs: binding arrays to parameters, launching kernels, and measuring time."""
+"""Runs calls of compiled programs: binds arrays to parameters, launches kernels, and measures time."""

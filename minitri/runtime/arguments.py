@@ -1,8 +1,9 @@
-"""Reads arrays of any library, and makes outputs of the same library.
+"""Reads arrays of any library, and allocates outputs with the library of the arguments.
 
 In: the caller's arguments (numpy arrays, torch tensors, objects with DLPack, Python numbers). Out: `ArrayView`s, which
-say where the elements are in memory. Outputs are allocated by the same library, on the same device. Arrays are not
-copied, with one exception: a CPU array with another byte order, or with strides that are no multiple of the element.
+say where the elements are in memory. Outputs are allocated by the library of the arguments, on the same device. Arrays
+are not copied, except for some CPU arrays. CPU arrays are copied if their byte order is not the machine's, or if their
+strides are no multiple of the size of an element.
 """
 
 import sys
@@ -39,16 +40,16 @@ class ArrayView:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     def returned(self) -> Any:
-        """The array as an object of the caller's library."""
+        """Returns the array as an object of the caller's library."""
         return sys.modules[self.library].from_dlpack(self.owner) if self.library else self.owner
 
     @property
     def last_offset(self) -> int:
-        """The largest distance between an element and the first element, in elements."""
+        """The largest distance in memory between an element and the first element, in elements."""
         return sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides) if n > 1)
 
     def numpy(self) -> Any:
-        """The elements as a numpy array. Elements on a GPU are copied to the CPU."""
+        """Returns the elements as a numpy array. Elements on a GPU are copied to the CPU."""
         if self.kind == "numpy":
             return self.owner
         tensor = self.owner.detach().cpu()
@@ -58,14 +59,15 @@ class ArrayView:
 
 
 def returned(views: Iterable[ArrayView]) -> Any:
-    """The results of a call as the caller gets them: one array, or a tuple of arrays."""
+    """Returns the results of a call as the caller gets them: one array, or a tuple of arrays."""
     results = tuple(v.returned() for v in views)
     return results[0] if len(results) == 1 else results
 
 
 def view(value: Any, name: str) -> ArrayView:
-    """The view of one argument. CompileError MT0303 for an unknown dtype, MT0305 for an object that is no readable
-    array.
+    """Returns the `ArrayView` of one argument.
+
+    Raises CompileError MT0303 for an unknown dtype, and MT0305 for an object that is not a readable array.
     """
     masked = sys.modules.get("numpy.ma")  # a masked array's module is loaded already; importing it takes 20 ms
     if masked is not None and isinstance(value, masked.MaskedArray):
@@ -116,8 +118,9 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 
 
 def _dlpack_view(value: Any, name: str) -> ArrayView:
-    """The view of an object with DLPack, through numpy. CUDA memory and bf16 go through torch, because numpy lacks
-    them.
+    """Returns the `ArrayView` of an object that supports DLPack, through numpy.
+
+    CUDA memory and bf16 are read through torch, because numpy supports neither.
     """
     try:
         if value.__dlpack_device__()[0] == 1:
@@ -134,9 +137,9 @@ def _dlpack_view(value: Any, name: str) -> ArrayView:
 
 
 def _cuda_view(value: Any, name: str) -> ArrayView:
-    """The view of a GPU array with `__cuda_array_interface__`, such as one of numba's.
+    """Returns the `ArrayView` of a GPU array with the attribute `__cuda_array_interface__`, such as an array of numba.
 
-    Results are torch tensors, which have this attribute too.
+    The results of a call with such an array are torch tensors, which also have `__cuda_array_interface__`.
     """
     try:
         import torch
@@ -148,14 +151,17 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
         if written := about.get("stream"):  # kernels on this stream may still write the array
             on = torch.cuda.ExternalStream(written, device=tensor.device)
             torch.cuda.current_stream(tensor.device).wait_stream(on)
-    except Exception as error:  # the attribute may have any contents
+    except Exception as error:  # the attribute of an unknown object may have any contents
         why = f"cannot be read through __cuda_array_interface__ ({type(error).__name__})"
         raise _refused(name, why, "pass a CUDA tensor, or an object with __dlpack__") from None
     return _torch_view(tensor, name)
 
 
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
-    """The GPU that holds an array. torch needs the right GPU, because it would copy the array to any other one."""
+    """Returns the GPU that holds an array.
+
+    torch must know the GPU of the array, because torch would copy the array to any other GPU.
+    """
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}
     first = SimpleNamespace(__cuda_array_interface__=one)
@@ -164,9 +170,9 @@ def _gpu_of(about: dict[str, Any], torch: Any) -> str:
 
 
 def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
-    """The array itself if it has these strides, in elements; otherwise a copy with these strides.
+    """Returns the array itself if it has these strides, in elements; otherwise returns a copy with these strides.
 
-    CompileError MT0304 if no copy can have these strides.
+    Raises CompileError MT0304 if no copy can have these strides.
     """
     if 0 in array.shape or all(n == 1 or s == t for n, s, t in zip(array.shape, array.strides, strides)):
         return array
@@ -185,7 +191,10 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
 def strided(
     shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
 ) -> Any:
-    """A numpy array with these strides, in elements, in new memory. `allocate(count, dtype)` makes the memory."""
+    """Returns a numpy array with these strides, in elements, in new memory.
+
+    `allocate(count, dtype)` allocates the memory.
+    """
     steps = [(n - 1) * s for n, s in zip(shape, strides)]
     first = -sum(s for s in steps if s < 0)
     memory = allocate(first + sum(s for s in steps if s > 0) + 1, dtype)[first:]
@@ -193,7 +202,10 @@ def strided(
 
 
 def as_tensor(array: Any) -> Any:
-    """The numpy array as a torch tensor with the same memory. torch does not know ml_dtypes' bf16, but knows its bits."""
+    """Returns the numpy array as a torch tensor with the same memory.
+
+    torch does not support the bf16 of the package ml_dtypes, so the bits of the elements are passed on.
+    """
     import torch
 
     is_bf16 = array.dtype.name == "bfloat16"
@@ -201,7 +213,10 @@ def as_tensor(array: Any) -> Any:
 
 
 def empty(like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
-    """A new array of the same library and device as `like`. If `like` is None, it is a numpy array."""
+    """Returns a new array of the same library and device as the array `like`.
+
+    If `like` is None, the new array is a numpy array.
+    """
     if like is None or like.kind == "numpy":
         return replace(_numpy_view(np.empty(shape, dtype.numpy), "out"), library=like.library if like else "")
     torch = sys.modules["torch"]

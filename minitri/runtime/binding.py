@@ -1,9 +1,9 @@
 """Binds the arguments of a call to parameters and checks them, before any kernel is launched.
 
 In: the parameters of a function and the caller's arguments. Out: a `Call`. A call has the size of each dimension, a
-view of each array, and the instance of the function to compile. The instance has the packs, the types of parameters
-without annotation, and the compile-time values. Each mismatch raises a CompileError MT03xx. The message names the
-parameter, what it is and what it should be, but never a value of the user's data.
+view of each array, and the instance of the function to compile. The instance has the number of axes of each pack `*B`,
+the types of parameters without annotation, and the compile-time values. Each mismatch raises a CompileError MT03xx. The
+message names the parameter, the given type and the expected type, but never a value of the user's data.
 
 A caller may give sizes instead of arrays: `given_sizes` reads the keywords of `Program.lower`.
 
@@ -45,24 +45,25 @@ class Call:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arrays as numpy arrays, and the scalars, by parameter name."""
+        """The arrays as numpy arrays, and the scalars, by the name of the parameter."""
         return {n: a.numpy() for n, a in self.arrays.items()} | dict(self.scalars)
 
     @property
     def values(self) -> dict[str, Any]:
-        """All arguments by parameter name, the arrays as numpy arrays."""
+        """All arguments by the name of the parameter; arrays are numpy arrays."""
         return {**self.inputs, **self.instance.statics}
 
     @property
     def numbers(self) -> dict[str, int]:
-        """All sizes that kernels may use: dimensions, and the strides that `layouts` leaves symbolic."""
+        """Returns all sizes that kernels may use: dimensions, and the strides that `layouts` leaves symbolic."""
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
         return {**self.sizes, **strides}
 
     def layouts(self, known: bool = True) -> dict[str, tuple[Dim, ...]]:
-        """The strides of each array that is not row-major, in elements, by parameter name.
+        """Returns the strides of each array that is not row-major, in elements, by the name of the parameter.
 
-        With `known` they are literals, otherwise symbols such as `x.stride0`. The strides 0 and 1 are always literals.
+        If `known` is true, the strides are literals, otherwise symbols such as `x.stride0`. The strides 0 and 1 are
+        always literals.
         """
         return {name: tuple(_strides(name, a, known)) for name, a in self._strided()}
 
@@ -70,7 +71,7 @@ class Call:
         return [(n, a) for n, a in self.arrays.items() if a.strides != row_major(a.shape) and 0 not in a.shape]
 
     def with_known_sizes(self) -> Call:
-        """The same call, in which parameters without annotation have types with literal sizes: f32[2], not f32[n0]."""
+        """Returns this call with literal sizes in the types of parameters without annotation: f32[2], not f32[n0]."""
         types = self.instance.types
         own = {s.name for t in types.values() for e in t.shape for s in e.symbols()}
         known = {name: ArrayType(t.dtype, tuple(map(Dim.of, self.arrays[name].shape))) for name, t in types.items()}
@@ -79,12 +80,12 @@ class Call:
 
     @property
     def model(self) -> ArrayView | None:
-        """The array whose library and device the outputs get: the first one on a GPU, or else the first one."""
+        """The array whose library and device the outputs get: the first array on a GPU, or else the first array."""
         return min(self.arrays.values(), key=lambda a: a.device == "cpu", default=None)
 
     @property
     def device(self) -> str:
-        """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if there is none."""
+        """The GPU that holds an array of the call, such as "cuda:0"; "cpu" if no array is on a GPU."""
         return getattr(self.model, "device", "cpu")
 
 
@@ -116,7 +117,10 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
 
 
 def _is_static(param: ast.Param, value: Any) -> bool:
-    """Whether an argument becomes part of the program: an int or a bool, or a number where nothing is declared."""
+    """Checks whether an argument becomes part of the program.
+
+    An int or a bool becomes part of the program. Any number does if the parameter has no declared type.
+    """
     if param.annotation is None:
         return _is_number(value) or (param.default is not None and not hasattr(value, "dtype"))
     return isinstance(param.annotation, ast.ScalarType)
@@ -146,7 +150,7 @@ def takes_float(param: ast.Param) -> bool:
 
 
 def constant(expr: ast.Expr | None) -> float:
-    """The value of a parameter's default, which is a number or arithmetic of numbers."""
+    """Returns the value of a parameter's default, which is a number or arithmetic of numbers."""
     match expr:
         case ast.Number():
             return float(expr.value)
@@ -164,7 +168,7 @@ def constant(expr: ast.Expr | None) -> float:
 
 
 def scalar(param: ast.Param, value: Any) -> Any:
-    """The value of a parameter that takes no array, checked against its annotation."""
+    """Returns the value of a parameter that takes no array, after a check against the parameter's annotation."""
     if not isinstance(param.annotation, ast.ScalarType):
         return _compile_time(param, value)
     kind = param.annotation.kind
@@ -197,8 +201,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _promoted(param: ast.Param, value: Any) -> Any:
-    """A Python number as an array of the declared dtype, if numpy's promotion would convert the number to this dtype.
-    Anything else is returned unchanged.
+    """Returns a Python number as an array of the declared dtype, if numpy's promotion would convert the number to this
+    dtype.
+
+    Any other argument is returned unchanged.
     """
     if not isinstance(param.annotation, ast.ArrayType) or not _is_number(value):
         return value
@@ -233,7 +239,7 @@ def _one_device(arrays: Mapping[str, ArrayView]) -> None:
 
 
 def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str, int]:
-    """The number of axes that each `*B` stands for."""
+    """Returns the number of axes that each pack such as `*B` stands for."""
     packs: dict[str, int] = {}
     for param in function.params:
         declared = param.annotation
@@ -251,7 +257,7 @@ def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str,
 def _sizes(
     function: ast.Function, arrays: Mapping[str, ArrayView], packs: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, ArrayType]]:
-    """The size of every dimension by name, and the types of parameters without annotation."""
+    """Returns the size of every dimension by name, and the types of parameters without annotation."""
     names = sizes_of(function, packs)
     sizes, where, types = dict[str, int](), dict[str, str](), dict[str, ArrayType]()
     declared: list[tuple[ast.Param, ArrayView, int, Dim]] = []  # an axis of an array, and its size in the declared type
@@ -280,7 +286,7 @@ def _sizes(
 
 
 def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
-    """How to convert an argument: `x.astype(np.float32)`, `x.to(torch.float32)`."""
+    """Returns the code that converts an argument to a dtype: `x.astype(np.float32)` or `x.to(torch.float32)`."""
     if array.kind == "torch":
         return f"pass `{name}.to(torch.{'bool' if dtype.kind == 'b' else dtype.numpy_name})`"
     module = "ml_dtypes" if dtype.numpy.kind == "V" else "np"
@@ -288,7 +294,10 @@ def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
 
 
 def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType:
-    """The type of an array whose parameter has no annotation. Equal sizes share a symbol; the size 1 stays a literal."""
+    """Returns the type of an array whose parameter has no annotation.
+
+    Equal sizes share a symbol; the size 1 stays a literal.
+    """
     declared = {str(d) for known in taken.values() for d in (known if isinstance(known, tuple) else (known,))}
     free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)
     for n in array.shape:
@@ -299,7 +308,10 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
 
 
 def _linear_form(extent: Dim, sizes: Mapping[str, int]) -> tuple[str, int, int] | None:
-    """(N, a, b) if an extent equals a * N + b for its only unknown dimension N, where a is not 0; otherwise None."""
+    """Returns (N, a, b) if an extent equals a * N + b for its only unknown dimension N, where a is not 0.
+
+    Returns None for any other extent.
+    """
     unknown = [s for s in extent.symbols() if s.name not in sizes]
     if len(unknown) != 1:
         return None
@@ -342,8 +354,9 @@ def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) 
 
 
 def given_sizes(function: ast.Function, given: Mapping[str, Any]) -> Call:
-    """A call without arrays, whose sizes are given by keywords. CompileError MT0304 for an unknown name or a wrong
-    size.
+    """Returns a call without arrays, whose sizes are given by keywords.
+
+    Raises CompileError MT0304 for an unknown name or a wrong size.
     """
     dimensions = sizes_of(function, {})
     scalars = {p.name: p for p in function.params if not isinstance(p.annotation, ast.ArrayType)}

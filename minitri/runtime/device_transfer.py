@@ -15,7 +15,7 @@ from minitri.runtime.binding import Call
 
 
 def target_of(device: str) -> Target:
-    """The target of a device ("cpu", "cuda:0"): the interpreter, or the architecture of the GPU."""
+    """Returns the target of a device such as "cuda:0" or "cpu": the architecture of the GPU, or the interpreter."""
     if device == "cpu":
         return Target("interpreter", "")
     import torch
@@ -26,24 +26,24 @@ def target_of(device: str) -> Target:
 
 
 def own_target(call: Call) -> Target | None:
-    """The target of the GPU that holds the arrays of a call; None if all arrays are on the CPU."""
+    """Returns the target of the GPU that holds the arrays of a call; None if all arrays are on the CPU."""
     return None if call.device == "cpu" else target_of(call.device)
 
 
 def on_cpu(call: Call) -> Call:
-    """The same call with every array on the CPU."""
+    """Returns the same call with every array on the CPU."""
     arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
     return replace(call, sizes=dict(call.sizes), arrays=arrays)
 
 
 def beside(call: Call) -> Call:
-    """The call with 0-d numpy arrays moved to the GPU of its other arrays."""
+    """Returns the call with 0-d numpy arrays moved to the GPU of the other arrays."""
     devices = {a.device for a in call.arrays.values()}
     return on_gpu(call) if "cpu" in devices and len(devices) > 1 else call
 
 
 def require_gpu() -> Any:
-    """The module torch. StageUnavailable MT0402 if torch is not installed or sees no GPU."""
+    """Returns the module torch. Raises StageUnavailable MT0402 if torch is not installed or finds no GPU."""
     try:
         import torch
     except ImportError:
@@ -55,7 +55,7 @@ def require_gpu() -> Any:
 
 
 def on_gpu(call: Call) -> Call:
-    """The same call with every array on a GPU. StageUnavailable MT0402 if there is no GPU."""
+    """Returns the same call with every array on a GPU. Raises StageUnavailable MT0402 if there is no GPU."""
     torch = require_gpu()
     with torch.cuda.device(None if call.device == "cpu" else call.device):
         arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
@@ -63,7 +63,7 @@ def on_gpu(call: Call) -> Call:
 
 
 def _copied(array: ArrayView, torch: Any) -> ArrayView:
-    """A row-major copy of a CPU array in new GPU memory."""
+    """Returns a row-major copy of a CPU array in new GPU memory."""
     made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape)
     made.owner.copy_(as_tensor(np.array(array.numpy(), order="C", copy=True)))
     return made

@@ -1,17 +1,18 @@
-"""Runs kernels on a GPU: compiles them for a kind of arguments, and launches them without Triton's dispatcher.
+"""Runs kernels on a GPU: compiles each kernel for the types and alignment of its arguments, and launches it without
+Triton's dispatcher.
 
-In: an emitted kernel and its function. Out: for each kind of arguments a function that launches the kernel, given a
-stream and numbers (addresses, sizes).
+In: an emitted kernel and its Triton function. Out: for each combination of types and alignments of arguments, a
+function that launches the kernel. The launch function receives a stream and numbers (addresses, sizes).
 
 Two ideas save time on the host. First, Triton's dispatcher finds types, alignment, options and a cache key at each
-launch. Here only the first call finds them, so each later launch is a single call of the compiled kernel. Second,
-torch comes with a compiled launcher, made for torch.compile. Triton up to 3.6 instead compiles one launcher for each
-signature, and a library that loads machine code. Making a launcher and making this library each run a C compiler
-before the first result.
+launch. In minitri only the first call finds types, alignment and options, so each later launch is a single call of the
+compiled kernel. Second, torch comes with a compiled launcher, made for torch.compile. Without torch's launcher, Triton
+up to 3.6 compiles one launcher for each signature, and a library that loads machine code. Triton's launcher and this
+library each need a run of a C compiler before the first result.
 
-Some kernels still use Triton's launcher, because torch's launcher does not support them: kernels with tensor
-descriptors, for GPUs of other vendors, or with an early start. Launches that a profiler records use Triton's launcher
-too.
+Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
+kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. Launches that a
+profiler records use Triton's launcher too.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class NativeKernel:
         self._loaded: Recent[tuple[int, Kind], Start] = Recent(MAX_KINDS)
 
     def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
-        """The function that launches the kernel for arguments of this kind. Compiles the kernel if necessary.
+        """Returns the function that launches the kernel for arguments of these types and alignments.
+
+        The kernel is compiled if necessary.
 
         `device` must be the current device.
         """
@@ -76,8 +79,9 @@ class NativeKernel:
         return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
     def _compiled(self, kind: Kind) -> Any:
-        """Triton's compiled kernel, from the disk cache or new. CompileError MT0404 if a program of it needs more shared
-        memory than the GPU has.
+        """Returns Triton's compiled kernel, from the disk cache or new.
+
+        Raises CompileError MT0404 if a program of the kernel needs more shared memory than the GPU has.
         """
         source = artifacts.ast_source(self._function(), self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
@@ -94,7 +98,9 @@ class NativeKernel:
 
 
 def load_all(wanted: Sequence[Callable[[], Any]], device: str) -> None:
-    """Compiles several kernels at the same time. Each function in `wanted` compiles one kernel.
+    """Compiles several kernels at the same time.
+
+    Each function in `wanted` compiles one kernel.
 
     Threads are enough, because most of the compiler runs outside of Python. Triton is imported before the threads
     start: threads that each import a part of it can deadlock.
@@ -117,8 +123,9 @@ def _prepare_launcher(source: Any, descriptors: int) -> None:
     """Makes Triton's launcher for a kernel with this number of tensor descriptors. Up to Triton 3.6, making a launcher
     runs a C compiler.
 
-    The launcher is not used here. Making it fills Triton's cache, in which the compiled kernel then finds the
-    launcher. The driver must exist first, because a launcher asks it for the type of descriptors once.
+    The launcher itself is not used here. Making the launcher fills Triton's cache, in which the compiled kernel later
+    finds the launcher. Triton's driver object must exist first, because a launcher gets the type of descriptors from
+    the driver.
     """
     with contextlib.suppress(Exception):
         driver()
@@ -134,13 +141,13 @@ SCRATCH = ("global_scratch_size", "profile_scratch_size")  # memory that Triton'
 
 
 def load(compiled: Any, device: int) -> Start:
-    """The function that launches a compiled kernel on a device, which must be current."""
+    """Returns the function that launches a compiled kernel on a device, which must be the current device."""
     by_triton, early = _by_triton(compiled), getattr(compiled.metadata, "launch_pdl", False)
     if not early and (by_torch := _by_torch(compiled, device, by_triton)):
         return by_torch
     try:
         driver()
-        _ = compiled.run  # loads the machine code
+        _ = compiled.run  # this call loads the machine code
         return by_triton
     except Exception:
         # torch's launcher cannot start the kernel early, but the result is right, and it needs no C compiler.
@@ -161,9 +168,10 @@ def _by_triton(compiled: Any) -> Start:
 
 
 def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
-    """The function that launches a kernel through torch's launcher; None if that is not possible.
+    """Returns the function that launches a kernel through torch's launcher; None if torch's launcher does not support
+    the kernel.
 
-    `profiled` launches the kernel instead while a profiler is active.
+    While a profiler is active, the function `profiled` launches the kernel instead of torch's launcher.
     """
     launcher, about = getattr(sys.modules["torch"]._C, "_StaticCudaLauncher", None), compiled.metadata
     types = ["O" if t.startswith("*") else TYPES.get(t) for t in compiled.src.signature.values()]
@@ -191,7 +199,7 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """A hook of a profiler. The result is None if the hook is an empty chain of functions."""
+    """Returns a hook of a profiler, or None if the hook is an empty chain of functions."""
     return hook if getattr(hook, "calls", hook) else None
 
 
@@ -202,7 +210,10 @@ def _hooks() -> Any:
 
 
 def _function(launcher: Any, compiled: Any, device: int) -> int:
-    """The address of a kernel's function. torch only reads machine code from files, so this writes a temporary file."""
+    """Returns the address of a kernel's machine code on the GPU.
+
+    torch only loads machine code from files, so this function writes a temporary file.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(compiled.asm["cubin"])
@@ -218,10 +229,10 @@ _ONE_DRIVER = threading.Lock()
 
 
 def driver() -> Any:
-    """Triton's access to the GPU.
+    """Returns Triton's driver object, which gives access to the GPU.
 
-    A lock makes sure that only one such object exists. Two threads could otherwise make two driver objects, and a
-    tensor map of one is not valid for the other.
+    A lock makes sure that only one driver object of Triton exists. Without this lock, two threads could make two driver
+    objects. A tensor map of one driver object is not valid for another driver object.
     """
     from triton.runtime import driver
 
@@ -230,10 +241,10 @@ def driver() -> Any:
 
 
 def current_device() -> Callable[[], int]:
-    """The fastest function that returns the number of the current GPU.
+    """Returns the fastest function that returns the number of the current GPU.
 
-    With several GPUs it is one of torch's C functions, if torch has it. With a single GPU the number is always 0,
-    which `int()` returns.
+    On a machine with several GPUs, the result is a C function of torch, if torch has this function. With a single GPU
+    the number is always 0, which `int()` returns.
     """
     torch = sys.modules["torch"]
     if torch.cuda.device_count() == 1:
@@ -242,9 +253,9 @@ def current_device() -> Callable[[], int]:
 
 
 def current_stream() -> Callable[[int], int]:
-    """The fastest function that returns the address of a GPU's current stream.
+    """Returns the fastest function that returns the address of a GPU's current stream.
 
-    If possible, this is the C function that torch.compile calls.
+    If possible, the result is the C function that torch.compile calls.
     """
     torch = sys.modules["torch"]
     return getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream)

@@ -1,11 +1,11 @@
 """Runs generated kernels on a CPU, with Triton's interpreter, on the memory of numpy or torch.
 
 In: the source text of the triton stage. Out: for each kernel a function that runs it. Arrays are not copied: the
-interpreter gets their addresses (`HostPointer`). The interpreter checks no access, so a wrong one could overwrite its
-own memory. For a call that is checked, guard bands (`Guarded`) surround the arrays, and show that a kernel wrote
-outside of an array.
+interpreter gets their addresses (`HostPointer`). The interpreter does not check accesses, so a wrong store could
+overwrite the interpreter's own memory. During `check`, guard bands (`Guarded`) surround the arrays, and show that a
+kernel wrote outside of an array.
 
-Left out: an access that is further away from the array than a band is wide.
+Left out: a wrong store further away from the array than the width of a guard band.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class InterpretedKernel:
 
 
 def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[InterpretedKernel, ...]:
-    """The kernels with their functions in the interpreter."""
+    """Returns the kernels of a source text with their functions in Triton's interpreter."""
     artifacts.require_triton()
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
@@ -60,7 +60,7 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any) -> range:
-    """`range` for the loops of kernels. A bound may be a tensor with one number.
+    """`range` for the loops of kernels. A loop bound may be a tensor with one number.
 
     Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
     conversion.
@@ -69,7 +69,7 @@ def _range(*bounds: Any) -> range:
 
 
 class _Language:
-    """`triton.language` with our own `range`."""
+    """The module `triton.language` with minitri's own `range`."""
 
     def __init__(self, language: Any) -> None:
         self._language = language
@@ -90,8 +90,9 @@ class _Name(str):
 class HostPointer:
     """A kernel argument for the interpreter, which needs an address and a dtype.
 
-    The interpreter expects torch tensors, so this class has some of their attributes. Numpy arrays with any strides
-    can then be arguments, and torch is not imported. The "storage" is the memory itself, so arrays are not copied.
+    The interpreter expects torch tensors, so this class has some attributes of torch tensors. Numpy arrays with any
+    strides can then be arguments, and torch is not imported. The attribute "storage" is the memory of the array itself,
+    so arrays are not copied.
     """
 
     def __init__(self, array: ArrayView) -> None:
@@ -129,8 +130,8 @@ LARGEST = 1 << 26  # bytes; a larger input is not copied
 class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
-    Bands, outputs and temporaries are filled with the byte `poison`. Inputs are copied with their strides. An output
-    element that no kernel writes still has the poison value in the result.
+    Guard bands, outputs and temporaries are filled with the byte `poison`. Inputs are copied with their strides. An
+    output element that no kernel writes still has the poison value in the result.
     """
 
     poison: int = POISON
@@ -138,16 +139,19 @@ class Guarded:
     inputs: list[tuple[str, Any, Any]] = field(default_factory=list)  # (name, the copy, the caller's array)
 
     def empty(self, like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
-        """Poisoned memory for an output or a temporary, with the same interface as `runtime.arguments.empty`."""
+        """Returns memory filled with `poison` for an output or a temporary.
+
+        The interface is that of `runtime.arguments.empty`.
+        """
         inside = self._memory("an output", math.prod(shape), dtype.numpy)
         return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")
 
     def call(self, call: Call) -> Call:
-        """The call with guarded copies of its arrays. The copies have the same strides."""
+        """Returns the call with guarded copies of its arrays. The copies have the strides of the original arrays."""
         return replace(call, arrays={n: self._copied(n, a) for n, a in call.arrays.items()})
 
     def verify(self) -> None:
-        """AccessError if a kernel changed a guard band or an input."""
+        """Raises AccessError if a kernel changed a guard band or an input."""
         for name, raw in self.made:
             if not ((raw[:BAND] == self.poison).all() and (raw[-BAND:] == self.poison).all()):
                 raise AccessError("out of bounds", f"a kernel writes outside of {name}")

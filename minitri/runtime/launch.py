@@ -1,11 +1,11 @@
 """Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
-before they end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs.
+before the kernels end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs.
 
-A system that overcommits memory gives a process more than it has, and kills the process when it uses this memory. So
-minitri refuses an array on a CPU that is larger than the machine's memory (MT0401). Left out: GPU memory, because
-torch raises an error that its users know how to catch.
+A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
+this memory. So minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left out: a check
+of GPU memory, because torch raises an error that users of torch know how to catch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Step = NativeKernel | InterpretedKernel  # one kernel, with the function that ru
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A step with its arguments. Calling it does nothing if `programs` is 0."""
+    """One kernel launch of a plan with its arguments. Calling the `Launch` does nothing if the number of programs is 0."""
 
     step: Step
     programs: int
@@ -53,13 +53,15 @@ class Launch:
             self.start()(self.programs, current_stream()(self.arrays[0].owner.device.index), self.arguments)
 
     def start(self) -> Start:
-        """The function that launches the kernel on the GPU that holds its arrays, which must be the current one."""
+        """Returns the function that launches the kernel on the GPU that holds the arrays, which must be the current
+        GPU.
+        """
         assert isinstance(self.step, NativeKernel)
         return self.step.loaded(self.arrays[0].owner.device.index, [a.address for a in self.arrays], self.numbers)
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """The arguments of a launch on a GPU, in order."""
+        """Returns the arguments of a launch on a GPU, in order."""
         pointers = [a.address for a in self.arrays]
         described = (Described(d, pointers) for d in self.step.kernel.descriptors)
         return (*pointers, *self.numbers, *self.floats, *described)
@@ -85,7 +87,7 @@ class Executable:
         return [memory[b.name] for b in self.plan.outputs]
 
     def memory(self, call: Call, allocate: Allocate | None = None) -> dict[str, ArrayView]:
-        """The inputs, and new arrays for temporaries and outputs, by name."""
+        """Returns the inputs, and new arrays for temporaries and outputs, by name."""
         allocate = allocate or empty
         made = (*self.plan.temporaries, *self.plan.outputs)
         shapes = {b: tuple(e.evaluate(call.sizes) for e in b.shape) for b in made}
@@ -95,7 +97,10 @@ class Executable:
         return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
 
     def launches(self, call: Call, memory: Memory) -> list[Launch]:
-        """The steps with their arguments, in order. On a GPU, this method compiles all their kernels."""
+        """Returns the launches of a call with their arguments, in order.
+
+        On a GPU, this method compiles the kernels of all launches.
+        """
         launches = [_launch(step, call, memory) for step in self.steps]
         if call.device != "cpu":
             load_all([x.start for x in launches if x.programs], call.device)
@@ -126,7 +131,7 @@ def _launch(step: Step, call: Call, memory: Memory) -> Launch:
 
 
 def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
-    """A context in which kernels run on the GPU that holds `like`, whichever GPU is current."""
+    """Returns a context in which kernels run on the GPU that holds the array `like`, whichever GPU is current."""
     if like is None or like.device == "cpu":
         return nullcontext()
     import torch
@@ -135,7 +140,10 @@ def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
 
 
 def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: Target) -> Executable:
-    """A plan with the functions that run its kernels: machine code, compiled at the first launch, or the interpreter."""
+    """Returns a plan with the functions that run its kernels.
+
+    A kernel runs as machine code, which is compiled at the first launch, or in Triton's interpreter.
+    """
     artifacts.require_triton()
     if target.kind == "interpreter":
         return Executable(plan, interpreted(text, kernels))
@@ -148,14 +156,17 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
 
 @cache
 def installed() -> int:
-    """The memory of this machine in bytes. If the system does not tell, a number so large that it is no limit."""
+    """Returns the memory of this machine in bytes.
+
+    If the system does not report its memory, the result is so large that it is no limit.
+    """
     with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return 1 << 60
 
 
 def require_memory(dtype: DType, shape: tuple[int, ...]) -> None:
-    """CompileError MT0401 if an array is larger than the memory of this machine."""
+    """Raises CompileError MT0401 if an array is larger than the memory of this machine."""
     size = math.prod(shape) * dtype.bytes
     if size > installed():
         from rich.filesize import decimal
@@ -168,7 +179,7 @@ def _too_large(what: str) -> CompileError:
 
 
 def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """CompileError MT0401 if some value of a graph is larger than the memory of this machine.
+    """Raises CompileError MT0401 if some value of a graph is larger than the memory of this machine.
 
     The reference and the evaluators allocate every value of a graph.
     """
@@ -178,7 +189,7 @@ def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
 
 @contextmanager
 def enough() -> Iterator[None]:
-    """A context that turns a MemoryError into a CompileError MT0401."""
+    """Returns a context that turns a MemoryError into a CompileError MT0401."""
     try:
         yield
     except MemoryError:

@@ -1,4 +1,4 @@
-"""Measured schedules for programs: when they are measured, which results are right, and what is cached.
+"""Measured schedules for programs: when schedules are measured, which results count as right, and what is cached.
 
 In: a program, a call (on a GPU), an effort. Out: the fastest `Options`. minitri/runtime/schedule_search.py measures
 the candidates. A result is right if it is close to the result of the unoptimised program, without fusion, splitting
@@ -42,15 +42,14 @@ def tune(
     program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
-    """The fastest options for `program(*arrays, **named)`, measured now.
+    """Returns the fastest options for `program(*arrays, **named)`, and measures them now.
 
     effort       "quick" (8 candidates, about 10 seconds) or "full"
-    candidates   options to measure instead of those of the effort
+    candidates   options to measure instead of the candidates that the effort chooses
     repeats      the number of measurements of each candidate
     show         whether to print a table of the candidates
 
-    `program.configured(options=…)` makes a program with these options. Errors of the program itself are raised
-    (CompileError).
+    `program.configured(options=…)` makes a program with these options. Raises the CompileErrors of the program itself.
     """
     tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats, **named)
     if show:
@@ -62,7 +61,7 @@ def measured(
     program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, **named: Any,
 ) -> Tuning:  # fmt: skip
-    """Every candidate with its measured time, or with the reason why it has none."""
+    """Returns every candidate with its measured time, or with the reason why the candidate has no time."""
     check_effort(effort)
     if any(not isinstance(o, Options) for o in candidates or ()):
         raise CompileError("MT0404", "candidates are no options", help="write `candidates=[mt.Options(warps=4), …]`")
@@ -90,8 +89,9 @@ def measured(
 
 
 def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
-    """The result of `build` with the best options for a call. The options come from the disk cache, or are measured
-    now and cached.
+    """Returns the result of `build` with the best options for a call.
+
+    The options come from the disk cache, or are measured now and cached.
     """
     key, built = _key(program, call, context), None
     options = _options(json_disk_cache.get("autotune", key))
@@ -111,7 +111,9 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
 
 
 def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, str] | None:
-    """The options that tuning has chosen for this call, and where they are cached. Nothing is measured.
+    """Returns the options that tuning has chosen for this call, and the name of their entry in the cache.
+
+    The function `known` measures nothing.
 
     The result is None if no options have been measured for this call yet.
     """
@@ -124,12 +126,15 @@ def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, 
 
 
 def _arguments(call: Call) -> dict[str, Any]:
-    """The arguments of a call, by parameter name."""
+    """Returns the arguments of a call, by the name of the parameter."""
     return {**{n: a.owner for n, a in call.arrays.items()}, **call.scalars, **call.instance.statics}
 
 
 def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
-    """The result without any optimisation. If there is not enough memory for it, the result of the program itself."""
+    """Returns the result without any optimisation.
+
+    If there is not enough memory for the program without optimisations, returns the result of the program itself.
+    """
     try:
         return program.configured(without=("all",), options=Options(), effort="none")(**given)
     except CompileError:
@@ -139,7 +144,7 @@ def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
 
 
 def _scale(program: BaseProgram, call: Call) -> Any:
-    """The magnitude of the operands of each result element (minitri/trust/first_order_error.py).
+    """Returns the magnitude of the operands of each result element (minitri/trust/first_order_error.py).
 
     The result is None if the magnitude cannot be computed: the program begins at a stage after the graph, or there is
     not enough memory.
@@ -170,7 +175,7 @@ def _key_text(key: dict[str, Any]) -> str:
 
 
 def _options(kept: Any) -> Options | None:
-    """Options from the disk cache; None if the cached data is not valid."""
+    """Returns options from the disk cache; None if the cached data is not valid."""
     with suppress(TypeError, CompileError):
         return Options(**kept)
 

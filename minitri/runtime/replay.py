@@ -1,11 +1,11 @@
-"""Repeated calls on a GPU, which use again everything that the first call found out.
+"""Repeated calls on a GPU, which use the checked arguments and compiled kernels of the first call again.
 
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Bound      a call with the same arrays and the same outputs: launches, and nothing else
     Captured   a bound call as one CUDA graph
 
-Two calls with an equal `call_key` can share a replay. `again_like` makes a faster test for a call like the previous
-one. `ReplayCache` keeps the replays of a program.
+Two calls with an equal `call_key` can share a replay. `again_like` makes a faster check for a call like the previous
+call. `ReplayCache` keeps the replays of a program.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Again = Callable[[Sequence[Any]], Any]
 
 
 def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, list[int]] | None:
-    """A key that is equal for calls with the same launches, and the addresses of the tensors.
+    """Returns a key that is equal for calls with the same launches, and the addresses of the tensors.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    floats: a replay passes them at run time. Nor does the key contain an integer in the place of a float parameter
-    (`floats`) if a float can represent it.
+    float arguments: a replay passes these values at run time. An integer argument of a float parameter (`floats`) is
+    also left out of the key, if a float can represent the integer.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -59,10 +59,13 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
 
 
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
-    """A function that repeats a call with new arguments, or returns None if they may differ in kind from `args`.
+    """Returns a function that repeats a call with new arguments.
+
+    The returned function gives None if the new arguments may differ in type, shape or layout from `args`.
 
     The guards of torch.compile compare the arguments in C code. The result is None if an argument is no tensor, or
-    torch has no such guards. All code is in one function to save time, because many programs wait for the host.
+    torch has no such guards. All code of a repeated call is in one function to save time, because many programs wait
+    for the host.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -84,9 +87,9 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
 
 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
-    """A function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
+    """Returns a function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
 
-    The function is torch.compile's own check. The result is None if torch has no such check.
+    The returned function is torch.compile's own check. The result is None if torch has no such check.
     """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
@@ -97,10 +100,11 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 
 
 class Replay:
-    """A call that can be repeated with other tensors. The caller passes their addresses, and all arguments for the
-    floats.
+    """A call that can be repeated with other tensors.
 
-    `floats` has the place and the default of each float parameter.
+    The caller passes the addresses of the tensors, and all arguments for the float parameters.
+
+    `floats` has the position and the default of each float parameter.
     """
 
     def __init__(self, started: Started, floats: Mapping[str, tuple[int, float]]) -> None:
@@ -137,7 +141,7 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """A faster `_run` for a call with one kernel and one output, as most calls are."""
+        """A faster version of `_run` for a call with one kernel and one output, as most calls have."""
         (make,), stream, device = self.made, self.stream, self.device
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 
@@ -151,9 +155,9 @@ class Replay:
 
 
 def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], Any]:
-    """A function that allocates a tensor on this device, which must be current when the function is called.
+    """Returns a function that allocates a tensor on this device, which must be current when the function is called.
 
-    If possible, it is the function that code of torch.compile calls, which skips torch's dispatcher.
+    If possible, the result is the function that code of torch.compile calls, which skips torch's dispatcher.
     """
     import torch
 
@@ -183,15 +187,17 @@ class _Step:
         self.more = bool(self.floats or self.descriptors)
 
     def with_more(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments `given`, followed by the floats of this call and the descriptors of its arrays."""
+        """Returns the arguments `given`, followed by the float arguments of this call and the descriptors of its
+        arrays.
+        """
         floats = (float(args[k]) if k < len(args) else default for k, default in self.floats)
         return (*given, *floats, *(Described(d, given) for d in self.descriptors))
 
 
 class Bound:
-    """A call with fixed arrays and fixed outputs. Calling it launches the kernels, without any check.
+    """A call with fixed arrays and fixed outputs. Calling the `Bound` object launches the kernels, without any check.
 
-    The outputs belong to this object: each call overwrites the results of the previous call.
+    The outputs belong to the `Bound` object: each call overwrites the results of the previous call.
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
@@ -229,7 +235,8 @@ def _native(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
 class Captured(Bound):
     """A call as a CUDA graph: one launch runs all its kernels, on the same arrays, into the same outputs.
 
-    Write new values into the arrays, call this object, then read the results. torch.cuda.CUDAGraph has the same rules.
+    Write new values into the arrays, call the `Captured` object, then read the results. The class torch.cuda.CUDAGraph
+    is used in the same way.
     """
 
     def __init__(self, executable: Executable, call: Call) -> None:
@@ -249,7 +256,9 @@ class Captured(Bound):
 
 
 def replayable(call: Call) -> bool:
-    """Whether all arrays of a call are tensors on a GPU, so that the key of the call describes it completely."""
+    """Checks whether all arrays of a call are tensors on a GPU, so that the key of the call describes the call
+    completely.
+    """
     tensors = all(a.kind == "torch" and a.device != "cpu" and not a.library for a in call.arrays.values())
     return bool(call.arrays) and tensors and not any(isinstance(v, float) for v in call.instance.statics.values())
 
@@ -263,13 +272,14 @@ MAX_REPLAYS = 1024  # replays of one program
 class ReplayCache:
     """The replays of one program.
 
-    The first call of a kind binds its arguments, finds its kernels and keeps a `Replay`. The second call of this kind
-    finds the replay by its key. From the third call on, if no other call came in between, the guards of torch
-    recognise the call (`again`), and no key is needed.
+    The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second call finds
+    this replay by the key of the call. From the third call on, the guards of torch recognise the call (`again`), and no
+    key is needed. If a different call came in between, the key is used again.
 
-    floats   the place and the default of each float parameter; the values of floats are no part of a key
-    kept     replays by the key of their call
-    again    repeats a call like the last one, or returns None for another kind of call; None if there are no guards
+    floats   the position and the default of each float parameter; the values of floats are no part of a key
+    kept     the replays, by the key of their call
+    again    a function that repeats a call like the previous call, or returns None for a different call; None if torch
+             has no guards
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:
@@ -281,8 +291,9 @@ class ReplayCache:
         self._repeated: Replay | None = None  # the replay that two calls in a row last shared
 
     def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
-        """The replay of a call with this key, or None. If the previous call had the same key, makes guards for the
-        next call.
+        """Returns the replay of a call with this key, or None.
+
+        If the previous call had the same key, `find` makes guards for the next call.
         """
         replay = self.kept.get(key)
         if replay is not None and replay is self._recent and (replay is not self._repeated or self.again is not None):

@@ -3,11 +3,12 @@
     f = mt.compile(…, effort="quick")             measures at the first call of each shape on a GPU
     options = mt.tune(f, x, w, show=True)         measures now; the options can be written into a program
 
-In: a function that builds a program with given options, the candidates, the right result. Out: a `Tuning`, which has
-one trial for each candidate. The one idea: a cost model proposes candidates, and measurements decide. The first
-candidate is the model's choice. Threads compile all candidates at the same time. Then the candidates run one after the
-other. Only a candidate whose result is close to the reference can win. A candidate with another result, or one that
-does not compile, is rejected, and the table gives the reason. For example, a tile may need too much shared memory.
+In: a function that builds a program with given options, the candidate options, and the right result. Out: a `Tuning`,
+which has one trial for each candidate. The one idea: a cost model proposes candidates, and measurements decide. The
+first candidate is the choice of the cost model. Threads compile all candidates at the same time. After compilation, the
+candidates run one after the other. Only a candidate whose result is close to the reference can win. A candidate with a
+wrong result is rejected, and so is a candidate that does not compile. The table gives the reason. For example, a tile
+may need too much shared memory.
 
 The winner is cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond this short list of candidates.
 """
@@ -44,7 +45,7 @@ Progress = Callable[[int, int], None]  # called with the numbers of finished and
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One candidate with its time. If `timing` is None, `note` says what is wrong with it."""
+    """One candidate with its time. If `timing` is None, `note` says what is wrong with the candidate."""
 
     options: Options
     timing: Timing | None
@@ -57,13 +58,13 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The fastest trial; the first one if none could be measured."""
+        """The fastest trial; the first trial if no candidate could be measured."""
         timed = [t for t in self.trials if t.timing is not None]
         return min(timed, key=lambda t: t.timing.median if t.timing else 0.0, default=self.trials[0])
 
     @property
     def summary(self) -> str:
-        """One line about all trials.
+        """Returns one line about all trials.
 
         Example: `8 schedules, fastest 0.120 ms, 1.31 times as fast as the model's; 2 failed`
         """
@@ -97,9 +98,9 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
-    seconds   the time limit for compilation; later candidates are left out, but the first one is always tried
+    seconds   the time limit for compilation; later candidates are left out, but the first candidate is always tried
     scale     the magnitude of the operands, for the tolerance of `close`
-    progress  is called with the number of finished candidates, and of all candidates
+    progress  a function that is called with the number of finished candidates, and the number of all candidates
 
     A compilation that is not finished in time continues in its thread. The process waits for such a compilation before
     it exits.
@@ -138,10 +139,10 @@ def first_line(error: Exception) -> str:
 
 
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
-    """Whether a result equals the expected one, except for rounding errors.
+    """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance is a few units in the last place of the element, plus a few of the root mean square of its row. If
-    `scale` is given, it also covers rounding errors of operands of this size (minitri/trust/first_order_error.py).
+    The tolerance is a few units in the last place of the element and of the root mean square of its row. If `scale` is
+    given, the tolerance also covers rounding errors of operands of this size (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
@@ -167,8 +168,9 @@ def close(result: Any, expected: Any, scale: Any = None) -> bool:
 
 
 def _tensor(array: Any) -> Any:
-    """A result as a tensor on its own device. Copying a large result to the CPU would take longer than all
-    measurements.
+    """Returns a result as a tensor on its own device.
+
+    Copying a large result to the CPU would take longer than all measurements.
     """
     import torch
 
@@ -176,7 +178,7 @@ def _tensor(array: Any) -> Any:
 
 
 def _units(eps: float) -> float:
-    """The relative error that another order of summation may cause, for a dtype with the machine epsilon `eps`."""
+    """Returns the relative error that another order of summation may cause, for a dtype with the machine epsilon `eps`."""
     return eps * (4 if eps > 1e-4 else 64)
 
 
@@ -184,7 +186,7 @@ def _units(eps: float) -> float:
 
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
-    """A short list of candidates for the kernel of a plan with the most work: a product if there is one.
+    """Returns a short list of candidates for the kernel of a plan with the most work: a matrix product if there is one.
 
     `chip` describes the GPU that the program runs on.
     """
@@ -216,7 +218,10 @@ def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    """Candidates for a kernel with a shared loop. The candidates vary the rows of a program and the block of the loop."""
+    """Returns candidates for a kernel whose reductions share one loop.
+
+    The candidates vary the rows of a program and the block size of the loop.
+    """
     row, loop = kernel.dots[0].tile[0], kernel.shared_loop or ""
     if interpreter:
         return [Options({row: n, loop: n}) for n in (16, 32, 64, 128)]
@@ -227,7 +232,7 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _is_choice(chosen: Schedule, options: Options) -> bool:
-    """Whether these options equal the model's choice, which is measured in any case."""
+    """Checks whether these options equal the cost model's choice, which is measured in any case."""
     if chosen.persistent:
         return False
     same = all(chosen.axes[name][1] == block for name, block in options.blocks.items())
@@ -236,10 +241,11 @@ def _is_choice(chosen: Schedule, options: Options) -> bool:
 
 
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
-    """Candidates for a kernel with reductions.
+    """Returns candidates for a kernel with reductions.
 
-    The candidates vary the number of warps. Some compute a quarter of the model's rows in a program, or four times as
-    many. If the reduction is a loop, candidates instead halve and double the block of the loop.
+    The candidates vary the number of warps. Some candidates give each program a quarter of the rows that the cost model
+    chose, or four times as many rows. If the reduction is a loop, candidates instead halve and double the block of the
+    loop.
     """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}

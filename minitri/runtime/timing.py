@@ -18,7 +18,7 @@ from typing import Any
 
 from minitri.base.text_tables import milliseconds
 
-CACHE_BYTES = 256 << 20  # more than the L2 cache of any GPU
+CACHE_BYTES = 256 << 20  # bytes: more than the L2 cache of any GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,16 @@ class Timing:
 
 
 def time_call(function: Callable[..., Any], *args: Any, repeats: int = 20, warmup: int = 3, **keywords: Any) -> Timing:
-    """Times `function(*args, **keywords)`. The call runs on a GPU if an argument is a CUDA tensor."""
+    """Measures the time of `function(*args, **keywords)`.
+
+    The call runs on a GPU if an argument is a CUDA tensor.
+    """
     devices = (str(a.device) for a in (*args, *keywords.values()) if getattr(a, "is_cuda", False))
     return measure(lambda: function(*args, **keywords), next(devices, "cpu"), repeats, warmup)
 
 
 def measure(run: Callable[[], Any], device: str, repeats: int = 20, warmup: int = 3) -> Timing:
-    """Times `run()`, which works on `device`. ValueError if `repeats` is less than 1."""
+    """Times `run()`, which works on `device`. Raises ValueError if `repeats` is less than 1."""
     if repeats < 1:
         raise ValueError("nothing is measured in less than one repetition")
     for _ in range(warmup):

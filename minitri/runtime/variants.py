@@ -1,4 +1,5 @@
-"""The compiled kernels of a program: one `Executable` for each kind of call, and how a call gets its executable.
+"""The compiled kernels of a program, as one `Executable` for each combination of sizes and layouts. variants.py also
+chooses the executable of a call.
 
 On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. Later shapes
 share general kernels, in which only sizes that never changed are literals. The interpreter always gets kernels for the
@@ -40,7 +41,10 @@ class Variants:
         self.shapes: set[Any] = set()
 
     def executable(self, program: BaseProgram, call: Call) -> Executable:
-        """The kernels for a call. If several threads need the same kernels, only one thread compiles them."""
+        """Returns the kernels for a call.
+
+        If several threads need the same kernels, only one thread compiles them.
+        """
         with self.kept.lock:
             target = target_of(call.device)
             special = self.is_special(call, target)
@@ -60,7 +64,7 @@ class Variants:
             return self.kept.made(context.key, make)
 
     def is_special(self, call: Call, target: Target) -> bool:
-        """Whether a call gets kernels for its own sizes."""
+        """Checks whether a call gets kernels that are compiled for its own sizes."""
         if target.kind == "interpreter":
             return True
         shape = (tuple(call.sizes.items()), tuple((n, a.strides) for n, a in call.arrays.items()))
@@ -70,7 +74,7 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """The sizes that were equal in every call with its own kernels."""
+        """Returns the sizes that were equal in every call with its own kernels."""
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}
 
@@ -81,15 +85,16 @@ def _launchable(program: BaseProgram, context: Context, options: Options) -> Exe
 
 
 def _for_call(context: Context, options: Options) -> Options:
-    """The measured options. The program's own setting for tensor descriptors, if it has one, replaces the measured
-    one.
+    """Returns the measured options for a call.
+
+    If the program has its own setting for tensor descriptors, this setting replaces the measured setting.
     """
     own = context.options.descriptors
     return replace(options, descriptors=options.descriptors if own is None else own)
 
 
 def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
-    """The options that a call on a GPU uses, and a line about them for `explain`. Nothing is measured.
+    """Returns the options that a call on a GPU uses, and a line about the options for `explain`, without measuring.
 
     The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.
     """

@@ -1,14 +1,14 @@
-"""Random well-typed programs and arrays, for testing with hypothesis.
+"""Makes random well-typed programs and arrays, for testing with hypothesis.
 
-In: a source of choices. It is a seed, or hypothesis, which can shrink a failing program. Out: `RandomProgram`,
-which holds the *text* of a module and sizes for its dimensions, and numpy arrays to call it with.
+In: a source of random choices: a seed, or the library hypothesis, which can shrink a failing program. Out:
+`RandomProgram`, which holds the *text* of a module and sizes for its dimensions, and numpy arrays to call it with.
 
     @given(programs(max_ops=6), st.integers(0, 99))
     def test(example, seed):
         assert example.compile().check(*example.arguments(seed)).ok
 
-The one idea: programs are valid by construction. The reference evaluator computes each statement as soon as it is
-written, so the writer knows the dtype and the shape of every value.
+The one idea: random programs are valid by construction. The reference evaluator computes each statement as soon as it
+is written, so the program writer knows the dtype and the shape of every value.
 
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
@@ -20,7 +20,7 @@ written, so the writer knows the dtype and the shape of every value.
     random_arrays.py       arrays
 
 `programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without it. Left out:
-programs with errors.
+random programs with errors.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ __all__ = ["Parameter", "RandomProgram", "arrays", "programs", "random_array", "
 
 
 def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
-    """A hypothesis strategy for well-typed programs of up to `max_ops` statements. They shrink to few and simple
-    statements.
+    """Returns a hypothesis strategy for well-typed programs of up to `max_ops` statements.
+
+    Failing programs shrink to few and simple statements.
     """
     from hypothesis import strategies as st
 
@@ -56,7 +57,10 @@ def programs(max_ops: int = 8) -> SearchStrategy[RandomProgram]:
 
 
 def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -> SearchStrategy[Any]:
-    """A hypothesis strategy for arrays of any strides. `type` is written as in the language: `"f32[M, N]"`."""
+    """Returns a hypothesis strategy for arrays of any strides.
+
+    `type` is written as in the language: `"f32[M, N]"`.
+    """
     from hypothesis import strategies as st
 
     seeds = st.integers(0, 2**32 - 1)
@@ -64,5 +68,8 @@ def arrays(type: str, sizes: dict[str, int], low: float = -4, high: float = 4) -
 
 
 def random_program(seed: int, max_ops: int = 8) -> RandomProgram:
-    """A random program of up to `max_ops` statements, without hypothesis. The same seed gives the same program."""
+    """Returns a random program of up to `max_ops` statements, without hypothesis.
+
+    The same seed gives the same program.
+    """
     return recorded(seed, max_ops)[0]

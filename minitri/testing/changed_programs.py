@@ -7,7 +7,7 @@ original program. Dead code must not change the generated source.
     without simplify, …    an optional pass is left out
     permuted               the operands of commutative operators are exchanged
     dead code              statements are added whose results are not used
-    renamed                parameters, variables and dimensions get other names, in another order
+    renamed                parameters, variables and dimensions get other names, which sort in another order
     small blocks           tiles have few elements, so small arrays need many programs and loops
 """
 
@@ -45,7 +45,7 @@ def permuted(text: str) -> Program:
 
 
 def _exchanged(value: Any) -> Any:
-    """The syntax tree with the operands of commutative operators exchanged."""
+    """Returns the syntax tree with the operands of commutative operators exchanged."""
     if isinstance(value, tuple):
         return tuple(map(_exchanged, value))
     if isinstance(value, ast.Node):
@@ -73,7 +73,7 @@ def with_dead_code(text: str) -> Program:
 
 
 def renamed(text: str) -> Program:
-    """The program with new names, which sort in the reverse order."""
+    """Returns the program with new names, which sort in the reverse order of the old names."""
     start = text.index("def program(")
     own = dict.fromkeys(w for w in re.findall(r"(?<![\w.])[A-Za-z_]\w*", text[start:]) if OWN_NAMES.fullmatch(w))
     other = {name: f"{'N' if name.isupper() else 'q'}{len(own) - k}" for k, name in enumerate(own)}

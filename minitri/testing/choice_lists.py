@@ -1,8 +1,8 @@
 """Random programs as lists of choices, and smaller programs from shorter lists.
 
-In: a seed, or a list of numbers. Out: a `Tape`, which makes the writer's choices and records them as numbers.
-`smaller` removes numbers or makes them smaller while the resulting program still fails. The one idea is the same as
-in hypothesis: shrink the choices, because every list of choices gives a valid program.
+In: a seed, or a list of numbers. Out: a `Tape`, which makes the random choices of the program writer and records them
+as numbers. `smaller` removes numbers or makes them smaller while the resulting program still fails. The one idea comes
+from the library hypothesis: the search shrinks the choices, because every list of choices gives a valid program.
 
 Left out: shrinking arrays (minitri/trust/shrink_arguments.py).
 """
@@ -17,8 +17,9 @@ T = TypeVar("T")
 
 
 class Tape:
-    """Makes choices from `numbers`. After the last number, it chooses with `rng`, or takes the first option if
-    there is no `rng`.
+    """Makes random choices from `numbers`.
+
+    After the last number, the tape chooses with `rng`, or takes the first option if there is no `rng`.
     """
 
     def __init__(self, numbers: Sequence[int] = (), rng: random.Random | None = None) -> None:
@@ -36,7 +37,9 @@ class Tape:
 
 
 def recorded(seed: int, max_ops: int = 8) -> tuple[RandomProgram, list[int]]:
-    """The program of a seed, with up to `max_ops` statements, and the choices that made it, as numbers."""
+    """Returns the program of a seed, with up to `max_ops` statements, and the choices that made the program, as
+    numbers.
+    """
     tape = Tape(rng=random.Random(seed))
     return written(tape, max_ops), tape.numbers
 
@@ -46,10 +49,12 @@ def written(tape: Tape, max_ops: int = 8) -> RandomProgram:
 
 
 def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], tries: int = 300) -> RandomProgram:
-    """A program from simpler choices for which `fails` is still true, or the program of `numbers`.
+    """Returns a program from simpler choices for which `fails` is still true.
 
-    `fails` must be true for the program of `numbers`. The first simpler program that fails becomes the new start of
-    the search, which tries at most `tries` programs.
+    If no simpler program fails, the result is the program that the choices `numbers` make.
+
+    `fails` must be true for the program that the choices `numbers` make. The first simpler program that fails becomes
+    the new start of the search, which tries at most `tries` programs.
     """
     example, untried = written(Tape(numbers)), _candidates(numbers)
     seen = {repr(example)}
@@ -65,7 +70,10 @@ def smaller(numbers: Sequence[int], fails: Callable[[RandomProgram], bool], trie
 
 
 def _candidates(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Lists without some of the numbers, the shortest lists first; then lists in which one number is smaller."""
+    """Yields lists without some of the numbers, the shortest lists first.
+
+    After the shorter lists, yields lists in which one number is smaller.
+    """
     for length in (32, 16, 8, 4, 2, 1):
         for start in range(0, len(numbers), length):
             yield [*numbers[:start], *numbers[start + length :]]

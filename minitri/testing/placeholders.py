@@ -1,4 +1,4 @@
-"""What the placeholders of statement_forms.toml become in small programs.
+"""Replaces the placeholders of statement_forms.toml by names, axes and sizes of small programs.
 
 {y} → w, a value that broadcasts with x        {MK} → a, a new matrix        {axis} → 1
 """
@@ -16,11 +16,14 @@ from minitri.testing.statement_writer import DoesNotFit, Filled
 
 INDEX_DTYPES = ("i64", "i32", "u8")
 SIGNED = INDEX_DTYPES[:2]
-SIDES = (16, 32, 48, 64, 5, 17, 33, 40)  # of matrices in parts of models; tensor cores need multiples of 16
+SIDES = (16, 32, 48, 64, 5, 17, 33, 40)  # sizes of matrices in parts of models; tensor cores need multiples of 16
 
 
 class FormFiller(ParameterWriter):
-    """Fills the placeholders of a form. `sides`: sizes of matrices in parts of models."""
+    """Fills the placeholders of a form.
+
+    `sides` has sizes of matrices, for statements that are parts of models.
+    """
 
     drawn_again = frozenset({"place", "next_place", "size", "dimension", "alike", "same"})
 
@@ -38,7 +41,7 @@ class FormFiller(ParameterWriter):
         return PLACEHOLDERS[name](self, filled, x)
 
     def required(self, options: Sequence[Any]) -> Any:
-        """One of the options; DoesNotFit if there is none."""
+        """Chooses one of the options. Raises DoesNotFit if there is no option."""
         if not options:
             raise DoesNotFit
         return self.choose(options)
@@ -46,7 +49,10 @@ class FormFiller(ParameterWriter):
     # ---- other operands ----------------------------------------------------------------------
 
     def partner(self, filled: Filled, x: Value, kinds: str = "fiub") -> str:
-        """Another value that broadcasts with x, or a new parameter. A kind of statements limits their common dtype."""
+        """Returns the name of another value that broadcasts with x, or the name of a new parameter.
+
+        Some kinds of statements limit the common dtype of x and the other value.
+        """
         of = self.kinds[filled.kind].get("of", "fiub") if kinds == "fiub" else "fiub"
 
         def takes(dtype: Any) -> bool:
@@ -65,11 +71,11 @@ class FormFiller(ParameterWriter):
         )
 
     def axis_of(self, size: int) -> Axis:
-        """An axis of the given size: a dimension that has it, or a number."""
+        """Returns an axis of the given size: a dimension that has this size, or a number."""
         return self.choose([*(Axis(n, s) for n, s in self.sizes.items() if s == size), Axis(str(size), size)])
 
     def alike(self, filled: Filled, x: Value, but: int | None = None) -> str:
-        """A value of the shape of x, which may differ along the axis `but`."""
+        """Returns a value of the shape of x, which may differ along the axis `but`."""
         axes = [k for k in range(len(x.shape)) if k != but]
 
         def suits(v: Value) -> bool:
@@ -78,7 +84,7 @@ class FormFiller(ParameterWriter):
         return self.found(suits) or filled["x"]
 
     def factor(self, filled: Filled, x: Value) -> str:
-        """A right factor of x, or a new parameter."""
+        """Returns a right-hand factor for a matrix product with x: an existing value or a new parameter."""
         name = self.found(lambda v: _product(x.shape, v.shape) <= MAX_ELEMENTS)
         if name is not None and self.choose((True, False)):
             return name
@@ -91,7 +97,10 @@ class FormFiller(ParameterWriter):
         return self.array(self.choose([x.dtype.name] * 4 + [self.choose((*DTYPE_CHOICES[:4], "i32"))]), axes)
 
     def indices(self, axes: Sequence[Axis], extent: int, dtypes: Sequence[str]) -> str:
-        """A new parameter of indices; some are negative, and now and then some are out of range."""
+        """Returns a new parameter of indices.
+
+        Some indices are negative, and a few are out of range.
+        """
         dtype = self.choose(dtypes)
         wild = 2 if self.chance(5) else 0
         return self.array(dtype, axes, 0 if dtype == "u8" else -extent - wild, max(extent - 1, 0) + wild)
@@ -110,7 +119,10 @@ class FormFiller(ParameterWriter):
         return self.parameter(Parameter("s", "float", -2, 2), Value(1.75, DTYPES["f32"], False))
 
     def _of_sides(self, prefix: str, letters: str, filled: Filled) -> str:
-        """A new array with the sides `letters`, or the size of one. Sides and the dtype are the same in a statement."""
+        """Returns a new array with the sides `letters`, or the size of one side.
+
+        A letter stands for the same size, and the dtype stays the same, everywhere in a statement.
+        """
         axes = []
         for letter in letters:
             side = filled[f"side {letter}"] = filled.get(f"side {letter}") or self.choose(self.sides)
@@ -125,12 +137,16 @@ class FormFiller(ParameterWriter):
     # ---- axes and sizes ----------------------------------------------------------------------
 
     def some_size(self, filled: Filled, x: Value) -> str:
-        """A size that the body can write: a dimension or an integer."""
+        """Returns a size that the body of the program can write: a dimension or an integer."""
         named = [n for n, s in self.dimensions().items() if s <= 33]
         return self.choose(["2", *named, "3", "1", "17", *named])
 
     def place(self, filled: Filled, x: Value, step: int = 0) -> str:
-        """The index along an axis of x, shaped to broadcast with x: the last place's axis plus `step`, or any axis."""
+        """Returns the index of each element along an axis of x, shaped to broadcast with x.
+
+        If `step` is not 0, the axis comes `step` axes before the axis of the previous index; otherwise the axis is
+        random.
+        """
         rank = len(x.shape)
         k = (filled["last place"] - step) % rank if step else self.choose(range(rank)[::-1])
         filled["last place"] = k
@@ -153,7 +169,7 @@ PLACEHOLDERS: dict[str, Callable[[FormFiller, Filled, Value], Any]] = {
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
-    """The number of elements of two shapes broadcast together; inf if they do not fit."""
+    """Returns the number of elements of two shapes broadcast together; inf if the shapes do not fit."""
     try:
         return math.prod(np.broadcast_shapes(tuple(a), tuple(b)))
     except ValueError:
@@ -161,7 +177,7 @@ def _broadcast(a: Sequence[int], b: Sequence[int]) -> float:
 
 
 def _product(a: Sequence[int], b: Sequence[int]) -> float:
-    """The number of elements of the product of two arrays of these shapes; inf if they do not fit."""
+    """Returns the number of elements of the matrix product of two arrays of these shapes; inf if the shapes do not fit."""
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
         return math.inf
     return _broadcast(a[:-2], b[:-2]) * math.prod(a[-2:-1]) * (b[-1] if len(b) > 1 else 1)

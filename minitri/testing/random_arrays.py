@@ -14,7 +14,7 @@ from minitri.language.reference_evaluator import extents
 
 
 def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low: float = -4, high: float = 4) -> Any:
-    """A random numpy array of `type`, with elements from `low` to `high` and a random memory layout.
+    """Returns a random numpy array of `type`, with elements from `low` to `high` and a random memory layout.
 
     `type` is written as in the language: `"f32[M, N]"`; `sizes` gives the dimensions. The type `"float"` gives a
     Python float.
@@ -29,7 +29,10 @@ def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low
 def elements(
     dtype: DType, rng: np.random.Generator, low: float, high: float, shape: tuple[int, ...], *, usual: bool
 ) -> Any:
-    """Random elements; `usual` elements sometimes include special values, and integers beyond the range."""
+    """Returns random elements.
+
+    If `usual` is true, the elements sometimes include special values such as NaN, and integers beyond the range.
+    """
     special = usual and rng.random() < 0.25
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
@@ -50,13 +53,13 @@ def elements(
 
 
 def _laid_out(make: Callable[[tuple[int, ...]], Any], shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    """An array in one of several memory layouts, most often the usual one."""
+    """Returns an array in one of several memory layouts, most often the row-major layout."""
     layout = rng.choice(("rows", "rows", "rows", "columns", "part", -1, 2, 0))
     if not shape or layout == "rows":
         return make(shape)
     if layout == "columns":  # axes in reverse order
         return make(shape[::-1]).T
-    if layout == "part":  # of a larger array
+    if layout == "part":  # a part of a larger array
         return make(tuple(n + 3 for n in shape))[tuple(slice(2, n + 2) for n in shape)]
     step, axis = int(layout), int(rng.integers(0, len(shape)))  # a stride that is negative, larger, or 0
     whole = make(tuple(n * abs(step) or 1 if k == axis else n for k, n in enumerate(shape)))

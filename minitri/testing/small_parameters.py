@@ -1,6 +1,6 @@
-"""The parameters of a small program while it is written, and the values that a statement may read.
+"""Makes the parameters of a small program under construction, and finds the values that a statement may read.
 
-In: a function that chooses. Out: parameters with their axes, and sample arrays for them.
+In: a function that makes random choices. Out: parameters with their axes, and sample arrays for them.
 
     x: f16[N, 2 * N]     →     Value(a numpy array of the shape (3, 6), f16, exact)
 """
@@ -18,13 +18,13 @@ from minitri.testing.statement_writer import StatementWriter, words
 
 SIZES = (3, 1, 2, 7, 0, 17, 33, 130)
 DTYPE_CHOICES = ("f32", "f16", "bf16", "f64", "i32", "i64", "i8", "u8", "i16", "u16", "u32", "u64", "bool")
-MAX_ELEMENTS = 20_000  # of a value
+MAX_ELEMENTS = 20_000  # the most elements of a value
 NAMES = ("N", "M", "K", "D")
 PARAMETERS = "xywzabcdefgh"
 
 
 class Axis(NamedTuple):
-    """An axis of a parameter: the text of its size in the program, and its size in this example."""
+    """An axis of a parameter: the text of its size in the program, such as `2 * N`, and its size in the sample arrays."""
 
     text: str
     size: int
@@ -32,7 +32,7 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a program; its elements are drawn from the range `low` to `high`."""
+    """A parameter of a program. The elements of its array are drawn from the range `low` to `high`."""
 
     name: str
     type: str
@@ -42,7 +42,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value for sample arrays. `exact`: every stage must compute it bit for bit."""
+    """A sample value of a parameter or variable.
+
+    If `exact` is true, every stage must compute this value bit for bit.
+    """
 
     data: Any
     dtype: DType
@@ -54,7 +57,7 @@ class Value:
 
     @property
     def largest(self) -> float:
-        """The largest finite |element|."""
+        """The largest absolute value of the finite elements."""
         wide = np.abs(np.asarray(self.data, np.float64))
         return float(np.max(wide, where=np.isfinite(wide), initial=0))
 
@@ -64,9 +67,9 @@ class Value:
 
 
 class ParameterWriter(StatementWriter):
-    """Makes parameters, and finds values.
+    """Makes parameters, and finds values that a statement can read.
 
-    sizes   the dimensions so far
+    sizes   the dimensions that parameters have so far
     axes    the axes of each parameter
     """
 
@@ -76,16 +79,16 @@ class ParameterWriter(StatementWriter):
         self.axes: dict[str, tuple[Axis, ...]] = {}
 
     def chance(self, odds: int) -> bool:
-        """True once in `odds` times, and never in a shrunk program."""
+        """Returns True once in `odds` times, and never in a shrunk program."""
         return self.choose(range(odds)) == odds - 1
 
     def found(self, suits: Callable[[Value], bool]) -> str | None:
-        """An array for which `suits` is true, most often a late one."""
+        """Returns an array for which `suits` is true, most often an array that was added late."""
         found = [n for n, v in reversed(self.values.items()) if n != "s" and suits(v)]
         return self.choose([*found[:1], *found[:1], *found[:3], *found]) if found else None
 
     def dimensions(self) -> dict[str, int]:
-        """The dimensions that a statement can name, because a parameter has them."""
+        """Returns the dimensions that a statement can name, because a parameter has them."""
         named = {word for p in self.arrays.values() for word in words(p.type)}
         return {n: s for n, s in self.sizes.items() if n in named}
 
@@ -112,7 +115,7 @@ class ParameterWriter(StatementWriter):
         return Axis(name, size)
 
     def array(self, dtype: str, axes: Sequence[Axis], low: float = -4, high: float = 4) -> str:
-        """A new parameter."""
+        """Adds a new array parameter and returns its name."""
         count = len(self.arrays)
         name = PARAMETERS[count] if count < len(PARAMETERS) else f"p{count}"
         kind, shape = DTYPES[dtype], tuple(a.size for a in axes)
@@ -129,5 +132,5 @@ class ParameterWriter(StatementWriter):
         return name
 
     def size(self, name: str, k: int) -> str:
-        """The text of the size of an axis."""
+        """Returns the text of the size of an axis."""
         return self.axes[name][k].text if name in self.arrays else f"{name}.shape[{k}]"

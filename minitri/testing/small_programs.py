@@ -1,6 +1,6 @@
 """Random programs for tests: small arrays of all dtypes, ranks and awkward sizes, and statements of all kinds.
 
-In: a function that chooses. Out: a `RandomProgram`, which is valid by construction.
+In: a function that makes random choices. Out: a `RandomProgram`, which is valid by construction.
 
     def program(x: f16[N, M], y: i8[1, M]):
         v1 = cumulative_sum(x, axis=0)
@@ -8,12 +8,12 @@ In: a function that chooses. Out: a `RandomProgram`, which is valid by construct
         return v2, v1
 
 statement_forms.toml has the forms of statements, and placeholders.py fills them. The reference evaluator computes each
-statement for sample arrays, as soon as it is written. So its result is known: the dtype, the shape, and how large the
-elements are. A statement that the reference accepts stays, even if the compiler refuses it: that is a bug of the
-compiler.
+statement for sample arrays, as soon as the statement is written. So the result of the statement is known: the dtype,
+the shape, and how large the elements are. A statement that the reference accepts stays in the program. If the compiler
+rejects such a statement, the compiler has a bug.
 
-One thing the reference does not know: an axis of size 1 broadcasts only if 1 is written in the program. If a
-statement reads such an axis, and the compiler says that shapes do not fit, then the statement does not fit.
+The reference does not know one rule: an axis of size 1 broadcasts only if 1 is written in the program. If a statement
+reads such an axis and the compiler rejects the shapes, the statement is left out.
 """
 
 import math
@@ -39,7 +39,7 @@ from minitri.testing.small_parameters import DTYPE_CHOICES, MAX_ELEMENTS, Parame
 from minitri.testing.statement_writer import DoesNotFit, words
 
 TABLE = table_beside(__file__, "statement_forms.toml")
-TRIES = 3  # forms that are tried of one kind
+TRIES = 3  # how many forms of one kind are tried
 SHAPE_ERRORS = ("MT0201", "MT0203", "MT0204", "MT0205", "MT0206", "MT0304")
 HELPERS = {
     "scaled": "def scaled(a, by=2):\n    return a * by\n",
@@ -64,13 +64,19 @@ class RandomProgram:
         return Program(parse_module(self.text, "<random>"), **options)
 
     def arguments(self, seed: int = 0) -> list[Any]:
-        """Random arrays and numbers for the parameters, in any memory layout; some contain special values."""
+        """Returns random arrays and numbers for the parameters, in any memory layout.
+
+        Some arrays contain special values such as NaN.
+        """
         rng = np.random.default_rng(seed)
         return [random_array(p.type, self.sizes, rng, p.low, p.high) for p in self.parameters]
 
 
 class SmallWriter(FormFiller):
-    """Writes a random program, statement by statement. `kinds`: the only kinds of statements, as tests name them."""
+    """Writes a random program, statement by statement.
+
+    `kinds` limits the kinds of statements, by the names that tests use.
+    """
 
     refusals = (DoesNotFit, LookupError, ValueError)
 
@@ -90,13 +96,16 @@ class SmallWriter(FormFiller):
         return self._finished()
 
     def adds(self, kind: str) -> bool:
-        """Adds a statement of this kind, if one of a few forms fits. Whether it has added one."""
+        """Adds a statement of the given kind, if one of a few random forms fits.
+
+        Returns whether a statement was added.
+        """
         return any(self.attempt(kind, self.operand(self.kinds[kind])) for _ in range(TRIES))
 
     # ---- values ------------------------------------------------------------------------------
 
     def operand(self, kind: Mapping[str, Any]) -> str:
-        """A value for {x} that the kind of statements takes, or a new array."""
+        """Returns the name of a value for the placeholder {x} that the kind of statements accepts, or a new array."""
         of, rank = kind.get("of", "fiub"), kind.get("rank", 0)
         most, size = kind.get("most", math.inf), kind.get("elements", math.inf)
         dtypes = [d for d in DTYPE_CHOICES if DTYPES[d].kind in of]
@@ -133,12 +142,12 @@ class SmallWriter(FormFiller):
         return evaluate(module, "f", arguments, self.sizes)[0]
 
     def _shapes_fit(self, text: str) -> bool:
-        """Whether the compiler has no objection to the shapes of a statement."""
+        """Checks whether the compiler accepts the shapes of a statement."""
         lines = {s.name: s.text for s in self.statements} | {"end": text}
         program = self._written(lines, ["end"])
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that two dimensions must be equal
+                warnings.simplefilter("ignore")  # the warning that two dimensions must be equal
                 program.compile().run("graph", *(self.values[p.name].data for p in program.parameters))
         except CompileError as error:
             return error.code not in SHAPE_ERRORS
@@ -154,11 +163,14 @@ class SmallWriter(FormFiller):
         return self._written(self._inlined({s.name: s.text for s in self.needed(results)}, results), results)
 
     def _written(self, lines: Mapping[str, str], results: Sequence[str]) -> RandomProgram:
-        """The program of some statements. It takes the parameters that they read."""
+        """Returns the program of some statements.
+
+        The parameters of the program are the parameters that the statements read.
+        """
         body = [f"{name} = {text}" for name, text in lines.items()] + [f"return {', '.join(results)}"]
         used = set(words("\n".join(body)))
         taken = [p for n, p in self.arrays.items() if n in used]
-        for p in self.arrays.values():  # those whose types name dimensions that the body uses
+        for p in self.arrays.values():  # parameters whose types name dimensions that the body uses
             missing = (used & self.sizes.keys()).difference(*(words(q.type) for q in taken))
             if p not in taken and missing.intersection(words(p.type)):
                 taken.append(p)
@@ -169,7 +181,10 @@ class SmallWriter(FormFiller):
         return RandomProgram(text + "".join(f"    {line}\n" for line in body), tuple(taken), sizes)
 
     def _inlined(self, lines: dict[str, str], results: Sequence[str]) -> dict[str, str]:
-        """The statements of the body. Some statements that are used once move into the statement that uses them."""
+        """Returns the statements of the body.
+
+        Some statements whose result is used once move into the statement that uses it.
+        """
         for name in list(lines):
             readers = [n for n, text in lines.items() if name in words(text)]
             once = len(readers) == 1 and words(lines[readers[0]]).count(name) == 1
@@ -181,6 +196,6 @@ class SmallWriter(FormFiller):
 
 @lru_cache(1000)  # programs that shrink have most statements in common
 def _parsed(text: str) -> ast.Module:
-    """A function that computes a statement, with the helpers that it may call."""
+    """Returns a function that computes a statement, together with the helper functions that the statement may call."""
     module = parse_module(text, "<random>")
     return replace(module, functions=(*HELPER_FUNCTIONS, *module.functions))

@@ -1,12 +1,12 @@
 """Writes random statements: it draws forms from a table and fills their placeholders.
 
-In: a table of forms, and a function that chooses. Out: statements, one at a time.
+In: a table of forms of statements, and a function that makes random choices. Out: statements, one at a time.
 
     "relu({x} @ {factor})"     →     v2 = relu(v1 @ w)
 
-Two writers of whole programs share this one. small_programs.py writes programs for tests, and
-minitri/bench/random_programs.py writes programs of everyday sizes. Each of them says what a placeholder becomes, and
-computes the value of a statement. A statement that cannot be computed does not fit and is forgotten.
+Two writers of whole programs share this statement writer. small_programs.py writes programs for tests, and
+minitri/bench/random_programs.py writes programs of everyday sizes. Each writer defines what a placeholder becomes, and
+computes the value of a statement. A statement that cannot be computed is removed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from typing import Any
 
 
 class DoesNotFit(Exception):
-    """A form cannot be filled, or the value of the statement is too large."""
+    """Raised if a form cannot be filled, or if the value of the statement is too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`name = text`, its kind in the table, the values that it reads, and the shape of its result."""
+    """A statement `name = text`.
+
+    A `Statement` has its kind in the table of forms, the values that it reads, and the shape of its result.
+    """
 
     name: str
     text: str
@@ -34,8 +37,10 @@ class Statement:
 
 
 class Filled(dict[str, Any]):
-    """What the placeholders of a statement became. A placeholder becomes the same thing everywhere in the statement,
-    but a word of the table is drawn again each time.
+    """The texts that replace the placeholders of a statement.
+
+    A placeholder becomes the same text everywhere in the statement. Placeholders in `drawn_again`, and placeholders for
+    a list of the table, get a new text each time.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -52,11 +57,11 @@ class Filled(dict[str, Any]):
 
 
 class StatementWriter(ABC):
-    """A program while it is written: its parameters, values and statements, by name.
+    """A program under construction: its parameters, values and statements, by name.
 
-    kinds         the kinds of statements; a list in a kind has forms
-    words         lists of texts, by the placeholder that stands for one of them
-    drawn_again   other placeholders that are drawn again each time
+    kinds         the kinds of statements of the table; each kind has lists of forms
+    words         lists of texts, by the placeholder that stands for a text of the list
+    drawn_again   other placeholders that get a new text each time they occur
     refusals      exceptions of a statement that does not fit
     """
 
@@ -71,14 +76,20 @@ class StatementWriter(ABC):
 
     @abstractmethod
     def placeholder(self, name: str, filled: Filled) -> Any:
-        """What a placeholder becomes; DoesNotFit if there is nothing."""
+        """Returns the text for a placeholder. Raises DoesNotFit if there is none."""
 
     @abstractmethod
     def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Any:
-        """The value of a statement whose form is in the list `group` of its kind; DoesNotFit if there is none."""
+        """Returns the value of a statement whose form is in the list `group` of its kind.
+
+        Raises DoesNotFit if the statement has no value.
+        """
 
     def attempt(self, kind: str, operand: str, form: str = "") -> bool:
-        """Adds a statement if it fits, else forgets the arrays that were made for it. Whether it fits."""
+        """Adds a statement if it fits, and returns whether it fits.
+
+        If the statement does not fit, the parameters that were made for it are removed.
+        """
         before = set(self.arrays)
         lists = [(group, forms) for group, forms in self.kinds[kind].items() if isinstance(forms, list)]
         group, chosen = ("forms", form) if form else self.choose([(g, f) for g, forms in lists for f in forms])
@@ -95,12 +106,12 @@ class StatementWriter(ABC):
         return True
 
     def ends(self) -> list[Statement]:
-        """The statements that no other statement reads."""
+        """Returns the statements that no other statement reads."""
         read = names_read(self.statements)
         return [s for s in self.statements if s.name not in read]
 
     def needed(self, results: Sequence[str]) -> list[Statement]:
-        """The statements that the results depend on."""
+        """Returns the statements that the results depend on."""
         names = set(results)
         for s in reversed(self.statements):
             names |= s.reads if s.name in names else set()

@@ -1,8 +1,8 @@
-"""Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each of its stages.
+"""Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each stage.
 
 In: the Python source of the triton stage, its kernels, a target. Out: for each kernel the texts that Triton's compiler
-made: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN). No function here imports torch. A stage that this machine cannot
-make, such as one of another vendor, raises `StageUnavailable`.
+made: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN). No function in this file imports torch. A stage that this machine
+cannot make, such as the machine code of another vendor's GPU, raises `StageUnavailable`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOCAL_PATH = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/triton|triton/language)\b)
 
 
 def triton_namespace() -> dict[str, Any]:
-    """The global names of generated kernels when Triton compiles them."""
+    """Returns the global names of generated kernels when Triton compiles them."""
     require_triton()
     import triton.language as tl
     from triton.language.extra import libdevice
@@ -55,10 +55,12 @@ def jit_functions(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What Triton knows about a kernel's arguments when it compiles it. Calls with an equal `Kind` share machine code.
+    """The facts about a kernel's arguments that Triton uses when it compiles the kernel.
 
-    aligned   for each pointer: whether it is a multiple of 16 bytes
-    numbers   for each size: its type ("i32" or "i64"), and whether it is a multiple of 16
+    Calls with an equal `Kind` share machine code.
+
+    aligned   for each pointer: whether the address is a multiple of 16 bytes
+    numbers   for each size: the type ("i32" or "i64"), and whether the size is a multiple of 16
     """
 
     aligned: tuple[bool, ...]
@@ -71,9 +73,10 @@ class Kind:
 
     @staticmethod
     def usual(kernel: EmittedKernel) -> Kind:
-        """The kind for compilation without arguments: aligned pointers as torch allocates them, and 32-bit sizes.
+        """Returns the `Kind` for compilation without arguments: aligned pointers as torch allocates them, and 32-bit
+        sizes.
 
-        A size counts as a multiple of 16 only if its expression shows this, as 16*N does.
+        A size counts as a multiple of 16 only if the expression of the size shows it, as 16*N does.
         """
         sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
         return Kind((True,) * len(kernel.pointers), sizes)
@@ -88,14 +91,14 @@ class Built:
 
 
 def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Built]:
-    """Compiles every kernel ahead of time, without launching any."""
+    """Compiles every kernel ahead of time, without launching any kernel."""
     jitted = jit_functions(text)
     made = [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
     return [Built(m.asm, m.metadata.shared) for m in made]
 
 
 def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
-    """The input of Triton's compiler: a jit function with the types of its arguments."""
+    """Returns the input of Triton's compiler: a jit function with the types of its arguments."""
     from triton.compiler import ASTSource
 
     types = {f"p{k}": f"*{b.dtype.signature}" for k, b in enumerate(kernel.pointers)}
@@ -108,7 +111,10 @@ def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
 
 
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
-    """The kernel, compiled by Triton. StageUnavailable MT0402 with the reason if Triton cannot compile it."""
+    """Returns the kernel, compiled by Triton.
+
+    Raises StageUnavailable MT0402 with the reason if Triton cannot compile the kernel.
+    """
     try:
         with LANGUAGE.compiled():
             return machine_code.compiled(source, kernel, target)
@@ -122,8 +128,9 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 
 
 def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterator[tuple[str, str]]:
-    """The name and text of Triton's first two stages, TTIR and TTGIR. Triton's cache is not used, so that its passes
-    run.
+    """Yields the name and text of Triton's first two stages, TTIR and TTGIR.
+
+    Triton's cache is not used, so that all passes of Triton run.
     """
     source = ast_source(jit_functions(text)[kernel.name], kernel, Kind.usual(kernel))
     with LANGUAGE.compiled():
@@ -132,7 +139,10 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
 
 
 def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:
-    """The text of one stage of all kernels. A comment with the kernel's name comes before each kernel."""
+    """Returns the text of one stage of all kernels.
+
+    A comment with the kernel's name comes before each kernel.
+    """
     parts: list[str] = []
     for name, built in zip(names, compiled):
         text = kernel_text(built.asm, stage, name)
@@ -142,10 +152,10 @@ def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> s
 
 
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
-    """The machine code of an NVIDIA kernel, with the source line of each instruction.
+    """Returns the machine code of an NVIDIA kernel, with the source line of each instruction.
 
     `ptx` is PTX of the same kernel, which may have other line numbers. If this PTX assembles to the same instructions,
-    the result shows its line numbers.
+    the result shows the line numbers of this PTX.
     """
     try:
         located = _assembled(ptx, kernel, target)
@@ -156,7 +166,7 @@ def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target:
 
 
 def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
-    """The machine code (cubin) that Triton's assembler makes from a PTX text."""
+    """Returns the machine code (cubin) that Triton's assembler makes from a PTX text."""
     from triton.compiler.compiler import Language, make_backend
 
     backend = make_backend(target.of_triton)
@@ -166,8 +176,9 @@ def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
 
 
 def inspected(cubin: bytes, name: str, tool: str, *options: str) -> str:
-    """What one of NVIDIA's command-line tools prints about machine code. The command-line tool must be part of the
-    triton package.
+    """Returns the text that one of NVIDIA's command-line tools prints about machine code.
+
+    The command-line tool must be part of the triton package.
     """
     from triton import knobs
 
@@ -187,7 +198,7 @@ def _not_shown(name: str, error: Exception, tool: str) -> StageUnavailable:
 
 
 def _instructions(cubin: bytes) -> list[bytes]:
-    """The sections of an ELF file with machine code: `.text.k0` and so on."""
+    """Returns the sections of an ELF file with machine code: `.text.k0` and so on."""
     table, size, count, names = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * k) for k in range(count)]
     name_of = {at: cubin[headers[names][4] + at :].partition(b"\0")[0] for at, *_ in headers}
@@ -197,7 +208,10 @@ def _instructions(cubin: bytes) -> list[bytes]:
 
 
 def kernel_text(asm: Mapping[str, Any], stage: str, name: str) -> str:
-    """The text of one stage of one kernel. The first access to SASS runs a disassembler, which can fail."""
+    """Returns the text of one stage of one kernel.
+
+    The first access to SASS runs a disassembler, which can fail.
+    """
     try:
         return _LOCAL_PATH.sub("", asm[stage])
     except (OSError, subprocess.SubprocessError) as error:

@@ -1,9 +1,9 @@
-"""Runs the stages of Triton's compiler, and caches the machine code on disk under our own keys.
+"""Runs the stages of Triton's compiler, and caches the machine code on disk under minitri's own keys.
 
-In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, a target. Out: Triton's compiled kernel,
-either new or from its cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
-Computing this hash takes each process 0.3 s before it compiles anything. The version, size and date of Triton's
-library identify Triton too.
+In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, and a target. Out: Triton's compiled kernel,
+either new or from Triton's cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
+Computing this hash of all files takes each process 0.3 s before the first compilation. minitri's key instead contains
+the version, size and date of Triton's library, which identify Triton too.
 """
 
 import hashlib
@@ -21,8 +21,9 @@ from minitri.triton.workarounds.ptxas import mended
 
 
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
-    """The kernel from the cache on disk, or a new one, which is then cached. Raises the exceptions of Triton's
-    compiler.
+    """Returns the kernel from the cache on disk, or a new kernel, which is then cached.
+
+    Raises the exceptions of Triton's compiler.
     """
     if not _is_usual():
         import triton
@@ -35,8 +36,9 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 
 
 def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
-    """FP fusion is off, so that x * y + z rounds twice as in numpy (unless the kernel is relaxed); denormals are
-    kept.
+    """Returns the options of Triton's compiler for a kernel.
+
+    FP fusion is off, so that x * y + z rounds twice as in numpy, unless the kernel uses fast math. Denormals are kept.
     """
     options: dict[str, Any] = {
         "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
@@ -47,7 +49,7 @@ def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 
 
 def _on_disk(source: Any, kernel: EmittedKernel, name: str) -> Any:
-    """The cached kernel, or None."""
+    """Returns the cached kernel, or None if the kernel is not in the cache."""
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime.cache import get_cache_manager
 
@@ -77,9 +79,9 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
 
 
 def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The name and result of each stage of Triton's compiler; each stage runs when it is requested.
+    """Yields the name and result of each stage of Triton's compiler. Each stage runs when it is requested.
 
-    The stages write into `metadata`, which describes the compiled kernel.
+    The stages write into the dictionary `metadata`, which describes the compiled kernel.
     """
     from triton._C.libtriton import ir
     from triton.compiler.compiler import make_backend
@@ -105,13 +107,14 @@ def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[st
 
 
 def cache_name(source: Any, kernel: EmittedKernel, target: Target) -> str:
-    """The name of a kernel in the cache: a digest of its key."""
+    """Returns the name of a kernel in the cache: a digest of the cache key."""
     return hashlib.sha256(json.dumps(key(source, kernel, target), sort_keys=True).encode()).hexdigest()
 
 
 def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
-    """The cache key: everything that the machine code of a kernel depends on. The source text alone does not say the
-    types.
+    """Returns the cache key: everything that the machine code of a kernel depends on.
+
+    The source text alone is not enough, because it does not contain the types of arguments.
     """
     return {
         "triton": _triton(), "settings": _settings(), "kernel": kernel.source, "types": source.signature,
@@ -120,7 +123,9 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 
 
 def _is_usual() -> bool:
-    """Whether Triton may load a kernel from disk, and no setting inspects or changes how it compiles."""
+    """Checks whether Triton may load a kernel from disk, and no setting inspects or changes how Triton compiles the
+    kernel.
+    """
     from triton import knobs
 
     c, hook = knobs.compilation, getattr(knobs.runtime, "add_stages_inspection_hook", None)
@@ -129,7 +134,9 @@ def _is_usual() -> bool:
 
 @once
 def _triton() -> Mapping[str, Any]:
-    """The parts of the cache key that all kernels share: the version of Triton, and the source of our `rt` functions."""
+    """Returns the parts of the cache key that all kernels share: the version of Triton, and the source of minitri's
+    `rt` functions.
+    """
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
@@ -142,7 +149,7 @@ def _triton() -> Mapping[str, Any]:
 
 
 def _settings() -> Mapping[str, str]:
-    """The settings of Triton's compilers that are in the environment or were set in this process.
+    """Returns the settings of Triton's compilers that are in the environment or were set in this process.
 
     The paths of Triton's tools are left out, because Triton runs each tool to find its path.
     """

@@ -23,7 +23,7 @@ Text = Callable[[Dim], str]  # the source text of an index expression
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """An argument of a kernel that describes blocks of one array, whose pointer has the number `pointer`.
+    """An argument of a kernel that describes blocks of one array. `pointer` is the number of the array's pointer.
 
     `shape`, `strides` and `block` are in elements.
     """
@@ -48,19 +48,19 @@ class Descriptor:
 
     @property
     def signature(self) -> str:
-        """The type of the argument, as Triton writes it."""
+        """The type of the descriptor argument, as Triton writes it."""
         return f"tensordesc<{self.buffer.dtype.signature}{list(self.block)}>"
 
 
 def descriptors(program: Program, pointers: Sequence[Buffer]) -> dict[tuple[Buffer, Block], Descriptor]:
-    """The descriptors of a program, by array and block."""
+    """Returns the tensor descriptors of a program, by array and block."""
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store)) and program.hint(op).descriptor]
     wanted = dict.fromkeys((op.buffer, program.hint(op).descriptor) for op in accesses)
     return {(b, block): Descriptor.of(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted)}
 
 
 def load(program: Program, op: Load, name: str, context: tuple[str, ...], expression: Text) -> str:
-    """The expression that loads a block as a tile with the axes `context`."""
+    """Returns the expression that loads a block as a tile with the axes `context`."""
     lanes, start = _place(program, op, expression)
     text = f"{name}.load([{start}])"
     if len(op.index) > len(lanes):
@@ -69,7 +69,7 @@ def load(program: Program, op: Load, name: str, context: tuple[str, ...], expres
 
 
 def store(program: Program, op: Store, name: str, context: tuple[str, ...], value: str, expression: Text) -> str:
-    """The statement that stores `value`, a tile with the axes `context`, as a block."""
+    """Returns the statement that stores `value`, a tile with the axes `context`, as a block."""
     lanes, start = _place(program, op, expression)
     text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
     if len(op.index) > len(lanes):
@@ -78,13 +78,13 @@ def store(program: Program, op: Store, name: str, context: tuple[str, ...], valu
 
 
 def _place(program: Program, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
-    """The axes along which a block has several elements, and the text of the block's first index."""
+    """Returns the axes along which a block has several elements, and the text of the block's first index."""
     along = [a for a in (block_index(program, d) for d in op.index) if a is not None]
     return [a.axis for a in along if a.axis is not None], ", ".join(_first(a, expression) for a in along)
 
 
 def _first(along: BlockIndex, expression: Text) -> str:
-    """The text of a block's first index along one axis of its array."""
+    """Returns the text of a block's first index along one axis of its array."""
     axis = along.axis
     if axis is None or not along.walks or axis.role == "whole":
         return expression(along.offset)

@@ -1,18 +1,19 @@
 """tile.target → Triton source.
 
-In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line holds
-one operation, so that Triton's line tables lead back to this operation. `EmittedKernel.lines` has the op of each line.
+In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line of the
+function holds one operation. So Triton's line tables lead back from an instruction to this operation.
+`EmittedKernel.lines` has the op of each line.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-Every decision about speed is in the program already, as an op or as a hint. Two spellings remain to be chosen here. Both
-follow from the program alone. `//` and `%` are Triton's own operators where intervals prove that no operand is
-negative; elsewhere they are calls of `rt` (triton/expressions.py). A factor of a product whose axes have the other
-order is read through `tl.trans` (`_dot`).
+Every decision about speed is in the program already, as an op or as a hint. The emitter chooses only two spellings,
+which follow from the program alone. `//` and `%` are Triton's own operators where intervals prove that no operand is
+negative. Elsewhere `//` and `%` become calls of `rt` functions (triton/expressions.py). If the axes of a factor of a
+product have the wrong order, the factor is transposed by `tl.trans` (`_dot`).
 
-No text of the user gets into the source. Values are called v0…, buffers p0…, sizes s0…, scalars a0…, axes i, j, r….
-Dtypes come from a table, and numbers are formatted again. The host computes everything that only depends on sizes, and
-passes it as an integer argument.
+No text of the user gets into the source. In the source, values are called v0…, buffers p0…, sizes s0…, scalars a0…,
+axes i, j, r…. Dtypes come from a table, and numbers are formatted again. The host computes everything that only depends
+on sizes, and passes it as an integer argument.
 """
 
 from contextlib import ExitStack
@@ -35,7 +36,8 @@ class EmittedKernel:
     """The source of a Triton function, and its arguments in order: pointers, integer sizes, scalars, tensor
     descriptors.
 
-    If `follows` is true, the kernel starts before the previous kernel ends, and itself waits for the end.
+    If `follows` is true, the kernel starts before the previous kernel ends, and waits for the end of the previous
+    kernel itself.
     """
 
     name: str
@@ -91,8 +93,8 @@ class _Emitter(Expressions):
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
     def _peeled_branches(self, axis: TileAxis) -> None:
-        """Writes the statements twice: for complete tiles without their bounds checks, and for the last tile with
-        them.
+        """Writes the statements of a peeled loop or kernel twice: without bounds checks for complete tiles, and with
+        bounds checks for the last tile.
         """
         whole = self.size(floordiv(axis.extent, Dim.of(axis.block)))
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
@@ -108,8 +110,9 @@ class _Emitter(Expressions):
             self._statements()
 
     def _initials(self) -> set[Op]:
-        """The constants that are only used as initial values of carries. Such a constant is written in the line of the
-        carry.
+        """Returns the constants that are only used as initial values of carries.
+
+        A constant that is only an initial value is written in the line of the carry.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
@@ -215,7 +218,7 @@ class _Emitter(Expressions):
         return f"tl.load({', '.join(arguments)})"
 
     def _tests(self, op: Load | Store) -> list[Dim]:
-        """The conditions that the mask of an access tests in the current branch."""
+        """Returns the conditions that the mask of an access tests in the current branch."""
         assert op.mask is not None
         return [c for c in op.mask.conditions if c not in self.needless]
 
@@ -247,8 +250,9 @@ class _Emitter(Expressions):
         return text
 
     def _dot(self, op: ir.Dot) -> str:
-        """The call of `rt.dot`. The operands of `rt.dot` have the axes [row, k] and [k, column], where row comes
-        before column in the program.
+        """Returns the call of `rt.dot`.
+
+        The operands of `rt.dot` have the axes [row, k] and [k, column], where row comes before column in the program.
         """
         first, second = self.program.factors(op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]

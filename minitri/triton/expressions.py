@@ -5,8 +5,8 @@
     i < 777                      the line m3 = i < 777, then the name m3
 
 In: a value with its dtype, or an index expression of the tile IR. Out: source text, in which `rt` is
-minitri/triton/rt.py. A part of an expression that only depends on sizes becomes an argument, which the host computes.
-Left out: elementwise operators, whose spelling is in THE operator table (minitri/base/operators.py).
+minitri/triton/rt.py. A part of an expression that only depends on sizes becomes an argument, which the CPU computes at
+each launch. Left out: elementwise operators, whose spelling is in THE operator table (minitri/base/operators.py).
 """
 
 import math
@@ -30,8 +30,8 @@ STEP = "    "
 class Lines:
     """The lines of a Triton function under construction.
 
-    texts   the lines; each line holds one operation and has its indentation
-    ops     (number of a line from 1, the op that it computes)
+    texts   the lines of source text, with their indentation; each line holds one operation
+    ops     pairs of a line number, counted from 1, and the op that this line computes
     sizes   expressions over unknown sizes → the names of the arguments that hold them
     """
 
@@ -48,7 +48,7 @@ class Lines:
             self.ops.append((len(self.texts), op))
 
     def size(self, d: Dim) -> str:
-        """A size as an integer literal, or as the name of an argument that the host computes."""
+        """Returns a size as an integer literal, or as the name of an argument that the host computes."""
         if d.constant is not None:
             return str(d.constant)
         return self.sizes.setdefault(d, f"s{len(self.sizes)}")
@@ -66,7 +66,7 @@ class Lines:
 
 
 def constant(value: int | float | bool, dtype: DType) -> str:
-    """A constant as a 0-d tensor.
+    """Returns a constant as a 0-d tensor.
 
     Triton turns every number that equals zero into +0.0, so -0.0 is written as a product.
     """
@@ -78,12 +78,15 @@ def constant(value: int | float | bool, dtype: DType) -> str:
 
 
 def other_value(value: int | float | bool, dtype: DType) -> str:
-    """The argument `other` of a masked load: the value of elements that the load does not read."""
+    """Returns the argument `other` of a masked load: the value of elements that the load does not read."""
     return constant(value, dtype) if dtype.name == "bf16" and value != 0 else number(value)
 
 
 def number(value: int | float | bool) -> str:
-    """A number as Python source. Infinity and nan are calls of `float`, because they have no literals."""
+    """Returns a number as Python source.
+
+    Infinity and nan are calls of `float`, because they have no literals.
+    """
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float) and not math.isfinite(value):
@@ -92,7 +95,7 @@ def number(value: int | float | bool) -> str:
 
 
 def convert(name: str, source: DType, target: DType) -> str:
-    """The conversion of a value between two dtypes, as docs/reference/semantics.md defines it."""
+    """Returns the conversion of a value between two dtypes, as docs/reference/semantics.md defines it."""
     if source == target:
         return name
     if source.is_float and source.bits == 16:
@@ -116,9 +119,10 @@ def convert(name: str, source: DType, target: DType) -> str:
 class Expressions:
     """Writes expressions over the values and axes of one program.
 
-    extents     the number of elements of a tile along each axis that has several, in the program's order
+    extents     the number of elements of a tile along each axis with several elements, in the program's order of axes
     names       the name of each value that has been computed
-    predicates  the name of each condition that has been tested; picked values in the condition have their names
+    predicates  the name of each condition that has been tested; values loaded as indices appear in the condition under
+                their names
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:
@@ -129,7 +133,7 @@ class Expressions:
         self.predicates: dict[Dim, str] = {}
 
     def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """The given axes along which tiles have several elements, in the program's order."""
+        """Returns the members of `axes` along which tiles have several elements, in the program's order of axes."""
         axes = set(axes)
         return tuple(a for a in self.extents if a in axes)
 
@@ -140,7 +144,7 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """The text of an index expression over axis variables and picked values."""
+        """Returns the text of an index expression over axis variables and over values that are loaded as indices."""
         bound = dict(picks)
         free, products = on_host(d)
         parts: list[str] = []
@@ -170,8 +174,9 @@ class Expressions:
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
 
     def predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
-        """The conjunction of conditions, each of them an expression that must be >= 0. Each condition of a mask is
-        tested once, on a line of its own.
+        """Returns the conjunction of conditions, each of them an expression that must be >= 0.
+
+        Each condition of a mask is tested once, on a line of its own.
         """
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):
@@ -179,7 +184,7 @@ class Expressions:
         return " & ".join(tests)
 
     def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
-        """The axes with several elements that an index expression depends on."""
+        """Returns the axes with several elements that an index expression depends on."""
         symbols = d.symbols()
         axes = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
         return self.lanes(axes | {a for s, v in picks if s in symbols for a in v.axes})
@@ -196,7 +201,10 @@ class Expressions:
         return _aligned(self.predicates[key], own, context)
 
     def _condition(self, d: Dim, context: tuple[str, ...], picks: Picks) -> str:
-        """The comparison for `d >= 0`. If possible, the comparison has a single axis on its left side."""
+        """Returns the comparison for `d >= 0`.
+
+        If possible, the comparison has a single axis on its left side.
+        """
         found = isolated(d, self.extents)
         if found is None:
             return f"{self.index(d, context, picks)} >= 0"
@@ -206,12 +214,12 @@ class Expressions:
 
 
 def operand(text: str) -> str:
-    """The text of an expression, in parentheses unless it is a name or a number."""
+    """Returns the text of an expression, in parentheses unless it is a name or a number."""
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
 def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
-    """A tile with the axes `own`, indexed so that it broadcasts to a tile with the axes `context`."""
+    """Returns a tile with the axes `own`, indexed so that it broadcasts to a tile with the axes `context`."""
     if own == context or not own:
         return name
     return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"

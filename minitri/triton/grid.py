@@ -1,13 +1,13 @@
-"""Writes the first lines of a Triton function: they compute which tile the program works on.
+"""Writes the first lines of a Triton function: these lines compute which tile the program works on.
 
     tile = tl.program_id(0)                        the programs are numbered along one axis
     j_tile = tile % 13                             this number is split into one tile number for each grid axis;
     tile = tile // 13                              the last axis changes fastest
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
-In: a tile program. Out: lines. Three options of a program change the order of its tiles. `group` makes groups of
-several rows. `descending` begins at the end of the last axis. `persistent` gives a program several tiles, one after
-the other.
+In: a tile program. Out: lines of Triton source. Three options of a program change the order of its tiles. `group` makes
+groups of several rows. `descending` begins at the end of the last axis. `persistent` gives a program several tiles, one
+after the other.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,22 @@ from minitri.triton.expressions import STEP, Lines
 
 
 def count(program: Program) -> Dim:
-    """The number of tiles of the grid."""
+    """Returns the number of tiles of the grid."""
     return product([a.tiles for a in program.grid])
 
 
 def widened(lanes: str, program: Program) -> str:
-    """The positions in a block as 64-bit integers if memory offsets need 64 bits.
+    """Returns the positions in a block as 64-bit integers if memory offsets need 64 bits.
 
-    Grid axes do not need this, because `tile` has 64 bits already.
+    Grid axes do not need this conversion, because `tile` has 64 bits already.
     """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
 
 def write_grid(program: Program, lines: Lines) -> None:
-    """Writes the indices of the axes with the roles "grid" and "whole". For a loop, it writes the positions in a block
-    if some op uses them.
+    """Writes the indices of the axes with the roles "grid" and "whole".
+
+    For an axis of a loop, this function writes the positions in a block if some op uses them.
 
     If a program has several tiles, all later lines are inside the loop over these tiles.
     """
@@ -65,7 +66,7 @@ class _Grid:
     def _persistent_loop(self, first: str) -> str:
         """Writes the loop over the tiles of a persistent program, and returns the name of the loop variable.
 
-        The loop starts at the program's own number, and its step is the number of programs.
+        The loop starts at the program's own number, and the step of the loop is the number of programs.
         """
         flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
@@ -90,8 +91,9 @@ class _Grid:
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Numbers the tiles in groups of several rows. Programs that run at the same time then share operands in the
-        L2 cache.
+        """Numbers the tiles in groups of several rows.
+
+        Programs of one group run at the same time and share operands in the L2 cache.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"
@@ -109,7 +111,7 @@ class _Grid:
         self._index(column)
 
     def _from_end(self, a: TileAxis, tile: str) -> str:
-        """The number of a tile along an axis, counted from the end on the last axis of a `descending` program."""
+        """Returns the number of a tile along an axis, counted from the end on the last axis of a `descending` program."""
         if a is not self.program.grid[-1] or not self.program.descending:
             return tile
         known = a.tiles.constant

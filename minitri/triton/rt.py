@@ -5,8 +5,9 @@ the result that numpy would give. Each function exists because Triton's own oper
 (docs/reference/semantics.md). Triton's integer division rounds towards zero, and its maxima drop NaN. Shifts by too
 many bits and conversions of numbers out of range are undefined.
 
-minitri/triton/rt_interpreter.py has the same names for Triton's interpreter. Change both files together;
-tests/test_ops.py compares their names. Only generated kernels import this module: it needs triton, but not torch.
+minitri/triton/rt_interpreter.py has the same names for Triton's interpreter. Change rt.py and rt_interpreter.py
+together; tests/test_ops.py compares the names of their functions. Only generated kernels import rt.py, which needs
+triton, but not torch.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
 minitri/triton/rt_fast_math.py. Functions that change no result are in minitri/triton/rt_intrinsics.py. `rt`
@@ -122,7 +123,10 @@ def _divide(a, b):
 
 @triton.jit
 def power(b, n):
-    """b ** n for integers, which wraps around. For negative n it is 1 / b**-n, truncated, and 0 if b = 0."""
+    """Returns b ** n for integers, which wraps around.
+
+    For negative n the result is 1 / b**-n, truncated, and 0 if b = 0.
+    """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1
     for _ in range(b.dtype.primitive_bitwidth):
@@ -241,7 +245,10 @@ def _and(a, b):
 
 
 def _along(primitive, combine):
-    """A reduction or a scan along one axis: `primitive` (of `tl`) with a function that combines two elements."""
+    """Computes a reduction or a scan along one axis.
+
+    `primitive` of `tl` gets a function that combines two elements.
+    """
 
     @tl.core.builtin
     def function(x, axis, _semantic: Any = None, _generator: Any = None):
@@ -259,8 +266,9 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 def reduce_max_in_parts(x):
     """The maximum of each row of a product, whose tile is first reduced to 16 columns by elementwise maxima.
 
-    A thread holds a quarter of a row of a result of the tensor cores. The maximum of this quarter would be one chain,
-    in which each step waits for the step before. With 16 columns, there are four independent chains.
+    A thread holds a quarter of a row of a result of the tensor cores. Computing the maximum of this quarter would be
+    one chain of instructions, in which each instruction waits for the previous one. A tile of 16 columns has four
+    independent chains.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
@@ -278,8 +286,10 @@ def reduce_all(x, axis: tl.constexpr):
 
 @triton.jit
 def _better(wins, v1, i1, v2, i2):
-    """The better of two (value, index) pairs: NaN, then the value that `wins`. If the values are equal, the smaller
-    index wins.
+    """Returns the better of two (value, index) pairs.
+
+    NaN is better than any number; otherwise the value that `wins` is better. If the values are equal, the smaller index
+    wins.
     """
     nan1, nan2 = v1 != v1, v2 != v2
     ties = (v1 == v2) | (nan1 & nan2)
@@ -332,7 +342,10 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 
 @triton.jit
 def _dot_of_parts(a, b):
-    """a @ b * 2**26 from three products of TF32 numbers. Tensor cores start from 0, because they truncate sums."""
+    """Returns a @ b * 2**26, computed from three products of TF32 numbers.
+
+    Each product starts from an accumulator of 0, because tensor cores truncate sums.
+    """
     a_high, a_low = _tf32_parts(a)
     b_high, b_low = _tf32_parts(b)
     sums = tl.dot(a_high, b_low, input_precision="tf32")
@@ -342,7 +355,9 @@ def _dot_of_parts(a, b):
 
 @triton.jit
 def _tf32_parts(x):
-    """x * 2**13 as a sum of two TF32 numbers. minitri/base/tf32_splitting.py explains how.
+    """Returns x * 2**13 as a sum of two TF32 numbers.
+
+    minitri/base/tf32_splitting.py explains the splitting.
 
     The multiplications in `tl.fma` are exact. A tensor core truncates the second part to TF32.
     """

@@ -3,9 +3,10 @@
     rt.sigmoid(x)            division and exp with correct or nearly correct rounding
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
-In: tiles or scalars of f32. Out: f32 of the same shape. Each docstring gives the largest error. The one idea: one
-instruction of the special function unit, which flushes denormals to 0, replaces a sequence that keeps them. Kernels
-call these functions as `rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/ decides which kernels use them.
+In: tiles or scalars of f32. Out: f32 of the same shape. The docstring of each function gives its largest error. The one
+idea: one instruction of the special function unit, which flushes denormals to 0, replaces a sequence of instructions
+that keeps denormals. Kernels call these functions as `rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/
+decides which kernels use the approximations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -53,8 +54,8 @@ def relaxed_sigmoid(x):
 def relaxed_tanh(x):
     """tanh(x) with a relative error of at most 2**-18.
 
-    The function computes 2**(|x| * 2 log2 e). Near zero this form would lose digits by cancellation, so the function
-    uses a polynomial of two terms there.
+    The function computes tanh from 2**(|x| * 2 log2 e). Near zero this formula would lose digits by cancellation, so
+    the function uses a polynomial of two terms near zero.
     """
     far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))
@@ -65,11 +66,11 @@ def relaxed_tanh(x):
 def relaxed_erf(x):
     """erf(x) with a relative error of at most 2**-18, and an absolute error of at most 2**-22.
 
-    The function computes erfc(|x|) as 2**p(|x|). Near zero this form would lose digits by cancellation, so the
-    function uses a polynomial of two terms there. p is the polynomial of degree 8 whose 2**p is closest to erfc in
-    [0.088, 4], with an error of at most 1e-8. Beyond 4, p decreases without bound. So large x, also infinity, give 1
-    without a test. Both polynomials are minimax fits of math.erfc and math.erf at Chebyshev nodes, found by linear
-    programming. tests/test_ops.py measures their errors.
+    The function computes erfc(|x|) as 2**p(|x|), where p is a polynomial. Near zero this formula would lose digits by
+    cancellation, so the function uses a polynomial of two terms near zero. p is the polynomial of degree 8 whose 2**p
+    is closest to erfc in [0.088, 4], with an error of at most 1e-8. Beyond 4, p decreases without bound. So for large
+    x, also infinity, the result is 1 without a special case. Both polynomials are minimax fits of math.erfc and
+    math.erf at Chebyshev nodes, found by linear programming. tests/test_ops.py measures the errors of the polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

@@ -3,11 +3,12 @@
 In: tensors of the interpreter (`tl.tensor` around a `TensorHandle` with a numpy array). Out: tensors, whose elements
 numpy computes. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel, the names
 `rt` and `libdevice` are minitri/triton/rt.py and Triton's math library. In an interpreted kernel, `rt` and `libdevice`
-are the two `Namespace` objects of this module. The interpreter's own functions would be slow or wrong. Reductions are
-Python loops over elements, `libdevice` functions return nothing, conversions to bf16 truncate, and maxima drop NaN.
+are the two `Namespace` objects of this module. The interpreter's own functions would be slow or wrong. In the
+interpreter, reductions are Python loops over elements, `libdevice` functions return nothing, conversions to bf16
+truncate, and maxima drop NaN.
 
-Elementwise functions come from the operator table. If the Triton spelling of a row is a single call, such as
-`libdevice.tanh({0})`, the numpy function of this row computes the call.
+Elementwise functions come from the operator table. A row of this table has a Triton spelling and a numpy function. If
+the Triton spelling is a single call, such as `libdevice.tanh({0})`, the numpy function computes the call.
 
 Left out: the order in which compiled functions add elements.
 """
@@ -31,8 +32,9 @@ _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def _unwrap(x: Any) -> Any:
-    """The numpy array in a tensor. A bf16 array has the dtype bf16, although the interpreter keeps its bits as
-    integers.
+    """Returns the numpy array in a tensor.
+
+    A bf16 array has the dtype bf16, although the interpreter keeps its bits as integers.
     """
     if not isinstance(x, tl.tensor):
         return x.value if isinstance(x, tl.constexpr) else x
@@ -43,8 +45,9 @@ def _unwrap(x: Any) -> Any:
 
 
 def _wrap(data: Any) -> Any:
-    """A tensor around a numpy array. A 0-d array becomes a scalar, which the interpreter keeps as an array of one
-    element.
+    """Returns a tensor around a numpy array.
+
+    A 0-d array becomes a scalar, which the interpreter keeps as an array of one element.
     """
     data = np.asarray(data)
     dtype, shape = _TRITON[data.dtype], list(data.shape)
@@ -67,7 +70,7 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """The functions of a module by name: first the given functions, then those of the operator table."""
+    """The functions of a module by name: the given functions, and the functions of the operator table."""
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions
@@ -95,8 +98,10 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
 
 
 def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
-    """A function that gives the best value along an axis and the smallest index that has it. NaN is better than any
-    number.
+    """Returns a function that computes an argmax or argmin: the best value along an axis and the smallest index with
+    this value.
+
+    NaN is better than any number.
     """
 
     def reduce(x: Any, index: Any, axis: int) -> tuple[Any, Any]:

@@ -1,5 +1,4 @@
-"""Functions that generated kernels call to run faster, or to avoid a compiler error. None of these functions changes a
-result.
+"""Functions that generated kernels call to run faster, or to avoid a compiler error, and that change no result.
 
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
@@ -21,10 +20,11 @@ from triton.language.extra.cuda import gdc_wait
 
 @tl.core.builtin
 def byte_to_f16(x, _semantic: Any = None):
-    """Converts i8 or u8 to f16 exactly: four elements take four instructions, or five if they are signed.
+    """Converts i8 or u8 to f16 exactly: four elements take four instructions, or five instructions if the bytes are
+    signed.
 
-    The f16 with the bytes 0x64 and b has the value 1024 + b. So the code sets the high byte to 0x64 and subtracts
-    1024. For signed bytes, the code first flips the sign bit, which adds 128. The plain spelling `.to` needs one
+    The f16 with the bytes 0x64 and b has the value 1024 + b. So the code sets the high byte to 0x64 and subtracts 1024.
+    For signed bytes, the code first flips the sign bit, which adds 128 to the byte. The plain spelling `.to` needs one
     conversion instruction for each element, and a multiprocessor executes few conversions at a time.
     """
     bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
@@ -45,13 +45,18 @@ def byte_to_f16(x, _semantic: Any = None):
 
 @triton.jit
 def unknown(start):
-    """`start` as a value that Triton's compiler does not know. minitri/triton/workarounds/loops.py explains why."""
+    """Returns `start` as a value that Triton's compiler does not know.
+
+    minitri/triton/workarounds/loops.py explains why kernels need `rt.unknown`.
+    """
     return tl.where(tl.program_id(0) < 0, tl.zeros_like(start), start)
 
 
 @tl.core.builtin
 def settle(_semantic: Any = None):
-    """Waits until tensor cores have read their registers. minitri/triton/workarounds/loops.py explains why.
+    """Waits until tensor cores have read their registers.
+
+    minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
     Only the Hopper generation (sm90) needs this wait: its tensor cores read registers while the program continues.
     """

@@ -1,11 +1,11 @@
 """The Python source of the triton stage, and the conversion of generated source into functions.
 
-In: emitted kernels and their plan. Out: `module_text` gives complete Python source with imports, kernels, and the
-launch plan as a comment. `functions` gives the kernels as Python functions, for triton.jit or for the interpreter.
+In: emitted kernels and their launch plan. Out: `module_text` gives complete Python source with imports, kernels, and
+the launch plan as a comment. `functions` gives the kernels as Python functions, for triton.jit or for the interpreter.
 
-No user text gets into generated source. As a second safeguard, the source is parsed before it is executed, and its
-syntax and names are checked against an allowlist. Triton reads the source through an entry in `linecache` with a
-made-up file name, so no file is written.
+No user text gets into generated source. As a second safeguard, the generated source is parsed before it is executed.
+The syntax and names of the source are checked against an allowlist. Triton reads the source through an entry in
+`linecache` with a made-up file name, so no file is written.
 """
 
 import ast
@@ -46,7 +46,7 @@ def module_text(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
 
 
 def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
-    """The launch plan as comments: one line for each temporary, then one line for each launch, in order."""
+    """Returns the launch plan as comments: one line for each temporary, and one line for each launch, in order."""
     lines = [f"# temporary {t}" for t in plan.temporaries]
     for k in kernels:
         bound = [*_named(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_named(k.scalars, "a")]
@@ -65,7 +65,7 @@ def _named(buffers: Sequence[Buffer], letter: str) -> list[str]:
 
 
 def line_ops(kernels: Sequence[EmittedKernel]) -> dict[int, Op]:
-    """The op that each line of the module text computes, by line number."""
+    """Returns the op that each line of the module text computes, by line number."""
     table: dict[int, Op] = {}
     line = HEADER.count("\n")
     for k in kernels:
@@ -91,8 +91,9 @@ def check(tree: ast.AST) -> None:
 
 
 def _known_attribute(node: ast.Attribute) -> bool:
-    """Whether an attribute is allowed: a function of `tl`, `rt` or `libdevice`, `value.to`, `desc0.load` or
-    `desc0.store`.
+    """Checks whether an attribute is allowed.
+
+    Allowed are functions of `tl`, `rt` or `libdevice`, and `value.to`, `desc0.load` and `desc0.store`.
     """
     of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
     of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
@@ -101,9 +102,9 @@ def _known_attribute(node: ast.Attribute) -> bool:
 
 
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:
-    """The kernels of a module text as plain Python functions.
+    """Returns the kernels of a module text as plain Python functions.
 
-    `namespace` gives their global names: tl, rt, libdevice.
+    `namespace` gives the global names of these functions: tl, rt, libdevice.
     """
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]

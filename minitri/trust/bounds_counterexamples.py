@@ -1,11 +1,11 @@
 """Counterexamples: the smallest sizes and an index for which an access leaves its array.
 
-In: a masked program and one of its accesses. Out: an `Example`, or None if no trial finds one. The one idea: try
-concrete numbers, because arithmetic on numbers shows whether an access is out of bounds.
+In: a masked tile program and one of its accesses. Out: an `Example`, or None if no trial finds a counterexample. The
+one idea: the search tries concrete numbers, because arithmetic on numbers shows whether an access is out of bounds.
 
-The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes,
-it tries the indices at the ends of blocks and axes. If there are few indices, it tries all of them. A value that is
-loaded from an array can be any number.
+The search tries small sizes first, then sizes close to multiples of the block sizes. For each combination of sizes, the
+search tries the indices at the ends of blocks and axes. If there are few indices, the search tries all of them. If an
+index is loaded from an array, the search assumes that this index can be any number.
 
 Left out: proofs (minitri/trust/proofs.py). If the search finds nothing, the access may still be wrong.
 """
@@ -32,7 +32,7 @@ MAX_LANES = 1 << 18  # how many elements are tried for one combination of sizes
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A counterexample: sizes, the indices of the axes (and loaded values), and what goes wrong for them."""
+    """A counterexample: sizes, the indices of the axes (and loaded values), and what goes wrong for these numbers."""
 
     sizes: Mapping[str, int]
     at: Mapping[str, int]
@@ -46,7 +46,7 @@ class Example:
 def out_of_bounds(
     program: Program, op: Access, tests: Sequence[Dim], conditions: Sequence[Condition] = (), tries: int = MAX_SIZES
 ) -> Example | None:
-    """An element for which the access leaves its array although all `tests` hold, or None.
+    """Returns an element for which the access leaves its array although all `tests` hold, or None.
 
     `tests` are expressions that must be at least 0. `tries` is how many combinations of sizes the search tries.
     """
@@ -69,7 +69,7 @@ def out_of_bounds(
 def not_written_once(
     program: Program, stores: Sequence[Store], tests: Sequence[Sequence[Dim]], conditions: Sequence[Condition] = ()
 ) -> Example | None:
-    """An element of the buffer that the stores write twice or never, or None.
+    """Returns an element of the buffer that the stores write twice or never, or None.
 
     `tests` has for each store the conditions of its mask.
     """
@@ -82,7 +82,7 @@ def not_written_once(
             complete &= points.complete
             inside, *place = np.broadcast_arrays(points.holds(own), *[points.value(d) for d in op.index])
             for i, n in zip(place, shape):
-                inside = inside & (i >= 0) & (i < n)  # accesses out of bounds are another error
+                inside = inside & (i >= 0) & (i < n)  # accesses out of bounds are reported as another error
             np.add.at(count, tuple(i[inside] for i in place), 1) if place else count.__iadd__(int(inside.sum()))
         for bad, happens in ((count > 1, "is written twice"), (count < 1, "is never written")):
             if complete and bad.any():
@@ -95,8 +95,9 @@ def not_written_once(
 
 
 def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False) -> Iterator[dict[str, int]]:
-    """Combinations of sizes for which the program may be called: the smallest first, then sizes near the block
-    sizes.
+    """Yields combinations of sizes for which the program may be called.
+
+    The smallest sizes come first, then sizes near the block sizes.
     """
     exprs = [a.extent for a in program.axes] + [d for b in program.buffers for d in (*b.shape, *b.strides)]
     exprs += [d for c in conditions for d in (c.left, c.right)]
@@ -114,7 +115,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 
 
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
-    """Whether a call may have these sizes and runs at least one program.
+    """Checks whether a call may have these sizes and runs at least one program.
 
     If `far` is true, the buffers must also be small enough to count the writes of every element.
     """
@@ -132,7 +133,7 @@ def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str,
 
 
 class _Points:
-    """Indices at which an access is tried, as arrays that broadcast.
+    """The indices at which an access is tried, as arrays that broadcast.
 
     Each axis has an array of indices and an array of positions in its block. Each loaded value has an array of
     numbers. `complete` is true if the arrays hold every index of the axes.
@@ -161,16 +162,17 @@ class _Points:
             self.env |= {s: array.reshape(shape) for s, array in zip(symbols, arrays)}
 
     def _line(self, a: TileAxis, sizes: Mapping[str, int], lanes: bool) -> tuple[Any, Any]:
-        """(indices, positions in the block) of all blocks of an axis. Without `lanes`, only the first element of
-        each block.
+        """Returns (indices, positions in the block) of all blocks of an axis.
+
+        If `lanes` is false, only the first element of each block is returned.
         """
         lane = np.arange(a.lanes if lanes else 1)
         first = np.arange(min(a.blocks.evaluate(sizes), MAX_LANES // len(lane) + 1)) * a.block
         return (first[:, None] + lane).reshape(-1), np.tile(lane, len(first))
 
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Part of `line`: the ends of blocks and of the axis, and indices where a test or an index changes its
-        sign.
+        """Returns a part of `line`: the ends of blocks and of the axis, and the indices where a test or an index
+        changes its sign.
         """
         if len(line[0]) <= 64:
             return line
@@ -183,7 +185,9 @@ class _Points:
         return block * a.block + lane, lane
 
     def _zeros(self, a: TileAxis, sizes: Mapping[str, int]) -> Iterator[int]:
-        """The indices where an expression becomes 0, for expressions that depend on this axis and on sizes only."""
+        """Returns the indices where an expression becomes 0, for expressions that depend on this axis and on sizes
+        only.
+        """
         for d in self.exprs:
             split = d.coefficient(a.symbol)
             if split is not None and split[0] in (1, -1) and all(s.kind == "size" for s in split[1].symbols()):
@@ -197,6 +201,6 @@ class _Points:
         return reduce(lambda inside, test: inside & (self.value(test) >= 0), tests, np.ones(shape, bool))
 
     def at(self, lane: Sequence[int]) -> dict[str, int]:
-        """The index of each axis and each loaded value at one element, by name."""
+        """Returns the index of each axis and each loaded value at one element, by name."""
         symbols = [*(a.symbol for a in self.axes), *self.values]
         return {s.name: int(self.env[s].reshape(-1)[lane[k]]) for k, s in enumerate(symbols)}

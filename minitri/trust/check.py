@@ -1,14 +1,14 @@
 """Compares the result of every compiler pass with the reference, for every target whose code runs on this machine.
 
-In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the largest error
-of the stage that the pass made, the error bound, and whether the error stays within the bound. The first row that
-fails names the wrong pass: the stage before that pass was still right. `check` then shrinks the call to smaller
+In: a program and a call. Out: a `CheckReport` with one row for each pass and variant. A row holds the largest error of
+the stage that the pass made, the error bound, and whether the error stays within the bound. The first row that fails
+names the wrong pass: the stage before that pass was still right. If a pass fails, `check` shrinks the call to smaller
 arguments for which the same pass fails.
 
     interpreter     code for numpy arrays, run by Triton's interpreter; its tiles are as large as Triton allows
     cuda            code for a GPU, run by numpy and by Triton's interpreter; reports call it "cuda:90 on CPU"
-    cuda general    the same, but sizes and strides are arguments of the kernel
-    cuda wide       the same as "cuda general" with 64-bit offsets; only `minitri fuzz` asks for it
+    cuda general    as "cuda", but sizes and strides are arguments of the kernel
+    cuda wide       as "cuda general", but with 64-bit offsets; only `minitri fuzz` uses this variant
     gpu             the GPU itself, if there is one
 
 `check` compares each result with an f64 evaluation of the graph. A running error analysis gives a radius for each
@@ -54,16 +54,19 @@ VARIANTS: dict[str, tuple[Target, bool, bool]] = {  # target, are sizes known, 6
     "cuda wide": (CUDA, False, True),
 }
 USUAL = ("interpreter", "cuda", "cuda general", "gpu")
-MOST_PROGRAMS = 3000  # that run one after another with a GPU's schedule: about ten seconds
+MOST_PROGRAMS = 3000  # programs that run one after another with a GPU's schedule: about ten seconds
 
 
 # ---- checking --------------------------------------------------------------------------
 
 
 def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shrinking: bool = True) -> CheckReport:
-    """Compares every pass with the reference. A stage that this machine cannot run gets a note and counts as right.
+    """Compares the result of every pass with the reference.
 
-    A pass that raises an exception counts as wrong. So does a pass whose stage raises one when it runs.
+    A stage that this machine cannot run gets a note and counts as right.
+
+    A pass that raises an exception counts as wrong. A pass whose stage raises an exception when the stage runs also
+    counts as wrong.
     """
     report = CheckReport(tuple(_Check(program, call).rows(variants)))
     if report.first is None or not shrinking:
@@ -72,7 +75,7 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
 
 
 def first_wrong(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
-    """The first wrong row, or None. Later passes are not run."""
+    """Returns the first wrong row, or None. Passes after the first wrong pass are not run."""
     return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
 
 
@@ -105,19 +108,22 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        """The row of the stage where the program begins. The syntax tree is compared together with the graph."""
+        """Returns the row of the stage where the program begins.
+
+        The syntax tree is compared together with the graph.
+        """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
         run = self.program.evaluate
         return self.row("build", "graph", "", lambda: run("ast", self.call) + run("graph", self.call), times=2)
 
     def passes(self, variant: str) -> Iterator[CheckRow]:
-        """One row for each pass after the stage where the program begins."""
+        """Yields one row for each pass after the stage where the program begins."""
         compiled = compilation(self.program, self.call, variant)
         before, row, wrong = compiled.value(self.begin), None, False
         stages = [p.stage for p in compiled.table]
         for p in compiled.table[stages.index(self.begin) + 1 :]:
-            if p.stage == "triton" and wrong:  # it may access memory out of bounds
+            if p.stage == "triton" and wrong:  # the stage may access memory out of bounds
                 return
             after = None
             with suppress(Exception):  # `row` runs the stage again, and reports the error
@@ -132,8 +138,9 @@ class _Check:
             before, wrong = after, wrong or not row.ok
 
     def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
-        """The results of a stage. StageUnavailable if a GPU's schedule has too many programs to run one after
-        another.
+        """Returns the results of a stage.
+
+        Raises StageUnavailable if a GPU's schedule has too many programs to run one after another.
         """
         if variant != "interpreter" and (stage == "triton" or stage.startswith("tile")):
             count = run_stage.programs(compiled, self.call)
@@ -142,7 +149,10 @@ class _Check:
         return run_stage.results(compiled, stage, self.call)
 
     def row(self, by: str, stage: str, variant: str, run: Callable[[], tuple[Any, ...]], times: int = 1) -> CheckRow:
-        """The row of a stage. `run` computes all results of the stage, `times` times one after the other."""
+        """Returns the row of a stage.
+
+        The function `run` computes all results of the stage, and `times` times one after the other.
+        """
         start = time.perf_counter()
         try:
             results = run()
@@ -156,19 +166,22 @@ class _Check:
 
 
 def compilation(program: BaseProgram, call: Call, variant: str) -> Compilation:
-    """The compilation of a call for one of `VARIANTS`."""
+    """Returns the compilation of a call for one of the variants in `VARIANTS`."""
     target, known, wide = VARIANTS[variant]
     return program.compilation(program.context(call, target, known, wide))
 
 
 def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
-    """The program that defines the right result, and the call with its arguments bound to that program."""
+    """Returns the program that defines the right result, and the call with its arguments bound to that program."""
     origin = program.against
     return (program, call) if origin is None else (origin, bind(origin.function, (), call.values))
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Whether a pass changed nothing that can affect numpy's result. Most hints for the target do not affect it."""
+    """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
+
+    Most hints for the target do not affect this result.
+    """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]
     return after is before
@@ -185,12 +198,12 @@ def _reason(error: Exception) -> str:
 
 
 def enclosures(program: BaseProgram, call: Call) -> tuple[Enclosure, ...]:
-    """For each output the values that a correct implementation may return."""
+    """For each output, the values that a correct implementation may return."""
     return graph_enclosures(program.graph(call.instance), call.inputs, call.sizes)
 
 
 def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, float, float, str]:
-    """Compares every output and returns `compare`'s tuple for the output that is nearest to its bounds."""
+    """Compares every output and returns the tuple of `compare` for the output that is nearest to its bounds."""
     if len(results) != len(wanted):
         return False, np.inf, 0.0, f"{len(results)} results, not {len(wanted)}"
     compared = [compare(*two) for two in zip(results, wanted)]
@@ -198,7 +211,10 @@ def worst(results: Sequence[Any], wanted: Sequence[Enclosure]) -> tuple[bool, fl
 
 
 def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
-    """Compares one output: (ok, error, bound, note), where error and bound are of the element nearest to its bound."""
+    """Compares one output and returns (ok, error, bound, note).
+
+    The result has the error and the bound of the element that is nearest to its bound.
+    """
     result, value, radius = np.asarray(result), wanted.value, wanted.radius
     if result.shape != value.shape or result.dtype != wanted.dtype.numpy:
         made, right = f"{result.dtype}{list(result.shape)}", f"{wanted.dtype}{list(value.shape)}"
@@ -220,7 +236,7 @@ def compare(result: Any, wanted: Enclosure) -> tuple[bool, float, float, str]:
 
 
 def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
-    """Shrinks the call for as long as the same pass of the same variant is the first wrong one."""
+    """Shrinks the arguments of the call for as long as the same pass of the same variant is the first wrong pass."""
 
     def first(arguments: Mapping[str, Any]) -> tuple[Call, CheckRow] | None:
         with suppress(CompileError):  # a program may refuse some sizes
@@ -258,7 +274,10 @@ def _texts(compiled: Compilation, by: str) -> tuple[str, str]:
 
 
 def _text(program: BaseProgram) -> str:
-    """The source text of the program. For an expression a comment lists the types of its parameters."""
+    """Returns the source text of the program.
+
+    For an expression, a comment lists the types of the parameters.
+    """
     text = program.module.span.text.strip()
     types = ", ".join(f"{name}: {type}" for name, type in program.parameters if type)
     return text if is_module(text) or not types else f"{text}  # {types}"

@@ -12,7 +12,7 @@ import numpy as np
 from minitri.base.text_tables import table
 from minitri.notebook.html import card, counted
 
-PLACES = {  # the variants: what runs, and where, for people
+PLACES = {  # the variants: what runs, and on which processor, as reports show it
     "interpreter": "interpreter",
     "cuda": "cuda:90 on CPU",
     "cuda general": "any sizes on CPU",
@@ -25,10 +25,10 @@ SHOWN = 24  # elements of an array that a report prints
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """The result of checking one stage, which the pass `by` made.
+    """The result of checking one stage. `by` is the name of the pass that made the stage.
 
-    `max_error` and `bound` belong to the same element: the element whose error is the largest relative to its
-    bound.
+    `max_error` and `bound` belong to the same element of the result. This element of the result has the largest error
+    relative to its bound.
     """
 
     by: str
@@ -68,7 +68,10 @@ class Failure:
     after: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The failure as values that JSON can hold; a large array is given by its dtype and shape only."""
+        """Returns the failure as values that JSON can hold.
+
+        A large array is given by its dtype and shape only.
+        """
         arrays = {n: _as_json(v) for n, v in self.arguments.items()}
         results = {"expected": list(map(_as_json, self.expected)), "got": self.got and list(map(_as_json, self.got))}
         texts = {"program": self.program, "before": self.before, "after": self.after}
@@ -99,7 +102,9 @@ class CheckReport:
 
     @property
     def scope(self) -> str:
-        """In one line: what ran, on which processor, and what did not run, with the reason."""
+        """Returns one line that says which stages ran, on which processor, and which stages did not run, with the
+        reason.
+        """
         ran = [PLACES[r.variant] for r in self.ran if r.variant]
         missing = [f"{PLACES[r.variant]} ({r.note.removeprefix('not run: ')})" for r in self.rows if not r.ran]
         parts = {"ran": dict.fromkeys(ran), "not run": dict.fromkeys(missing)}
@@ -121,7 +126,7 @@ class CheckReport:
         return self.first and self.first.stage
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as values that JSON can hold."""
+        """Returns the report as values that JSON can hold."""
         rows, smallest = [asdict(r) for r in self.rows], self.smallest and self.smallest.as_dict()
         return {"ok": self.ok, "guilty": self.guilty, "first_bad": self.first_bad, "rows": rows, "smallest": smallest}
 
@@ -137,7 +142,7 @@ class CheckReport:
         return card("check", facts=facts, wrong=not self.ok, rows=rows, fold=fold, text=text, note=note)
 
     def _table(self) -> list[tuple[str, ...]]:
-        """A line for each pass, after the line of heads."""
+        """Returns the lines of the table: a line for each pass, after the line of heads."""
         variants = list(dict.fromkeys(r.variant for r in self.ran if r.variant))
         steps: dict[tuple[str, str], list[CheckRow]] = {}
         for r in self.ran:
@@ -146,12 +151,15 @@ class CheckReport:
         return [head, *(_line(rows, variants) for rows in steps.values())]
 
     def _not_run(self) -> list[str]:
-        """A line for each variant that did not run: its place and the reason."""
+        """Returns a line for each variant that did not run, with the name of the variant and the reason."""
         return list(dict.fromkeys(f"{PLACES[r.variant]}: {r.note}" for r in self.rows if not r.ran))
 
 
 def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
-    """The table's cells for one pass in all variants; the error and the bound are those of the worst variant."""
+    """Returns the table's cells for one pass in all variants.
+
+    The cells show the error and the bound of the worst variant.
+    """
     worst = max(rows, key=lambda r: (not r.ok, r.max_error / (r.bound or 1)))
     found = {r.variant: "ok" if r.ok else "WRONG" for r in rows}
     cells = [found.get(v, found.get("", "")) for v in variants]
@@ -160,12 +168,12 @@ def _line(rows: Sequence[CheckRow], variants: Sequence[str]) -> tuple[str, ...]:
 
 
 def culprit(by: str) -> str:
-    """How messages name the maker of a stage: a pass, or a text that was loaded."""
+    """Returns how messages name the maker of a stage: a pass, or a text that was loaded."""
     return "the text" if by == TEXT else f"the pass `{by}`"
 
 
 def _as_json(value: Any) -> Any:
-    """An array as its dtype and shape, and its elements if there are few."""
+    """Returns the dtype and shape of an array, and its elements if the array has few of them."""
     if not isinstance(value, np.ndarray):
         return value if isinstance(value, (int, float, str)) else repr(value)
     found = {"dtype": value.dtype.name, "shape": list(value.shape)}
@@ -175,7 +183,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _described(value: Any) -> str:
-    """The same in one line."""
+    """Returns one line of text: the dtype and shape of an array, and its elements if the array has few of them."""
     if not isinstance(value, np.ndarray):
         return repr(value)
     about = _as_json(value)

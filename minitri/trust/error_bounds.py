@@ -1,23 +1,24 @@
-"""For each element of a result, an interval that holds the result of every correct implementation of a graph.
+"""Computes for each element of a result an interval that contains the result of every correct implementation of a
+graph.
 
-In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each
-element. The value is computed in f64. For f64 results it is computed in a longer type, if the machine has one. The
-radius bounds the effect of rounding, for any order of addition and any fusion. The method is running error
-analysis: each kind of node computes its value and radius from those of its operands:
+In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
+The value is computed in f64. The value of f64 results is computed in a longer float type, if the machine has one. The
+radius bounds the effect of rounding, for any order of addition and any fusion. The method is running error analysis:
+each kind of node computes its value and radius from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
     sum(that)          sum(e) + (n-1) u sum|v|    n terms that are not 0, in any order
 
 If all operands of an element are exact and the operator is correctly rounded, the language fixes every bit of the
-result. The value is then the result of the operator in its own dtype, and the radius is 0. Sums of small whole
-numbers are exact too, because no order of addition rounds them. For other elements the radius grows by multiples of
-u, half a unit in the last place of 1 in the dtype of the node. error_propagation.py computes how far an operator's
-result can move.
+result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
+small whole numbers are exact too, because no order of addition rounds them. For other elements the radius grows by
+multiples of u, half a unit in the last place of 1 in the dtype of the node. error_propagation.py computes how far an
+operator's result can move.
 
-A radius of inf means that the result may be any number, because an overflow depends on the order of addition, or
-because an index is not certain. Such elements are not checked. Left out: correlations. For an inexact x with radius
-e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
+A radius of inf means that the result may be any number. The reason is an overflow that depends on the order of
+addition, or an index that is not certain. Elements with a radius of inf are not checked. Left out: correlations. For an
+inexact x with radius e, `x - x` gets the radius 2e instead of 0, so the bound is too large but never too small.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class Enclosure:
 
 
 def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Enclosure, ...]:
-    """The enclosure of each output, for inputs without error. The radii of 16-bit outputs include the error of fast
-    math.
+    """Returns the enclosure of each output, for inputs without error.
+
+    The radii of 16-bit outputs include the error of fast math.
     """
     kinds = {o: o.dtype.is_float and o.dtype.bits == 16 for o in graph.outputs}
     strict = _Analysis(graph, inputs, sizes).run()
@@ -70,15 +72,15 @@ def enclosures(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def widened(x: Any, dtype: DType) -> Any:
-    """Floats as f64, or as numpy's longdouble if the dtype is f64; other values unchanged."""
+    """Returns floats as f64, or as numpy's longdouble if the dtype is f64. Other values are returned unchanged."""
     if not dtype.is_float:
         return np.asarray(x, dtype.numpy)
     return np.asarray(x).astype(np.longdouble if dtype.name == "f64" else np.float64)
 
 
 class Terms(NamedTuple):
-    """The terms of a matrix product, for each element: how often a term is rounded, and the sum of the terms'
-    absolute values.
+    """The terms of a matrix product, for each element: how often a term is rounded, and the sum of the terms' absolute
+    values.
     """
 
     rounds: Any
@@ -88,9 +90,9 @@ class Terms(NamedTuple):
 class _Analysis:
     """The values and radii of all nodes.
 
-    `strict` is the analysis of the same graph without fast math, or None. If it is given, f32 operators may use
-    fast math, as in kernels that write 16-bit results only (minitri/optimize/fast_math/relax.py). Functions with
-    jumps, such as floor, take their values and radii from `strict`.
+    `strict` is the analysis of the same graph without fast math, or None. If `strict` is given, f32 operators may use
+    fast math, as in kernels that write 16-bit results only (minitri/optimize/fast_math/relax.py). Functions with jumps,
+    such as floor, take their values and radii from `strict`.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class _Analysis:
         self.values[node], self.radii[node] = limited
 
     def node(self, node: Node) -> tuple[Any, Any]:
-        """The value and the radius of a node, computed from those of its operands."""
+        """Returns the value and the radius of a node, computed from the values and radii of its operands."""
         match node:
             case Input() | Const() | Index():
                 return np.asarray(evaluate.value(node, {}, self.inputs, self.sizes), node.dtype.numpy), 0.0
@@ -164,7 +166,9 @@ class _Analysis:
         return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius) + early
 
     def _accumulator_start_error(self, product: Node, start: Node) -> Any:
-        """The extra error of `a @ b + c` if the sum of products starts from c, so that every rounding includes c.
+        """Returns the extra error of `a @ b + c` if the sum of products starts from c.
+
+        If the sum starts from c, every rounding of the sum includes c.
 
         Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         """
@@ -177,7 +181,7 @@ class _Analysis:
         return np.where(exact, 0, np.maximum(rounds, 0) * unit(product.dtype) * size)
 
     def _exp2_error(self, node: Apply, value: Any) -> Any:
-        """The extra error of exp(x - h) computed as 2**(x * log2 e - h * log2 e)
+        """Returns the extra error of exp(x - h) computed as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
         Both products in the exponent are rounded, unless x is an input. Denormal results may become 0.
@@ -193,12 +197,12 @@ class _Analysis:
         return size * exponents + float(np.finfo(np.float32).tiny)
 
     def cast(self, node: Apply) -> tuple[Any, Any]:
-        """A conversion of dtypes.
+        """Returns the value and the radius of a conversion to another dtype.
 
         For an output, the converted ends of the interval bound the result, because rounding keeps order. For other
-        nodes, a fused kernel may round at another place. For example, `softmax(x) @ v` may divide after the
-        product, and `x @ (w * s)` may multiply sums with s. The value then stays unrounded, and the radius grows by
-        one rounding error.
+        nodes, a fused kernel may round later in the computation. For example, `softmax(x) @ v` may divide after the
+        product, and `x @ (w * s)` may multiply sums with s. So the value of a node that is no output stays unrounded,
+        and the radius grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -232,8 +236,9 @@ class _Analysis:
         return value, radius + self.running_means_error(node) if node.op == "sum" else radius
 
     def folded(self, node: Reduce | Scan, fold: Fold) -> tuple[Any, Any]:
-        """The value and the radius of a reduction or scan. `fold(name, array)` applies the reduction `name` to an
-        array.
+        """Returns the value and the radius of a reduction or scan.
+
+        `fold(name, array)` applies the reduction `name` to an array.
         """
         x, e = self.values[node.x], self.radii[node.x]
         value = fold(node.op, x)
@@ -251,12 +256,13 @@ class _Analysis:
                 return value, _argument(node, x, e, value)
 
     def running_means_error(self, node: Reduce) -> Any:
-        """The extra error of a sum of products of deviations if each part of the sum uses its own mean.
+        """Returns the extra error of a sum of products of deviations from a mean, if each part of the sum uses its own
+        mean.
 
-        Online reductions compute such parts (minitri/optimize/online_reductions/transport.py). The error occurs
-        even if every term is exact. Let V = sum (x - mean)^2, and let each running mean have an error of at most o.
-        The steps of the running means, times n, add up to at most sqrt(2 n V). Each step adds an error of o times
-        its length. The rounding errors of the sums are added to that.
+        Online reductions compute sums in such parts (minitri/optimize/online_reductions/transport.py). The error occurs
+        even if every term is exact. Let V = sum (x - mean)^2, and let each running mean have an error of at most o. The
+        steps of the running means, times n, add up to at most sqrt(2 n V). Each step of a running mean adds an error of
+        o times the length of the step. The rounding errors of the sums are added to these errors.
         """
         means = deviations(node)
         if means is None:
@@ -268,7 +274,9 @@ class _Analysis:
         return np.where(n > 1, lost + 2 * (n + 8) * u * np.sqrt(spread[0] * spread[1]), 0)
 
     def _spread(self, y: Reduce) -> tuple[Any, Any]:
-        """For the operand x of the sum `y`: sum (x - mean)^2, and the largest error of a running mean."""
+        """Returns two numbers for the operand x of the sum `y`: sum (x - mean)^2, and the largest error of a running
+        mean.
+        """
         x = self.values[y.x].astype(np.float64)
         x = np.where(np.isfinite(x), x, 0)
         n = np.prod([x.shape[k] for k in y.axes])
@@ -276,11 +284,12 @@ class _Analysis:
         return np.square(x - x.mean(y.axes, keepdims=True)).sum(y.axes) if n else 0.0 * off, off
 
     def contract(self, node: Contract) -> tuple[Any, Any]:
-        """The value and the radius of a matrix product.
+        """Returns the value and the radius of a matrix product.
 
-        An element is a sum of m products that are not 0, so each product is rounded at most m times. For 16-bit
-        operands a tensor core truncates instead of rounding, which doubles the error. If factors are rounded before
-        the multiplication, as in TF32, the radius includes that error. "f32" may mean "tf32x3" for a large depth.
+        An element of a matrix product is a sum of m products that are not 0, so each product is rounded at most m
+        times. For 16-bit operands a tensor core truncates instead of rounding, which doubles the error. If factors are
+        rounded before the multiplication, as in TF32, the radius includes that error. The precision "f32" may mean
+        "tf32x3" if the sums have many terms.
         """
         wide = widened(0, node.dtype).dtype
         a, b = (self.values[n].astype(wide) for n in (node.a, node.b))
@@ -308,16 +317,16 @@ class _Analysis:
         return value, np.where((specials > 0) & (seen == 0), np.inf, radius)
 
     def never_skipped(self, factor: Node) -> Any:
-        """1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.
+        """Returns 1 for elements of a factor that every kernel multiplies, and 0 for zeros that the program computed.
 
-        A kernel may skip products with such zeros (minitri/optimize/skip_blocks/skip.py). An infinity or a NaN in
-        the other factor then has no effect.
+        A kernel may skip products with such zeros (minitri/optimize/skip_blocks/skip.py). If the product is skipped, an
+        infinity or a NaN in the other factor has no effect.
         """
         return 1.0 * ((self.values[factor] != 0) | (not isinstance(_origin(factor), Apply)))
 
 
 def _origin(x: Node) -> Node:
-    """The value from which views and casts made x."""
+    """Returns the value from which views and casts made x."""
     while isinstance(x, View) or isinstance(x, Apply) and x.op == "cast":
         x = x.x if isinstance(x, View) else x.args[0]
     return x
@@ -330,7 +339,7 @@ def _jumps(node: Node) -> bool:
 
 
 def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
-    """The largest rounding error of an operator itself, for results of absolute value up to `size`."""
+    """Returns the largest rounding error of an operator itself, for results of absolute value up to `size`."""
     if row.name in MOVES:
         return 0.0
     size = np.where(np.isfinite(size), size, 0).astype(np.float64)
@@ -342,10 +351,10 @@ def _rounding(row: Operator, dtype: DType, size: Any) -> Any:
 
 
 def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
-    """The extra error of an operator in a kernel with fast math.
+    """Returns the extra error of an operator in a kernel with fast math.
 
-    The error is one rounding, or `RELAXED` units for operators that have a faster instruction. The error is inf if
-    the kernel may compute a reciprocal that overflows, because the divisor is almost denormal.
+    The extra error is one rounding, or `RELAXED` units for operators that have a faster instruction. The error is inf
+    if the kernel may compute a reciprocal that overflows, because the divisor is almost denormal.
     """
     size, tiny = np.abs(value), float(np.finfo(np.float32).tiny)
     loose = (RELAXED if row.relaxed or row.cost == "special" else 1) * 2.0**-23 * np.maximum(size, tiny)
@@ -357,7 +366,10 @@ def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
 
 
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
-    """Results past the largest number of the dtype become infinite; next to that number the radius becomes inf."""
+    """Makes results past the largest number of the dtype infinite.
+
+    Next to the largest number, the radius becomes inf.
+    """
     largest, size = float(ml_dtypes.finfo(dtype.numpy).max), np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
     near = np.isfinite(value) & (size + radius > largest) & ~over & (radius > 0)
@@ -366,7 +378,10 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """How far the index of an argmax or argmin may move: to any element whose interval overlaps the winner's."""
+    """Returns how far the index of an argmax or argmin may move.
+
+    The index may move to any element whose interval overlaps the interval of the winner.
+    """
     (k,) = node.axes
     if not e.any():
         return np.zeros(v.shape)

@@ -1,8 +1,8 @@
-"""How far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
+"""Computes how far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
 
-In: the operands of one operator, each with a radius. Out: for each element, the largest distance from the result at
-the centre. The one idea: operands that vary within their radius form a box. A function that is monotone or convex
-in each operand is farthest from its centre at a corner of the box. Other operators have a row in `WILD`:
+In: the operands of one operator, each with a radius. Out: for each element, the largest distance from the result for
+exact operands. The one idea: operands that vary within their radius form a box. If a function is monotone or convex in
+each operand, its result moves farthest at a corner of the box. Other operators have a row in `WILD`:
 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, if the box holds a pole
@@ -41,7 +41,7 @@ Fold = Callable[[str, Any], Any]  # (name of a reduction, array) → the reducti
 
 
 def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: Any) -> Any:
-    """The largest distance of the result from `centre` while each operand stays within its radius."""
+    """Returns the largest distance of the result from `centre` while each operand stays within its radius."""
     far = farthest(centre, [row.numpy(*c) for c in corners(args, radii)])
     if operand.is_integer:
         return np.maximum(far, _integers(row, operand, args, radii))
@@ -50,14 +50,18 @@ def moved(row: Operator, operand: DType, args: Arrays, radii: Arrays, centre: An
 
 
 def corners(args: Arrays, radii: Arrays) -> list[list[Any]]:
-    """The operands at each corner of the box that their radii span. Operands without error do not move."""
+    """Yields the operands at each corner of the box that their radii span.
+
+    Operands without error do not move.
+    """
     choices = [[x] if not e.any() else [shifted(x, e, -1), shifted(x, e, 1)] for x, e in zip(args, radii)]
     return [list(c) for c in itertools.product(*choices)]
 
 
 def shifted(x: Any, e: Any, sign: int) -> Any:
-    """x + sign * e where e is not 0. Integers saturate; a truth value becomes True for sign 1 and False for sign
-    -1.
+    """Returns x + sign * e where e is not 0.
+
+    Integers saturate; a truth value becomes True for sign 1 and False for sign -1.
     """
     if x.dtype.kind == "b":
         return np.where(e > 0, sign > 0, x)
@@ -68,7 +72,10 @@ def shifted(x: Any, e: Any, sign: int) -> Any:
 
 
 def distance(a: Any, b: Any) -> Any:
-    """|a - b|, elementwise: 0 for equal infinities and for two NaNs, inf if only one of the two is finite."""
+    """Returns |a - b|, elementwise.
+
+    The distance is 0 for equal infinities and for two NaNs, and inf if only one of the two numbers is finite.
+    """
     a, b = np.asarray(a), np.asarray(b)
     same = (a == b) | ((a != a) & (b != b))
     far = np.abs(_wide(a) - _wide(b))
@@ -101,7 +108,7 @@ def _divided(args: Arrays, radii: Arrays) -> Any:
 
 
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
-    """|y| where the rounded quotient is not certain, else 0. inf where y may be 0."""
+    """Returns |y| where the rounded quotient is not certain, inf where y may be 0, and 0 elsewhere."""
     places = [whole(x / y) for x, y in corners(args, radii)]
     jumps = np.logical_or.reduce([p != places[0] for p in places])
     length = np.where(jumps, np.abs(args[1]) + radii[1], 0)
@@ -109,7 +116,10 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 
 
 def _power(args: Arrays, radii: Arrays) -> Any:
-    """inf where the base may be 0 or negative, unless the exponent is certain and not negative; else 0."""
+    """Returns the error of a power: inf where the base may be 0 or negative, and 0 elsewhere.
+
+    Where the exponent is certain and not negative, the error is 0 for any base.
+    """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
 
@@ -121,7 +131,10 @@ def _equality(args: Arrays, radii: Arrays) -> Any:
 
 
 def takes_sign_of_nan(row: Operator, args: Arrays) -> Any:
-    """Where the result depends on the sign of a NaN. Arithmetic does not define the sign of a NaN."""
+    """Returns where the result depends on the sign of a NaN.
+
+    Arithmetic does not define the sign of a NaN.
+    """
     return np.isnan(args[-1]) if row.name in ("signbit", "copysign") else False
 
 
@@ -143,7 +156,11 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
 
 
 def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any:
-    """inf where an uncertain integer operand can change the result by any amount or make it wrap; else 0."""
+    """Returns inf where an uncertain integer operand can change the result by any amount or make the result wrap
+    around.
+
+    Elsewhere the result is 0.
+    """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):
         return np.where(unsure, np.inf, 0)
@@ -160,7 +177,7 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
 
 
 def unit(dtype: DType) -> float:
-    """The largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
+    """Returns the largest relative rounding error u of a dtype: |rounded(x) - x| <= u |x|.
 
     u is doubled for f64 on machines whose longdouble is f64, because the reference result is rounded to f64 there
     too.
@@ -181,12 +198,12 @@ def summed(x: Any, e: Any, dtype: DType, fold: Fold) -> Any:
 
 
 def on_grid(x: Any, e: Any, grid: float) -> Any:
-    """Which elements are exact multiples of 1 / grid."""
+    """Returns which elements are exact multiples of 1 / grid."""
     return (e == 0) & (x * grid == np.rint(x * grid)) & np.isfinite(x)
 
 
 def rounded(e: Any, size: Any, specials: Any, rounds: Any, exact: Any, dtype: DType) -> Any:
-    """The error of a sum: the errors `e` of its terms plus u * `size` for each of `rounds` roundings.
+    """Returns the error of a sum: the errors `e` of its terms, plus u * `size` for each of `rounds` roundings.
 
     `size` is the sum of the terms' absolute values. The error is inf if a partial sum may overflow.
     """

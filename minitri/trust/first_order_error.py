@@ -1,25 +1,25 @@
-"""graph → graph: the size of the terms that make up each result, which tells rounding errors from wrong answers.
+"""graph → graph: computes the size of the terms of each result, which distinguishes rounding errors from wrong results.
 
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct implementations differ by
-a few units in the last place of these sizes, for any order of addition. If terms cancel, the result is small but
-its size is still the size of the terms.
+In: a graph. Out: a graph with the same inputs, whose float outputs are sizes. Two correct implementations of a program
+differ by a few units in the last place of these sizes, for any order of addition. If terms cancel, the result is small
+but its size is still the size of the terms.
 
-The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms",
-2nd edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program.
-error_bounds.py computes guaranteed bounds, but more slowly. Inputs are exact. For values that are not exact, with
-e(x) for the size of x:
+The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
+edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. error_bounds.py
+computes guaranteed bounds, but more slowly. Inputs are exact. For values that are not exact, these rules give the size,
+where e(x) is the size of x:
 
     f(a, b)           |result|, and the change of f when a or b changes by units of its size:
     a * b             |result| + |b| e(a) + |a| e(b)
-    max, where, ...   the change alone: nothing is rounded
-    sum, scan         the same of |a| + e(a)
+    max, where, ...   only the change of f: nothing is rounded
+    sum, scan         the sum or scan of |a| + e(a)
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
-Outputs that are not floats stay the same. Left out: errors of second order. Operators that jump, such as floor and
-==, are assumed to give the same result in both implementations.
+Outputs of the graph that are not floats stay the same. Left out: errors of second order. Operators that jump, such as
+floor and ==, are assumed to give the same result in both implementations.
 """
 
 import math
@@ -36,18 +36,24 @@ from minitri.graph.rewrite import copy
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
 NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
 ROUNDED = 1 / 16  # share of a rounding error: two results seldom round to different neighbours
-EXACT = ("negative", "positive", "abs", "maximum", "minimum", "where")  # round nothing
+EXACT = ("negative", "positive", "abs", "maximum", "minimum", "where")  # operators that do not round
 STEP = 64  # units by which an argument moves; f then changes by more than its own rounding error
 
 
 def magnitude(graph: Graph) -> Graph:
-    """The graph whose outputs are the sizes of `graph`'s float outputs, as f32, or as f64 for f64 outputs."""
+    """Returns the graph whose outputs are the sizes of the float outputs of `graph`.
+
+    The sizes are f32, or f64 for f64 outputs.
+    """
     made = _Magnitudes(graph)
     return replace(graph, inputs=made.inputs, outputs=tuple(map(made.output, graph.outputs)), spans={})
 
 
 class _Magnitudes:
-    """Builds the new graph. `value` and `size` map each old node to new nodes; a node without a size is exact."""
+    """Builds the new graph.
+
+    `value` and `size` map each old node to new nodes. A node that is exact has no size.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.i = Interner()
@@ -86,7 +92,10 @@ class _Magnitudes:
         return None
 
     def folded(self, node: Reduce | Scan, fold: Callable[[str, Node], Node]) -> Node | None:
-        """The size of a reduction or scan. `fold(name, x)` builds the reduction `name` of x along the same axes."""
+        """Returns the size of a reduction or scan.
+
+        `fold(name, x)` builds the reduction `name` of x along the same axes.
+        """
         match reduction(node.op).kind:
             case "sum":
                 return fold("sum", self.total(self.absolute(node.x), *self.sizes(node.x)))
@@ -97,7 +106,10 @@ class _Magnitudes:
         raise AssertionError(f"{node.op} gives no floats")
 
     def cast(self, node: Apply) -> Node | None:
-        """The size of a cast. A cast to more bits adds nothing; a cast to fewer bits adds its rounding error."""
+        """Returns the size of a cast.
+
+        A cast to more bits adds nothing; a cast to fewer bits adds its rounding error.
+        """
         (x,) = node.args
         made = [self.i.cast(e, node.dtype.compute) for e in self.sizes(x)]
         if x.dtype.bits > node.dtype.bits or not x.dtype.is_float:
@@ -113,7 +125,9 @@ class _Magnitudes:
         return self.total(*sizes) if sizes else None
 
     def moved(self, node: Apply, k: int) -> Node:
-        """The larger change of a function when its argument k moves up or down by `STEP` units of its size."""
+        """Returns the larger change of a function when its argument k moves up or down by `STEP` units of the size of
+        this argument.
+        """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]
         here = self.i.apply(node.op, dtype, node.shape, tuple(args))
@@ -127,18 +141,21 @@ class _Magnitudes:
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
-        """The size of each factor of a product, relative to the factor."""
+        """Returns 1 + e(x) / |x| for each element x of a factor of a product, where e(x) is the size of x."""
         size, one = self.absolute(x), self.number(1.0, x, x.dtype.compute if x.dtype.is_float else f32)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
-        """A product of sizes. TF32 is exact enough, because sizes need few digits."""
+        """Returns the size of a matrix product: a matrix product of sizes.
+
+        TF32 is exact enough, because sizes need few digits.
+        """
         precision = "tf32" if node.dtype == f32 else node.precision
         a, b = (self.i.cast(x, node.dtype) for x in (a, b))
         return self.i.contract(node.dtype, node.shape, a, b, precision)
 
     def sizes(self, node: Node) -> list[Node]:
-        """The size of a node, or nothing if the node is exact."""
+        """Returns the size of a node, or nothing if the node is exact."""
         return [self.size[node]] if node in self.size else []
 
     def or_zero(self, node: Node) -> Node:
@@ -162,7 +179,7 @@ class _Magnitudes:
 
 
 def _is_power_of_two(x: Node) -> bool:
-    """Whether x is a constant power of two, so that multiplying by it is exact."""
+    """Checks whether x is a constant power of two, so that multiplying by it is exact."""
     while isinstance(x, View):
         x = x.x
     return isinstance(x, ir.Const) and abs(math.frexp(x.value)[0]) == 0.5

@@ -1,4 +1,4 @@
-"""Proofs of a masked program: no access leaves its array, every bounds check is needed, each element is written
+"""Proves of a masked program that no access leaves its array, every bounds check is needed, and each element is written
 once.
 
 In: a masked tile program, and the conditions that the call has checked. Out: a list of verdicts:
@@ -7,14 +7,14 @@ In: a masked tile program, and the conditions that the call has checked. Out: a 
     needed         for each condition of a mask: an example of what happens without it
     written once   for each buffer that is stored: its blocks cover every element, and no element twice
 
-The one idea: this module is an independent checker. It reads the masked program alone and does not rely on the
-masking pass. The grid and the blocks say which indices an axis has:
+The one idea: proofs.py is an independent checker, which reads the masked program alone and does not rely on the masking
+pass. The grid and the block sizes determine which indices an axis has:
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_counterexamples.py). Left out: overflow of
-32-bit offsets (graph/index_width.py, optimize/index_width.py). Also left out: ranges of loaded values; an index
-from memory can be any number.
+A wrong mask is refuted by sizes and an index for which it fails (trust/bounds_counterexamples.py). Left out: overflow
+of 32-bit offsets (graph/index_width.py, optimize/index_width.py). Also left out: ranges of values that are loaded from
+memory. An index that is loaded from memory can be any number.
 """
 
 from collections import defaultdict
@@ -39,10 +39,10 @@ BOUNDS, NEEDED, ONCE = "in bounds", "needed", "written once"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one claim about an access.
+    """The verdict on one claim about an access.
 
-    status  "proven", "needed" (shown by an example or a reason), "refuted", "idle" (a test that is not
-            needed) or "not proven"
+    status  "proven", "needed" (an example or a reason shows it), "refuted", "idle" (a bounds check that is not needed)
+            or "not proven"
     why     the proof, the example or the reason in words
     """
 
@@ -66,10 +66,10 @@ class Verdict:
 
 
 def prove(program: Program, conditions: Sequence[Condition] = (), needed: bool = True) -> list[Verdict]:
-    """All verdicts on a masked program, in the order of its statements.
+    """Returns all verdicts on a masked program, in the order of its statements.
 
-    `conditions` are checked by each call before the program runs. If `needed` is false, the verdicts about whether
-    each test of a mask is needed are left out.
+    `conditions` are checked by each call before the program runs. If `needed` is false, verdicts about whether each
+    bounds check of a mask is needed are left out.
     """
     return _Proving(program, conditions).run(needed)
 
@@ -121,14 +121,17 @@ class _Proving:
         return verdict("not proven", f"no proof of {goals}, and no example against it")
 
     def _bounds(self, op: Access, tests: Sequence[Dim]) -> tuple[list[Proof], list[Dim]]:
-        """Proofs that each index is at least 0 and below its extent, and the inequalities without a proof."""
+        """Returns proofs that each index is at least 0 and below its extent, and the inequalities without a proof."""
         facts = self._facts(op, tests)
         goals = [g for d, e in zip(op.index, op.buffer.shape) for g in (d, e - 1 - d)]
         proofs = [(g, follows(g, facts)) for g in goals]
         return [p for _, p in proofs if p is not None], [g for g, p in proofs if p is None]
 
     def _needed(self, op: Access, test: Dim) -> Verdict:
-        """The verdict on whether the mask of an access needs one of its tests, found by removing the test."""
+        """Returns the verdict on whether the mask of an access needs one of its bounds checks.
+
+        The verdict is found by removing the bounds check.
+        """
         verdict = partial(self._verdict, op, NEEDED, comparison(self._named(op, [test])[0]), test=test)
         rest = [c for c in _tests(op) if c != test]
         if self.never:
@@ -150,7 +153,10 @@ class _Proving:
         return verdict("not proven", "no example of what happens without it")
 
     def _search(self, op: Access, tests: Sequence[Dim], **tries: int) -> Example | None:
-        """An example of an access out of bounds, with loaded values under the names that the program's text has."""
+        """Returns an example of an access out of bounds.
+
+        Loaded values have the names that the program's text gives them.
+        """
         example = out_of_bounds(self.program, op, tests, self.conditions, **tries)
         if example is None or not isinstance(op, Load):
             return example
@@ -158,7 +164,7 @@ class _Proving:
         return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Why a test that no bound needs still changes the result, or None."""
+        """Returns the reason why a condition of a mask still changes the result although no bound needs it, or None."""
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"
         for s in test.symbols():
@@ -183,7 +189,9 @@ class _Proving:
         return verdict("not proven", f"no proof of {', '.join(missing)}")
 
     def _once(self, op: Store) -> tuple[list[Proof], list[str], list[str]]:
-        """(proofs, claims without a proof, the argument in words) that a store writes each element exactly once."""
+        """Returns (proofs, claims without a proof, the argument in words) that a store writes each element exactly
+        once.
+        """
         facts, inside = self._facts(op, _tests(op)), [*self.common, *self._all_inside()]
         goals, walked, parts = list[Goal](), list[str](), list[str]()
         for d, extent in zip(op.index, op.buffer.shape):
@@ -197,14 +205,16 @@ class _Proving:
         goals += [(f"{comparison(c)} on every element", c, inside) for c in _tests(op)]
         twice = [n for n in set(walked) if walked.count(n) > 1]
         over = {*(a.name for a in self.program.grid), *enclosing(self.program, op), *op.value.axes} - set(walked)
-        counts = {n: self.axes[n].blocks * self.axes[n].lanes for n in sorted(over)}  # with elements past the end
+        counts = {n: self.axes[n].blocks * self.axes[n].lanes for n in sorted(over)}  # axes with elements past the end
         goals += [(f"one {n} an element", ONE - count, self.common) for n, count in counts.items()]
         found = [(words, follows(goal, known)) for words, goal, known in goals]
         missing = [f"a place of its own for {n}" for n in twice] + [words for words, p in found if p is None]
         return [p for _, p in found if p is not None], missing, parts or ["it is one element"]
 
     def _covers(self, a: TileAxis, extent: Dim, facts: Sequence[Fact], inside: Sequence[Fact]) -> Iterator[Goal]:
-        """Goals: the blocks of an axis cover every index below the extent, and no two elements have the same index."""
+        """Returns two goals: the blocks of an axis cover every index below the extent, and no two elements have the
+        same index.
+        """
         yield f"{a.name} reaching {extent}", a.blocks * a.block - a.extent, inside
         yield f"{a.extent} <= {extent}", extent - a.extent, inside
         yield f"{a.extent} >= {extent}", a.extent - extent, inside
@@ -219,8 +229,9 @@ class _Proving:
         return f"{a.name} meets 0 … {extent - 1} once: {blocks}{end}{apart}"
 
     def _all_inside(self) -> Iterator[Fact]:
-        """Facts about an element that must be written: its index is inside every axis and its position inside every
-        block.
+        """Returns facts about an element that must be written.
+
+        The index of an element that must be written is inside every axis, and its position is inside every block.
         """
         for a in self.program.axes:
             yield Fact(a.extent - 1 - a.index, f"{a.name} is inside")
@@ -233,7 +244,9 @@ class _Proving:
         return [d.substitute({s: value(self.names[v]) for s, v in picks}) for d in exprs]
 
     def _shown(self, op: Access, proofs: Sequence[Proof]) -> str:
-        """The facts that the proofs use, in words: one clause for each index that has an axis or a loaded value."""
+        """Returns the facts that the proofs use, in words: one clause for each index that has an axis or a loaded
+        value.
+        """
         varying = [p for p in proofs if p.goal.constant is None and any(s.kind != "size" for s in p.goal.symbols())]
         clauses: dict[str, None] = {}
         for f in (f for p in varying for f in p.facts()):
@@ -248,7 +261,7 @@ class _Proving:
 
 
 def _checked(conditions: Sequence[Condition]) -> Iterator[Fact]:
-    """Facts from the conditions that a call has checked before any kernel runs."""
+    """Returns the facts that follow from the conditions that a call has checked before any kernel runs."""
     for c in conditions:
         if c.relation in ("==", ">="):
             yield Fact(c.left - c.right, f"checked: {c.left} {c.relation} {c.right}")
@@ -261,7 +274,7 @@ def _tests(op: Access) -> tuple[Dim, ...]:
 
 
 def _reduced(op: Op, program: Program) -> tuple[str, ...]:
-    """The axes along which an op combines elements."""
+    """Returns the axes along which an op combines elements."""
     if isinstance(op, Carry):
         return tuple(n for n in op.axes if program.axis(n).role != "grid")
     return (op.along,) if isinstance(op, Scan) else reduced_by(op)

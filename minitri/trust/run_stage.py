@@ -32,7 +32,10 @@ from minitri.triton.emit import EmittedKernel
 
 
 def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
-    """The outputs of a stage. Exceptions of its evaluator pass through; AccessError is one of them."""
+    """Returns the outputs of a stage.
+
+    Exceptions of the evaluator, such as AccessError, pass through.
+    """
     match compiled.value(stage):
         case ast.Module() as module:
             packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
@@ -49,14 +52,15 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
 
 
 def programs(compiled: Compilation, call: Call) -> int:
-    """How many programs the grids of all kernels have together."""
+    """Returns how many programs the grids of all kernels have together."""
     grids = [[a.tiles.evaluate(call.sizes) for a in p.grid] for p in compiled.value("tile")]
     return sum(math.prod(grid) for grid in grids)
 
 
 def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
-    """Runs the kernels in Triton's interpreter. Guard bands find wrong stores, because the interpreter checks no
-    access.
+    """Runs the kernels in Triton's interpreter.
+
+    Guard bands find wrong stores, because the interpreter does not check accesses.
     """
     memory = Guarded()
     outputs = launchable(compiled, INTERPRETER)(memory.call(call), memory.empty)
@@ -65,5 +69,5 @@ def _interpreted(compiled: Compilation, call: Call) -> tuple[Any, ...]:
 
 
 def launchable(compiled: Compilation, target: Target) -> Executable:
-    """The Triton source of a compilation, ready to run: in the interpreter, or jit-compiled for a GPU."""
+    """Returns the Triton source of a compilation, ready to run: in the interpreter, or jit-compiled for a GPU."""
     return executable(compiled.plan, compiled.value("triton"), compiled.module_text, target)

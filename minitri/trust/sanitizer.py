@@ -1,7 +1,7 @@
 """The sanitizer: checks the accesses of a tile program while it is evaluated, and reports errors.
 
-In: each access of each element of a tile, when the evaluator makes it. Out: nothing, or an `AccessError` of one of
-these kinds:
+In: each access of each element of a tile, while the evaluator runs. Out: nothing, or an `AccessError` of one of these
+kinds:
 
     out of bounds   an access that no mask stops and that leaves its array
     not written     a read of an element that nothing has written yet
@@ -11,8 +11,8 @@ these kinds:
     race            a program reads an element that another program of the same kernel writes
     not neutral     an element past the end of a reduced axis that would change the reduction
 
-The error names the program, its place in the grid, the buffer and the index. It shows the statement as the stage
-prints it, and the source text of that statement. Left out: whether the values of elements are right.
+The error names the program, its position in the grid, the buffer and the index. The error also shows the statement as
+the stage prints it, and the source text of that statement. Left out: whether the values of elements are right.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from minitri.tiles.text import statements
 
 @dataclass(eq=False)
 class AccessError(Exception):
-    """An access that a program must not make, and where it happened."""
+    """An access that a program must not make, and the program and statement that made it."""
 
     kind: str
     problem: str
@@ -61,9 +61,9 @@ def element(buffer: Buffer, index: Sequence[int]) -> str:
 class Watch:
     """Checks every access while all programs of a plan run.
 
-    runs      the programs that have begun: the name and the place in the grid of each
-    writers   for each temporary and output: which of the runs wrote each element; -1 is none
-    readers   the same for the last run that read an element, of arrays that this kernel both reads and writes
+    runs      the programs that have begun: the name and the position in the grid of each program
+    writers   for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it
+    readers   for each array that this kernel both reads and writes: the number of the last run that read each element
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class Watch:
         self.writers = {b.name: np.full(memory[b.name].flat.size, -1) for b in (*plan.temporaries, *plan.outputs)}
         self.readers: dict[str, Any] = {}
         self.runs: list[tuple[str, tuple[int, ...]]] = []
-        self.first_run = 0  # of this kernel
+        self.first_run = 0  # the number of the first program of this kernel
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.program: Program | None = None
 
     def enter(self, program: Program, place: tuple[int, ...]) -> None:
-        """Starts a program: the following accesses belong to it."""
+        """Starts a program: the accesses that follow belong to this program."""
         if program is not self.program:
             loaded = {op.buffer.name for op in program.ops() if isinstance(op, Load)}
             stored = {op.buffer.name for op in program.ops() if isinstance(op, Store)}
@@ -90,7 +90,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run."""
+        """The number of the present run, counted over all programs of all kernels."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
@@ -142,8 +142,8 @@ class Watch:
     def past_end(self, op: Op, axis: str, elements: Any, before: Any = None) -> None:
         """Checks that elements past the end of a reduced axis do not change the reduction.
 
-        `before` is the value that a loop carries into this iteration, if any. These elements must not change it
-        either.
+        `before` is the value that a loop carries into this iteration, if any. Elements past the end must not change
+        this carried value either.
         """
         neutral = operators.neutral(op.op, op.x.dtype) if isinstance(op, (Reduce, Scan)) else 0
         wanted = np.asarray(neutral, elements.dtype) if before is None else before
@@ -155,7 +155,9 @@ class Watch:
             raise self._error("not neutral", problem, op, ())
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
-        """Does nothing. The evaluator calls it after each op, so that a subclass can look at values.
+        """Does nothing.
+
+        The evaluator calls this method after each op, so that a subclass can look at values.
 
         `env` has the present indices of all axes. `real[axis]` is the number of these indices that lie inside the axis.
         """
@@ -177,7 +179,10 @@ class Watch:
     # ---- parts -----------------------------------------------------------------------
 
     def _shape(self, op: Load | Store) -> tuple[int, ...]:
-        """The shape of the buffer that an op accesses. AccessError if its layout is not the array's."""
+        """Returns the shape of the buffer that an op accesses.
+
+        Raises AccessError if the layout of the buffer is not the layout of the array.
+        """
         buffer = op.buffer
         if buffer not in self.shapes:
             if not np.array_equal(self._places(buffer), self._places(self.known[buffer.name])):
@@ -190,14 +195,14 @@ class Watch:
         return tuple(d.evaluate(self.sizes) for d in dims)
 
     def _places(self, buffer: Buffer) -> Any:
-        """The offset of each element in memory, in row-major order."""
+        """Returns the memory offset of each element, in row-major order."""
         place: Any = np.zeros(1, np.int64)
         for n, stride in zip(self._sizes(buffer.shape), self._sizes(buffer.strides)):
             place = (place[:, None] + stride * np.arange(n)).reshape(-1)
         return place
 
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
-        """Reports the first element that a store writes `again`."""
+        """Reports the first element that a store writes a second time; `again` marks such elements."""
         if again.any():
             at = self._index(op.buffer, offset[again][0])
             name, place = self.runs[self.writers[op.buffer.name][offset[again][0]]]
@@ -205,8 +210,9 @@ class Watch:
             raise self._error("written twice", problem, op, at)
 
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
-        """Reports an element that one program reads and another program of the same kernel writes: their order is
-        not defined.
+        """Reports an element that one program reads and another program of the same kernel writes.
+
+        The order of the two accesses is not defined.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -224,10 +230,11 @@ class Watch:
 
 
 def _span(program: Program, op: Op) -> Span | None:
-    """The source text that an op comes from, or the op's own line if the program was loaded from the text of a
-    stage.
+    """Returns the source text that an op comes from.
 
-    For a load it is the text of the op that uses the load, because the load's own text is the type of a parameter.
+    If the program was loaded from the text of a stage, returns the op's own line.
+
+    For a load, the result is the text of the op that uses the load. The load's own text is the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

@@ -1,16 +1,17 @@
-"""Shrinks arguments that fail to smaller arguments that fail in the same way.
+"""Shrinks arguments for which a program fails to smaller arguments for which the program fails in the same way.
 
     x: f32[130, 33], floats      →      x: f32[1, 17], zeros
 
 In: the arguments of a call by name, the symbolic shapes of its arrays, the sizes, and a function `fails`.
 `fails(other)` is true if other arguments fail in the same way. Out: smaller arguments that fail in the same way.
 
-Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or one less. Elements shrink after that:
-to a row-major layout, zeros, ones, or small integers. If an array has few elements, each element also becomes simpler on its own.
+Sizes shrink first: to 0, 1, 2, a size next to a block size, half the size, or the size minus one. Elements shrink after
+the sizes: to zeros, ones, or small integers in a row-major layout. If an array has few elements, each element also
+becomes simpler on its own.
 
-The one idea: a smaller array is always a part of the array that failed. So a property of all its elements stays
-true, for example that indices are in range or that there is no NaN. If smaller arguments still fail, the search
-continues from them. Left out: shrinking the program (minitri/testing).
+The one idea: a smaller array is always a part of the array that failed. So a property of all elements stays true, for
+example that indices are in range or that there is no NaN. If smaller arguments still fail, the search continues from
+them. Left out: shrinking the program (minitri/testing).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +32,7 @@ FEW = 16  # elements that are tried one by one
 def smallest(
     arguments: Mapping[str, Any], shapes: Mapping[str, Shape], sizes: Mapping[str, int], fails: Fails, tries: int = 150
 ) -> Arguments:
-    """Smaller arguments for which `fails` is still true, found with at most `tries` trials.
+    """Returns smaller arguments for which `fails` is still true, found with at most `tries` trials.
 
     `fails(arguments)` must be true for the given arguments.
     """
@@ -53,7 +54,10 @@ class _Search:
     tries: int
 
     def accepts(self, arguments: Arguments) -> bool:
-        """Whether other arguments fail too. If they do, they become the arguments to shrink further."""
+        """Checks whether other arguments fail too.
+
+        If the other arguments fail, they become the arguments to shrink further.
+        """
         self.tries -= 1
         if self.tries < 0 or not self.fails(arguments):
             return False
@@ -63,7 +67,7 @@ class _Search:
     # ---- sizes -----------------------------------------------------------------------
 
     def shrink_sizes(self) -> bool:
-        """Tries to shrink each dimension once; returns whether any became smaller."""
+        """Tries to shrink each dimension once, and returns whether any dimension became smaller."""
         before = self.sizes
         for name, n in before.items():
             for smaller in sorted(s for s in {*SIZES, n // 2, n - 1} if 0 <= s < n):
@@ -75,7 +79,7 @@ class _Search:
         return self.sizes != before
 
     def cut(self, sizes: Mapping[str, int]) -> Arguments | None:
-        """The arguments with their arrays cut to other sizes, or None if an array would have to grow."""
+        """Returns the arguments with their arrays cut to other sizes, or None if an array would have to grow."""
         made = dict(self.arguments)
         for name, shape in self.shapes.items():
             array = made[name]
@@ -102,7 +106,7 @@ class _Search:
 
 
 def _simpler(array: Any) -> Iterator[Any]:
-    """Arrays of the same shape and dtype with simpler elements, the simplest first."""
+    """Yields arrays of the same shape and dtype with simpler elements, the simplest array first."""
     yield np.zeros_like(array, order="C", subok=False)
     yield np.ones_like(array, order="C", subok=False)
     if array.dtype.kind == "b" or not array.size:

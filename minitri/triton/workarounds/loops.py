@@ -1,21 +1,22 @@
 """tile → tile: hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
 *Overwritten operands of products.* A tensor core of a Hopper GPU reads a computed first operand from registers. The
-tensor core may still read these registers when the program runs on. In a loop that Triton pipelines, the program then
-computes the next operand. Nothing in Triton 3.6 keeps the program from writing the same registers (triton-lang/triton,
-issue 9433). Sums can then be wrong, and differ from call to call.
+tensor core may still read these registers when the program runs on. In a loop that Triton pipelines, the program
+already computes the operand of the next product. Nothing in Triton 3.6 keeps the program from writing the same
+registers (triton-lang/triton, issue 9433). If registers are overwritten too early, the sums of the product can be
+wrong, and differ from call to call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-Triton itself waits for a product in three cases. It waits if the second operand of the product is computed. It waits
-if the same iteration uses the sums, as in attention. It also waits if the first operand comes from another product of
-the iteration.
+Triton itself waits for a product in three cases. Triton waits if the second operand of the product is computed. Triton
+waits if the same iteration uses the sums, as in attention. Triton also waits if the first operand comes from another
+product of the iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
 block. The loop adds the result to an accumulator with a constant initial value. The pass expects that one op reads the
-accumulator after the loop. If several ops read it, Triton 3.6 stops with "PassManager::run failed"
+accumulator after the loop. If several ops read the accumulator, Triton 3.6 stops with "PassManager::run failed"
 (triton-lang/triton, pull request 11305). The pass skips an accumulator whose initial value is unknown. LLVM sees
 through `rt.unknown`, so the machine code has no more instructions.
 
@@ -25,14 +26,14 @@ through `rt.unknown`, so the machine code has no more instructions.
         m = rt.maximum(m, v5)
     ... two more loops read m
 
-In: a masked program. Out: the same program. Loops that must wait have the hint `wait`, and accumulators that several
-loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
+In: a masked program. Out: the same program with hints. Loops that must wait have the hint `wait`, and accumulators that
+several loops read have the hint `unknown_start`. This file can be deleted when Triton 3.6 is no longer supported.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, needed
 from minitri.tiles.ir import Loop, Program
 
-ROWS = 64  # of one Hopper tensor core instruction; smaller tiles use other instructions, which wait
+ROWS = 64  # rows of one Hopper tensor core instruction; smaller tiles use other instructions, which wait
 
 
 # ---- products ----------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Whether tensor cores may still read a computed first operand when the next iteration begins."""
+    """Checks whether tensor cores may still read a computed first operand when the next iteration begins."""
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _runs_unawaited(program, loop, d, first)]
@@ -53,7 +54,7 @@ def settles(program: Program, loop: Loop) -> bool:
 
 
 def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
-    """Whether the loop computes the first operand of a product, and no op of the loop waits for the product."""
+    """Checks whether the loop computes the first operand of a product, and no op of the loop waits for the product."""
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
     of_product = any(
@@ -63,7 +64,7 @@ def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
 
 
 def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
-    """Whether each iteration computes the second operand of a product from its own loads.
+    """Checks whether each iteration computes the second operand of a product from its own loads.
 
     A second operand that is not computed from loads of the iteration is moved out of the loop by Triton.
     """
@@ -79,7 +80,7 @@ def hide_starts(program: Program) -> Program:
 
 
 def _unknown_starts(program: Program) -> set[Carry]:
-    """The accumulators of reduced loads that several later loops read."""
+    """Returns the accumulators of reduced loads that several later loops read."""
     loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
     return {
         carry
