@@ -376,7 +376,7 @@ def test_the_walk_follows_the_program_in_the_editor(tab: Browser, server: Server
     write(tab, "def f(table: f32[M, N]) -> f32[M, N]:\n    return tanh(table) * 2\n", {"M": 64, "N": 48})
     settled(tab)
     assert "load table[" in tab.find(".walk p").text and tab.all(".is-tile .row.pin")
-    assert tab.ask("explorer.panes.map(p => p.id)") == ["tile", "player"] and tab.errors() == []
+    assert tab.ask("explorer.panes.map(p => p.id)") == ["kernels", "tile"] and tab.errors() == []
     tab.visit(tab.driver.current_url)
     settled(tab)
     assert "6 of 12" in tab.find(".walk h2").text and "load table[" in tab.find(".walk p").text

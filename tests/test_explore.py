@@ -576,8 +576,8 @@ def test_the_player_shows_the_effect_of_a_missing_mask(tab: Browser) -> None:
     tab.open(mt.compile("examples/vector_add.mt").explore().html, "#panes=player,tile.masked")
     assert tab.texts(".statement.now code")[0].strip().endswith("load x[i] {mask = [i < 7], other = 0}")
     assert "reads 4 elements of x" in tab.find(".said").text
-    tab.find("[aria-label='next program']").click()
-    tab.find("[aria-label='next program']").click()
+    tab.find("[aria-label='next grid program']").click()
+    tab.find("[aria-label='next grid program']").click()
     assert (
         "reads 1 element of x, 3 masked" in tab.find(".said").text and len(tab.all(".cell.masked")) == 4
     )  # one of them is in the legend
@@ -639,7 +639,7 @@ def test_the_player_shows_every_program_of_the_grid(tab: Browser) -> None:
     kernel = data(html("attention"))["programs"][0]["player"]["kernels"][0]
     assert len(kernel["programs"]) == kernel["count"] == len(tab.all(".grid button")) == 8
     tab.all(".grid button")[-1].click()
-    assert "Program (3, 1)" in tab.find(".said").text
+    assert "Grid program (3, 1)" in tab.find(".said").text
 
 
 def test_the_player_draws_an_array_of_four_axes_as_slices_with_values(tab: Browser) -> None:

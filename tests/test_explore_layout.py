@@ -211,7 +211,7 @@ def test_an_array_has_the_axes_that_the_program_declares(tab: Browser) -> None:
     tab.open(mt.compile("x + 1", x="f32[A, B, C]").explore().html, "#panes=player")  # the kernel reads one axis of 210
     assert tab.texts(".shown figcaption")[0] == "x: f32[7, 5, 6]"
     assert tab.texts(".slices .hint")[:7] == [f"[{k}, :, :]" for k in range(7)]
-    tab.find('[data-tip="program (12) of k0"]').click()
+    tab.find('[data-tip="grid program (12) of k0"]').click()
     tab.ask("explorer.panes[0].view.jump(2)")
     lit = "[...document.querySelectorAll('.shown figure:first-child .now')].map(n => n.dataset.tip.split(' = ')[0])"
     assert tab.ask(lit) == ["x[1,1,0]", "x[1,1,1]", "x[1,1,2]"]

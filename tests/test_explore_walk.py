@@ -53,7 +53,9 @@ def test_the_walk_of_softmax_explains_each_stage() -> None:
     assert 10 <= len(steps) <= 12
     assert "`exp(x - max(x, axis=-1, keepdims=True))`" in steps[0]["text"]
     texts = {step["title"]: step["text"] for step in steps}
-    assert "Here 9 lines became 7. The sizes are numbers now: M = 1000 and N = 300." in texts["The graph, simplified"]
+    simplified = texts["The graph, simplified"]
+    assert "Here 9 lines became 7. The sizes are numbers now: M = 1000 and N = 300." in simplified
+    assert "Conditions that these sizes meet are gone." in simplified and "(`compose_views`, 2×)" in simplified
     fusion, grid, tile, masks = (
         texts[t] for t in ("Kernels: fusion", "Tile programs: the grid", "A tile of the input", "Masks")
     )
@@ -61,24 +63,58 @@ def test_the_walk_of_softmax_explains_each_stage() -> None:
         "several operations in one kernel saves that, and is called fusion. Here one kernel runs 5 operations" in fusion
     )
     assert "From here on axes have names: `i: 1000, j: 300`." in fusion
-    assert "One such run is called a grid program" in grid and "All of them are the grid." in grid
-    assert "Here 500 programs make up the grid, and each takes 2 of 1000 along i." in grid
-    assert "A tile is a block of an array that one program holds in registers" in tile
+    assert "One such run is a grid program." in grid and "All of them are the grid." in grid
+    assert "Here 500 grid programs make up the grid, and each takes 2 of 1000 along i." in grid
+    assert f"A tile is {WORDS['terms']['tile']}. A grid program holds it in registers" in tile
     assert "`load x[i, j]` loads the tile of `x`: 2 of 1000 along i and all 300 along j." in tile
     assert "A mask says for each element of a tile whether it is inside the array." in masks
+    assert "a tile has 512 elements along j. The array has 300. The mask `j < 300` leaves out the rest." in masks
+    assert "counts as `-inf`, which changes no maximum; or as `0.0`, which changes no sum." in masks
     assert (
-        "512 elements along j, a power of two, but the array has 300. The mask `j < 300` leaves out the rest." in masks
+        "here M = 7 and N = 5. `in 4 lanes` means that the tile of a block of 3 along i has 4 elements"
+        in texts["The player"]
     )
+    triton = texts["Triton"]
+    assert "`p0` is the start of `x` in memory. `i[:, None] * 300 + j[None, :]` is the place of each element" in triton
+    assert "`rt` is a small library" in triton and "`tile.target` changed nothing" in triton
+    assert all(f"`{s['name']}`" in steps[0]["text"] for s in softmax().document["programs"][0]["stages"])
     kinds = [step["sketch"]["kind"] for step in steps if step["sketch"]]
     assert kinds == ["fusion", "grid", "tile", "mask"]
 
 
-def test_a_step_says_what_its_stage_no_longer_has() -> None:
-    first, *steps = softmax().document["programs"][0]["walk"]
-    assert first["text"].startswith(ABOUT["source"])
-    for step in steps:
-        stage = step["panes"][1]
-        assert stage == "player" or (step["text"].startswith(ABOUT[stage]) and " no longer " in ABOUT[stage])
+def test_a_step_says_what_its_stage_has_and_what_is_gone() -> None:
+    steps = softmax().document["programs"][0]["walk"]
+    told = [s for s in steps if s["title"] not in ("Your program", "A tile of the input", "The player")]
+    for step in told:
+        about = ABOUT[step["panes"][1]]
+        assert step["text"].startswith(about) and re.search(r"\. [^.]+ (is|are) gone\.$", about), about
+    assert len(told) == len(steps) - 3
+
+
+@pytest.mark.parametrize(
+    ("name", "same"), [("softmax", ("tile.masked", "tile.target")), ("gelu", ("graph", "graph.simplified"))]
+)
+def test_a_step_between_equal_texts_is_left_out(name: str, same: tuple[str, str]) -> None:
+    shown = program(mt.compile(f"examples/{name}.mt").lower(target="interpreter").compilation)
+    texts = {s["name"]: s["text"] for s in shown["stages"] if "text" in s}
+    assert texts[same[0]] == texts[same[1]] and [*same] not in [s["panes"] for s in shown["walk"]]
+    assert all(
+        texts.get(a) != texts.get(b) for a, b in (s["panes"] for s in shown["walk"]) if a in texts and b in texts
+    )
+
+
+def test_a_step_names_the_passes_that_changed_the_program() -> None:
+    """The kernel of cross entropy starts while the one before it ends; its texts differ in nothing else."""
+    text = next(s["text"] for s in walk_of("cross_entropy") if s["title"] == "The target")
+    assert "Here the pass `early-start` changed it: lets a kernel start while the previous kernel ends" in text
+
+
+def test_kernels_and_grid_programs_have_one_name_and_one_definition() -> None:
+    steps = softmax().document["programs"][0]["walk"]
+    assert f"A kernel is {WORDS['terms']['kernel']}." in steps[0]["text"]
+    assert not re.search(
+        r"(?<!grid )\bprograms? (does|make|makes|loads|writes|holds|would)", " ".join(s["text"] for s in steps)
+    )
 
 
 def test_the_highlighted_line_is_the_load_in_the_text() -> None:
@@ -95,7 +131,7 @@ def test_the_highlighted_line_is_the_load_in_the_text() -> None:
 )
 def test_every_example_has_a_walk(name: str) -> None:
     steps = walk_of(name)
-    assert 10 <= len(steps) <= 12 and all(step["marks"] and len(step["panes"]) == 2 for step in steps)
+    assert 10 <= len(steps) <= 13 and all(step["marks"] and len(step["panes"]) == 2 for step in steps)
 
 
 def test_a_loop_and_a_product_are_drawn() -> None:
@@ -133,7 +169,7 @@ def test_odd_programs_have_a_walk_without_faults(tab: Browser, name: str) -> Non
     shown = mt.compile(ODD[name]).explore(target="interpreter")
     tab.open(shown.html)
     count = len(shown.document["programs"][0]["walk"])
-    assert count >= 7
+    assert count >= 6
     for step in range(1, count + 1):
         assert tab.find(".walk h2").text.startswith(f"{step} of {count}") and faults(tab) == []
         tab.keys(RIGHT)
@@ -213,8 +249,22 @@ def test_the_page_opens_on_the_walk(tab: Browser) -> None:
         "triton",
     ]
     assert tab.all(".is-triton .row.pin") and tab.errors() == []
+    named = tab.find(".status .mark").text
+    assert named == "exp(x - max(x, axis=-1, keepdims=True)): f32[M, N]"  # a number would be another one in each pane
+    assert "not the fusion" in tab.find('[data-tip*="one instruction; it is not"]').get_attribute("data-tip")
     tab.find(".top button").click()
     assert tab.find(".walk").is_displayed()
+
+
+def test_the_panes_do_not_jump_between_steps(tab: Browser) -> None:
+    tab.open(softmax().html, "", 1440, 900)
+    heights = set()
+    for _ in range(tab.ask("explorer.walk.steps.length")):
+        heights.add(tab.ask("document.querySelector('main').getBoundingClientRect().top"))
+        long = "[...document.querySelectorAll('.pane .text')].filter(n => n.scrollWidth > n.clientWidth + 1).length"
+        assert tab.ask(long) == 0  # long lines are wrapped
+        tab.keys(RIGHT)
+    assert len(heights) == 1
 
 
 def test_important_lines_are_visible_at_each_step(tab: Browser) -> None:

@@ -135,7 +135,7 @@ def test_every_stage_names_its_lexer() -> None:
         ("tile.masked", '  %5: f16[i] = load x[i] {because = ["i: no test"]}',
          {"load": Name.Function, "because": Name.Attribute, '"i: no test"': String}),
         ("tile", "  for j {\n    next %1 = %7\n  }", {"for": Keyword, "next": Keyword}),
-        ("kernels", "ledger {\n  fused  sum: f32[B0]  k0 -> k0: it's so", {"ledger": Keyword, "fused": Keyword}),
+        ("kernels", "ledger {\n  fused  sum: f32[B0]  k0: it's so", {"ledger": Keyword, "fused": Keyword}),
         ("ttgir", "    %v7 = tt.splat %v6 : f32 -> tensor<4096xf32, #blocked> loc(#loc55)",
          {"%v7": Name.Variable, "tt.splat": Name.Function, "f32": Keyword.Type, "#blocked": Keyword.Type, "loc(#loc55)": Comment}),
         ("llir", "  %17 = tail call i32 @llvm.nvvm.f(i32 %9), !dbg !14",

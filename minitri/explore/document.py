@@ -116,14 +116,15 @@ def program(
         printed = None if quick else aside.submit(triton_passes, trace.machine)
         stages = _stages(trace, quick, tell)
         tell(0.7, "fusion plans")
+        played, ours = None if quick else player(compiled), our_passes(compiled)
         made = {
             "name": compiled.context.entry, "label": label, "target": str(compiled.context.target), "quick": quick,
             "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages, "marks": marks,
             "views": _views(trace), "figures": figures(trace, measured, quick), "ledger": None if quick else plans(trace),
-            "player": None if quick else player(compiled), "walk": [] if quick else walk(trace, stages),
+            "player": played, "walk": [] if quick else walk(trace, stages, ours, played),
         }  # fmt: skip
         tell(0.9, "passes")
-        return made | {"passes": [*our_passes(compiled), *(printed.result() if printed else [])]}
+        return made | {"passes": [*ours, *(printed.result() if printed else [])]}
 
 
 def _stages(trace: Trace, quick: bool, tell: Tell) -> list[dict[str, Any]]:

@@ -54,11 +54,12 @@ MAX_CELLS = 400_000  # elements of all steps that are kept
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
-    """The data of a small instance; None if the program itself fixes sizes that are too large."""
+    """The data of a small instance; None if the program itself fixes sizes that are too large, or 0."""
     instance = small(compiled)
     if instance is None:
         return None
-    return _Player(instance, inputs(instance)).data()
+    data = _Player(instance, inputs(instance)).data()
+    return data if data["kernels"] else None
 
 
 class _Player:
@@ -77,6 +78,7 @@ class _Player:
         memory = allocate(self.plan, self.given, self.sizes)
         watch = _Recorder(self.plan, self.programs, memory, self.sizes)
         kernels = [self._kernel(k, memory, watch) for k in range(len(self.programs))]
+        kernels = [k for k in kernels if k["count"]]  # a kernel over no elements has no grid programs
         arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan)]
         return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 

@@ -1,29 +1,30 @@
 """The guided walk: one span of the program through all stages, in about ten steps.
 
-In: a trace, and the stages of a page as data. Out: plain data, a list of steps:
+In: a trace, and the stages, passes and player of a page as data. Out: plain data, a list of steps:
 
     {title, text, panes, marks, sketch}     panes: the two that matter; marks: what is lit in them
     sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; None where a drawing says nothing more
 
 The walk follows the node of the graph that has lines of its own in the most stages. Among several, it takes a product,
-else a function such as exp, else a reduction, else the last operation. A step says what its stage no longer has
-(stages.toml), and what that means for this program. For example, it says how many kernels and programs there are. The
-texts are in walk.toml.
+else a function such as exp, else a reduction, else the last operation. A step says what its stage has and
+what is gone (stages.toml), and what that means for this program. For example, it says how many kernels and grid programs
+there are. A step between two stages with the same text is left out. The texts are in walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
 from minitri.base.toml_tables import table_beside
-from minitri.explore.explanations import ABOUT
+from minitri.explore.explanations import ABOUT, WORDS
 from minitri.explore.plans import operations, operator
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_provenance import OWN
-from minitri.kernels.ir import Access, Kernel, Load, Op, Store
+from minitri.kernels.ir import Access, Compute, Constant, Inside, Kernel, Load, Op, Store
 from minitri.kernels.text import comparison
 from minitri.tiles.ir import TileAxis
 
@@ -32,14 +33,17 @@ FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf",
 CASTS = "Such casts come from 16-bit values: each operation widens them to f32 and rounds its result."
 MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these
 OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
+NEUTRAL = {float("-inf"): "maximum", float("inf"): "minimum", 0.0: "sum", 1.0: "product"}
+LOADED = re.compile(r"tl\.load\((\w+) \+ (.+?)(?:, mask=(.+?))?(?:, other=(.+?))?(?:, \w+=\S+)*\)$")
+Data = Mapping[str, Any]  # a part of a page
 
 
-def walk(trace: Trace, stages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: Data | None) -> list[dict[str, Any]]:
     """The steps; none for a program that begins after its graph."""
-    shown = [s["name"] for s in stages if "text" in s]
-    if "graph" not in trace.stages or (node := followed(trace, shown)) is None:
+    texts = {s["name"]: s["text"] for s in stages if "text" in s}
+    if "graph" not in trace.stages or (node := followed(trace, texts)) is None:
         return []
-    return list(_Walk(trace, node).steps(set(shown)))
+    return list(_Walk(trace, node, texts, passes, player).steps())
 
 
 def followed(trace: Trace, stages: Iterable[str]) -> int | None:
@@ -63,8 +67,10 @@ class _Walk:
     tested   the last axis that a mask tests, and `masked` an access along it
     """
 
-    def __init__(self, trace: Trace, node: int) -> None:
-        self.trace, self.node = trace, node
+    def __init__(
+        self, trace: Trace, node: int, texts: Mapping[str, str], passes: Sequence[Data], player: Data | None
+    ) -> None:
+        self.trace, self.node, self.texts, self.passes, self.player = trace, node, texts, passes, player
         self.kernels: Sequence[Kernel] = trace.compilation.value("kernels").kernels
         programs = list(trace.compilation.value("tile.masked"))
         self.program = next((p for p in programs if self._computes(p.ops())), programs[0])
@@ -88,15 +94,21 @@ class _Walk:
 
     # ---- steps -------------------------------------------------------------------------------
 
-    def steps(self, there: set[str]) -> Iterator[dict[str, Any]]:
-        """The steps whose stages have a text: those of `there`."""
+    def _shown(self, panes: Sequence[str]) -> bool:
+        """Whether both panes are there, and differ."""
+        there = {*self.texts, *OTHER_PANES} - ({"player"} if self.player is None else set())
+        before, after = (self.texts.get(pane) for pane in panes)
+        return there >= set(panes) and (before is None or before != after)
+
+    def steps(self) -> Iterator[dict[str, Any]]:
+        """The steps whose stages have a text, and not the same one."""
         facts, drawings = self._facts(), self._drawings()
         loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
         lit = {"tile": loaded, "mask": loaded | {self.node}}
         for step in STEPS:
             kind, panes = step.get("sketch", ""), step["panes"]
             drawing = drawings.get(kind)
-            if not there | OTHER_PANES >= set(panes) or (kind == "tile" and drawing is None):
+            if not self._shown(panes) or (kind == "tile" and drawing is None):
                 continue
             text = f"{ABOUT.get(step.get('about', panes[1]), '')} {step['text'].format(**facts)}".strip()
             sketch = drawing and {"kind": kind, "caption": step["caption"].format(**facts), **drawing}
@@ -109,6 +121,12 @@ class _Walk:
         code = " ".join(node.spans[0].text.split())
         axes = ", ".join(f"{a.name}: {a.extent}" for a in self.program.axes)
         return {
+            "kernel": WORDS["terms"]["kernel"],
+            "tile": WORDS["terms"]["tile"],
+            **self._stages(),
+            **self._played(),
+            "asked": self._triton(),
+            "targeted": self._changes("tile.masked", "tile.target"),
             "code": code if len(code) < 60 else node.op,
             "op": node.op,
             "type": node.text.partition(": ")[2].partition(" = ")[0],
@@ -124,6 +142,20 @@ class _Walk:
             "tested": self.masked.buffer.name if self.masked else "",
         }
 
+    def _stages(self) -> dict[str, str]:
+        """The stages that the walk goes through, and the stages that it passes over."""
+        gone_through = {pane for step in STEPS for pane in step["panes"]}
+        to_come, skipped = ([f"`{s}`" for s in self.texts if (s in gone_through) == there] for there in (True, False))
+        said = f" The walk passes over {listed(skipped)}, which the free view has." if skipped else ""
+        return {"stages": listed(to_come), "skipped": said}
+
+    def _changes(self, before: str, after: str) -> str:
+        """The passes between two stages that changed the program, with their rules that fired."""
+        at = {p["stage"]: k for k, p in enumerate(self.passes)}
+        between = self.passes[at[before] + 1 : at[after] + 1]
+        changed = [p for p in between if any(not renumbered for *_, renumbered in p["patch"])]
+        return " ".join(f"Here the pass `{p['name']}` changed it: {_reason(p)}" for p in changed)
+
     def _simplified(self) -> str:
         """What the passes over the graph did: casts, operations and sizes."""
         texts = [self.trace[stage].text for stage in ("graph", "graph.simplified")]
@@ -131,7 +163,10 @@ class _Walk:
         known = [f"{name} = {size}" for name, size in self.trace.compilation.context.sizes.items()]
         said = [CASTS] if casts[0] > casts[1] else []
         said += [f"Here {counts[0]} lines became {counts[1]}."] if counts[0] != counts[1] else []
-        return " ".join([*said, f"The sizes are numbers now: {listed(known)}."] if known else said)
+        said += [f"The sizes are numbers now: {listed(known)}."] if known else []
+        required = [text.count("\n  require ") for text in texts]
+        said += ["Conditions that these sizes meet are gone."] if required[0] > required[1] else []
+        return " ".join([*said, self._changes("graph.specialised", "graph.simplified")])
 
     def _fused(self) -> str:
         count, ops = len(self.kernels), sum(len(operations(k)) for k in self.kernels)
@@ -144,18 +179,18 @@ class _Walk:
 
     def _programs(self) -> str:
         if not self.program.grid:
-            return "Here one program does all of it."
+            return "Here one grid program does all of it."
         axes = listed([f"{a.block} of {a.extent} along {a.name}" for a in self.program.grid])
         count = _count(self.program.grid)
         made = (
-            "one program makes up the grid, and takes"
+            "one grid program makes up the grid, and takes"
             if count == "1"
-            else f"{count} programs make up the grid, and each takes"
+            else f"{count} grid programs make up the grid, and each takes"
         )
         return f"Here {made} {axes}."
 
     def _part(self) -> str:
-        """What a program loads along each axis of the load that is drawn."""
+        """What a grid program loads along each axis of the load that is drawn."""
         axes = [a for a in self.program.axes if self.load and a.name in self.load.indexed_by]
         parts = [f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}" for a in axes]
         loops = [f", in each iteration of a loop along {a.name}" for a in axes if a.role == "loop"]
@@ -168,9 +203,51 @@ class _Walk:
         size = f"The last block along {axis.name} can reach past the end of the array."
         if axis.role == "whole":
             size = (
-                f"A tile has {axis.lanes} elements along {axis.name}, a power of two, but the array has {axis.extent}."
+                f"Triton needs a power of two, so a tile has {axis.lanes} elements along {axis.name}. "
+                f"The array has {axis.extent}."
             )
-        return f"{size} The mask `{comparison(_conditions(self.masked)[axis.name])}` leaves out the rest."
+        left_out = f"The mask `{comparison(_conditions(self.masked)[axis.name])}` leaves out the rest."
+        return " ".join([size, left_out, *self._neutral()])
+
+    def _neutral(self) -> Iterator[str]:
+        """What stands for masked elements in a reduction, and why."""
+        ops = list(self.program.ops())
+        values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
+        chosen = [op.args for op in ops if isinstance(op, Compute) and op.op == "where"]
+        values += [c.value for test, _, c in chosen if isinstance(test, Inside) and isinstance(c, Constant)]
+        known = [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
+        if known:
+            yield f"For a reduction, a masked element counts as {'; or as '.join(known)}."
+
+    def _played(self) -> dict[str, str]:
+        """The sizes of the player's example, and an axis whose tiles have more elements than its blocks."""
+        played = self.player or {"sizes": {}, "kernels": []}
+        axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
+        wide = next((a for a in axes if a["role"] != "whole" and a["lanes"] > a["block"]), None)
+        sizes = [f"{name} = {size}" for name, size in played["sizes"].items()]
+        lanes = wide and (
+            f"`in {wide['lanes']} lanes` means that the tile of a block of {wide['block']} along {wide['name']} has "
+            f"{wide['lanes']} elements, because Triton needs a power of two. The rest is past the end of the block."
+        )
+        return {"sizes": f", here {listed(sizes)}" if sizes else "", "lanes": lanes or ""}
+
+    def _triton(self) -> str:
+        """What a reader of the Triton source asks: what `rt` is, and what the parts of a load are."""
+        text, said = self.texts["triton"], []
+        if self.texts["tile.masked"] == self.texts["tile.target"]:
+            said.append("The stage `tile.target` changed nothing here.")
+        if "import rt" in text:
+            said.append("`rt` is a small library of functions that kernels call.")
+        loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
+        own = (row for row, nodes in zip(text.split("\n"), self.trace["triton"].lines) if loaded and loaded <= nodes)
+        found = next((match for row in own if (match := LOADED.search(row))), None)
+        if found is not None and self.load is not None:
+            pointer, place, mask, other = found.groups()
+            said.append(f"In `tl.load`, `{pointer}` is the start of `{self.load.buffer.name}` in memory.")
+            said.append(f"`{place}` is the place of each element, counted from there.")
+            rest = ", and `other` is what the rest become" if other else ""
+            said += [f"`mask` says which elements are read{rest}."] if mask else []
+        return " ".join(said)
 
     # ---- drawings ------------------------------------------------------------------------------
 
@@ -197,6 +274,14 @@ class _Walk:
         axes = [[a for a in self.program.axes if a.name in own] for own in names]
         dims = list(map(_dim, access.buffer.shape, axes))
         return {"name": access.buffer.name, "dims": dims or [_dim(ONE, ())]}  # an array without axes is one element
+
+
+def _reason(p: Data) -> str:
+    """`two casts become one …`: what its rules did, or what a pass without rules does."""
+    rules = [
+        f"{rule['about'].rstrip('.')} (`{rule['name']}`, {rule['count']}×)." for rule in p["rules"] if rule["about"]
+    ]
+    return " ".join(rules[:2]) or p["about"].partition(": ")[2]
 
 
 def _conditions(access: Access | None) -> dict[str, Dim]:

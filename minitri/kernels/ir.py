@@ -289,8 +289,9 @@ class Decision:
     both nodes are in one kernel, and the reason.
 
     `again` is true if the node that uses the value is in the same kernel but in a later loop. This later loop loads its
-    inputs from memory a second time. `bytes` is the memory traffic that fusion saves or costs. `spans` are the source
-    spans of the value.
+    inputs from memory a second time. `bytes` is the memory traffic that fusion saves, or the traffic
+    between the two kernels: a read for each reader, and the write for one of them. `spans` are the source spans of the
+    value.
     """
 
     value: str

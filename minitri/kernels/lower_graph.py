@@ -59,19 +59,22 @@ def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
     another kernel loads.
     """
     number = {part.roots[0]: f"k{k}" for k, part in enumerate(parts)}
-    return [
-        decision(graph, node, (number[node], number[part.roots[0]]), False, "fusion is off")
-        for part in parts
-        for node in part.order
-        if node in number and node is not part.roots[0]
-    ]
+    written, rows = set(graph.outputs), []
+    for part in parts:
+        for node in (n for n in part.order if n in number and n is not part.roots[0]):
+            ends = number[node], number[part.roots[0]]
+            rows.append(decision(graph, node, ends, False, "fusion is off", 1 + (node not in written)))
+            written.add(node)
+    return rows
 
 
-def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str) -> Decision:
-    """Makes a line of the ledger (list of fusion decisions) about the value of `node`. `ends` are the names of the
-    kernels that produce and consume the node.
+def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str, times: int) -> Decision:
+    """A line of the ledger about `node`.
+
+    ends    the names of the kernels that produce and consume the node
+    times   how often the value passes through memory: once for each read, and once for the write
     """
-    traffic = product(list(node.shape)) * (2 * node.dtype.bytes)
+    traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
 
 

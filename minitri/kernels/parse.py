@@ -26,7 +26,7 @@ from minitri.text_io.read_expressions import Names, read_dtype, read_identifier,
 from minitri.text_io.reader import Line, Mistake, Node, Param, read, reading
 from minitri.text_io.templates import LineReader
 
-_LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+) -> (\w+): (.+) \((saves|costs) (.+) bytes\)")
+_LEDGER = re.compile(r"(fused|apart|again) +(.+?)  (\w+)(?: -> (\w+))?: (.+) \((saves|costs) (.+) bytes\)")
 
 
 def parse_plan(text: str, name: str = "<kernels>") -> Plan:
@@ -182,11 +182,11 @@ def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, ra
 def _decision(e: Node, names: Names) -> Decision:
     match = _LEDGER.fullmatch(e.parts[0])
     if match is None:
-        raise Mistake(e, "a line of the ledger is `fused  VALUE  k0 -> k1: RULE (saves N bytes)`", code="MT0501")
+        raise Mistake(e, "a line of the ledger is `fused  VALUE  k0: RULE (saves N bytes)`", code="MT0501")
     verdict, value, producer, consumer, rule, _, bytes = match.groups()
     with reading(source := Source("<ledger>", bytes)):
         size = names.of_sizes.dim(read(source, "sum"))
-    return Decision(value, producer, consumer, verdict != "apart", rule, size, verdict == "again")
+    return Decision(value, producer, consumer or producer, verdict != "apart", rule, size, verdict == "again")
 
 
 class Body(LineReader[Op]):

@@ -59,7 +59,8 @@ def plan_lines(plan: Plan) -> Iterator[PlanLine]:
 
 def format_decision(d: Decision) -> str:
     verb = "saves" if d.verdict == "fused" else "costs"
-    return f"{d.verdict}  {d.value}  {d.producer} -> {d.consumer}: {d.rule} ({verb} {d.bytes} bytes)"
+    where = d.producer if d.producer == d.consumer else f"{d.producer} -> {d.consumer}"
+    return f"{d.verdict}  {d.value}  {where}: {d.rule} ({verb} {d.bytes} bytes)"
 
 
 def head_lines(plan: Plan) -> Iterator[PlanLine]:

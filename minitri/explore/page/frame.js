@@ -197,7 +197,7 @@ class Page {
         : 'Point at a line, a node or a span: its counterparts light up. A click keeps them. ? for keys.'));
     } else {
       const program = this.programs[current.program], marks = [...current.marks].map(m => program.marks[m]), most = NARROW.matches ? 1 : 2;
-      const named = marks.slice(0, most).map(m => el('span', {class: 'mark'}, m.label));
+      const named = marks.slice(0, most).map(m => el('span', {class: 'mark'}, spelled(program, m)));
       const rest = marks.length > most ? `and ${marks.length - most} more` : '';
       this.line.replaceChildren(...named, rest, el('span', {class: 'where'}, places(program, marks)), explained ? el('span', {class: 'explained'}, explained) : '');
     }
@@ -267,6 +267,14 @@ class Page {
 function facts({label, target, sizes}) {
   const known = Object.entries(sizes).map(([n, v]) => `${n}=${v}`).join(' ');
   return [label, target, known || 'any sizes'].filter(Boolean).join(' · ');
+}
+
+/** `exp(x): f32[M, N]`: the text of an operation, which has another number at each stage, or its line without the number. */
+function spelled(program, {label, spans: [span]}) {
+  const [, type, operation] = label.match(/^%\d+: (.*?) = (.*)$/) ?? [];
+  if (!type) return label;
+  const text = span ? program.sources[span[0]].text.slice(span[1], span[2]).replace(/\s+/g, ' ') : '';
+  return `${text && text.length < 60 ? text : operation.split(' ')[0]}: ${type}`;
 }
 
 /** `linear.mt:3:12`, of each mark once. */

@@ -67,6 +67,6 @@ class Ledger {
     found.forEach((f, k) => this.rows[k].classList.toggle('hit', f));
     return found.filter(Boolean).length;
   }
-  get whole() { return this.data.decisions.map(d => `${d.verdict}  ${d.value}  ${d.from} -> ${d.to}: ${d.rule}`).join('\n'); }
+  get whole() { return this.data.decisions.map(d => `${d.verdict}  ${d.value}  ${d.from === d.to ? d.from : `${d.from} -> ${d.to}`}: ${d.rule}`).join('\n'); }
   close() {}
 }

@@ -4,7 +4,7 @@ EXTRA.push((program, at, links) => [{id: 'player', apart: true,
   make: () => program.player ? new Player(program.player, at, links) : new Note(program.quick ? SOON : TOO_LARGE)}]);
 
 const SOON = 'Wait a moment: the small instance is being run.';
-const TOO_LARGE = 'The sizes that this program fixes are too large to show each element.';
+const TOO_LARGE = 'The sizes that this program fixes are too large to show each element, or there are none.';
 
 class Player {
   constructor(data, program, links) {
@@ -17,9 +17,9 @@ class Player {
     this.playing = button('play', 'play', () => this.toggle());
     this.zoom = el('button', {'aria-pressed': false, 'data-tip': 'the value of each element, also of large arrays', onclick: () => this.enlarge()}, 'values');
     this.controls = el('div', {class: 'controls'}, data.kernels.length > 1 && this.kernels,
-      button('«', 'program before', () => this.go(this.number, this.place - 1, 0)), button('‹', 'step before', () => this.step(-1)),
-      this.playing, button('›', 'next step', () => this.step(1)), button('»', 'next program', () => this.go(this.number, this.place + 1, 0)), this.slider, this.zoom);
-    this.map = el('div', {class: 'grid', role: 'group', 'aria-label': 'programs of the grid'});
+      button('«', 'grid program before', () => this.go(this.number, this.place - 1, 0)), button('‹', 'step before', () => this.step(-1)),
+      this.playing, button('›', 'next step', () => this.step(1)), button('»', 'next grid program', () => this.go(this.number, this.place + 1, 0)), this.slider, this.zoom);
+    this.map = el('div', {class: 'grid', role: 'group', 'aria-label': 'grid programs'});
     this.text = el('div', {class: 'statements'});
     this.said = el('p', {class: 'said', 'aria-live': 'polite'});
     this.shown = el('div', {class: 'shown'});
@@ -116,7 +116,7 @@ class Player {
     const {grid, programs, count, name} = this.kernel;
     this.map.style.gridTemplateColumns = `repeat(${Math.min(grid.at(-1) ?? 1, 16)}, max-content)`;
     renew(this.map, ...programs.map((p, k) => el('button', {'aria-pressed': k === this.place, class: p.error ? 'bad' : '',
-      'data-tip': `program (${p.place}) of ${name}`, onclick: () => this.go(this.number, k, 0)}, `(${p.place.join(', ')})`)),
+      'data-tip': `grid program (${p.place}) of ${name}`, onclick: () => this.go(this.number, k, 0)}, `(${p.place.join(', ')})`)),
     programs.length < count ? el('span', {class: 'hint'}, `and ${count - programs.length} more`) : '');
   }
 
@@ -160,7 +160,7 @@ class Player {
     if (!step) return ['Nothing is computed.'];
     const {axes} = this.kernel;
     const where = axes.filter(a => a.name in step.first).map(a => `${a.name} = ${step.first[a.name]}…${step.first[a.name] + a.lanes - 1}`);
-    const head = `Program (${this.run.place.join(', ')})${where.length ? `, ${where.join(', ')}: ` : ': '}`;
+    const head = `Grid program (${this.run.place.join(', ')})${where.length ? `, ${where.join(', ')}: ` : ': '}`;
     if (!step.array) return [head, this.work(step)];
     const n = letter => [...step.state].filter(c => c === letter).length;
     const does = /^\s*store/.test(this.kernel.lines[step.line]) ? 'writes' : 'reads';

@@ -1,6 +1,6 @@
 // ---- sketch.js: the drawings of the walk: fused kernels, the grid, a tile, a mask ------------------
 
-const WIDE = 320, HIGH = 132, MOST_BLOCKS = 8;
+const WIDE = 320, HIGH = 146, MOST_BLOCKS = 8;
 
 function sketch(data) {
   const parts = data.kind === 'fusion' ? fusion(data) : blocks(data);
@@ -24,8 +24,9 @@ function blocks({kind, name, dims, tested}) {
   }
   if (kind === 'tile' && walks(dims.at(-1))) parts.push(arrow(left + 8, top + (row + 0.5) * down.size, left + across.length - 6, top + (row + 0.5) * down.size));
   if (kind === 'tile' && walks(dims.at(-2))) parts.push(arrow(left + (column + 0.5) * across.size, top + 8, left + (column + 0.5) * across.size, top + down.length - 6));
+  if (kind !== 'mask' && across.tile) parts.push(svg('path', {class: 'edge-of array', d: `M${left + across.real},${top - 4} v${down.length + 8}`}));
   if (kind === 'mask') parts.push(...beyond(left, top, across, down, dims, tested));
-  parts.push(svg('text', {x: left + across.real / 2, y: top - 6, class: 'middle'}, across.label),
+  parts.push(svg('text', {x: left + across.real / 2, y: top - 6, class: 'middle'}, across.label), ...bracket(left, top + down.length + 4, across),
     svg('text', {x: left - 6, y: top + down.length / 2 + 4, class: 'end'}, down.label),
     svg('text', {x: left, y: HIGH - 4}, short(`${name}${cut}${dims.length > 2 ? `, for each of ${dims.slice(0, -2).map(d => d.extent).join(' × ')}` : ''}`, 214)));
   return parts;
@@ -38,8 +39,14 @@ function divided({axis, extent, size, block, lanes, role}, most) {
   const width = role === 'whole' ? lanes || block : block, all = size && width ? Math.ceil(size / width) : 5;
   const count = Math.min(all, MOST_BLOCKS), step = most / count;
   const part = size && width && all <= MOST_BLOCKS ? size / (count * width) : size ? 1 - 0.4 / count * (size % width > 0) : 1 - 0.4 / count;
-  const parts = role === 'whole' ? width > size ? ` by ${width}` : '' : ` by ${block}`;
-  return {all, count, size: step, length: most, real: most * Math.min(1, part), role, label: short(`${axis ? `${axis}: ` : ''}${extent}${parts}`, 100)};
+  const longer = role === 'whole' && width > size, parts = role === 'whole' ? '' : ` by ${block}`;
+  return {all, count, size: step, length: most, real: most * Math.min(1, part), role, tile: longer ? width : 0, label: short(`${longer ? 'array ' : ''}${axis ? `${axis}: ` : ''}${extent}${parts}`, 100)};
+}
+
+/** How far a tile reaches that is longer than the array. */
+function bracket(left, top, {tile, length}) {
+  if (!tile) return [];
+  return [svg('path', {class: 'bracket', d: `M${left},${top} v4 h${length} v-4`}), svg('text', {x: left + length / 2, y: top + 15, class: 'middle'}, `tile: ${tile}`)];
 }
 
 /** What lies past the end of the array along the axis that is tested. */
@@ -65,7 +72,8 @@ function fusion({kernels, here}) {
 
 /** A kernel: its name, what it reads and writes, and those of its operations that there is room for. */
 function box({name, ops, reads, writes}, x, width) {
-  const columns = Math.max(1, Math.floor((width - 4) / 70)), most = 4 * columns, step = (width - 6) / columns;
+  const room = Math.max(1, Math.floor((width - 4) / 60)), most = 4 * room, drawn = Math.min(ops.length, most);
+  const columns = Math.ceil(drawn / Math.ceil(drawn / room)), step = (width - 6) / columns; // rows of the same length
   const followed = Math.max(0, ops.findIndex(o => o.here)), first = Math.max(0, Math.min(followed - most + 2, ops.length - most));
   const chips = ops.slice(first, first + most).flatMap(({op, here}, n) => {
     const left = x + 5 + (n % columns) * step, top = 40 + 17 * Math.floor(n / columns), size = step - 4;

@@ -120,11 +120,17 @@ class TextView {
     const row = el('div', {class: `row ${line.kind ?? ''}`, 'data-line': k}, number);
     if (line.kind === 'title' || line.kind === 'folded') row.append(shown(line.text));
     else if (line.pieces) row.append(...line.pieces.map((p, n) => this.piece(p, n)));
-    else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind, 'data-tip': this.explains(text)}, text) : shown(text)));
+    else row.append(...tokens(line.text, this.options.language).map(([text, kind]) => kind ? el('span', {class: kind, 'data-tip': this.explains(text)}, ...this.words(text, kind)) : shown(text)));
     if (!line.marks?.length) row.classList.add('plain');
     if (line.serves) row.classList.add('serves');
     this.dress(row, k);
     return row;
+  }
+
+  /** A comment of Triton's source, such as its launch plan, has words that are explained. */
+  words(text, kind) {
+    if (kind !== 'comment' || this.options.language !== 'python') return [text];
+    return text.split(/(\w+)/).map(w => this.explains(w) ? el('span', {'data-tip': this.explains(w)}, w) : w);
   }
 
   /** What a word means, if it is one of the common ones. */
@@ -174,9 +180,9 @@ class TextView {
     if (reveal && pin.size) this.reveal(this.nearest(pin));
   }
 
-  /** Of some lines the first that serves the fewest others: the instruction itself, not an index that it needs. */
+  /** Of some lines the first that belongs to the fewest nodes: the instruction itself, not an index that it needs. */
   nearest(lines) {
-    const count = k => this.lines[k].marks?.length ?? 0;
+    const count = k => (this.lines[k].marks?.length ?? 0) + (this.lines[k].serves ? 1e6 : 0);
     return [...lines].sort((a, b) => count(a) - count(b) || a - b)[0];
   }
 
@@ -199,6 +205,7 @@ class TextView {
 
   /** Scrolls to a line, unless it is in sight. */
   reveal(k) {
+    if (this.root.matches('.wrapped, .walking .text')) this.chunks.slice(0, Math.floor(k / CHUNK) + 1).forEach(c => this.fill(c)); // the lines above may be wrapped
     const row = this.rowAt(k), top = row ? row.offsetTop + row.parentNode.offsetTop : k * LINE, {scrollTop, clientHeight} = this.root;
     if (top < scrollTop + LINE || top > scrollTop + clientHeight - 2 * LINE) this.root.scrollTop = top - clientHeight / 3;
   }

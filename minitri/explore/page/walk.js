@@ -9,10 +9,11 @@ class Walk {
     this.next = button('next', () => this.number < this.steps.length ? this.show(this.number + 1) : this.leave());
     this.next.className = 'next';
     this.heading = el('h2');
-    this.text = el('p');
+    this.text = el('p', {class: 'now'});
+    this.others = el('div', {class: 'others', 'aria-hidden': true}); // the other texts: the highest keeps the height of all steps
     this.picture = el('div', {class: 'sketch'});
     const turn = el('div', {class: 'turn'}, this.back, this.next, button('free view', () => this.leave()), this.heading);
-    const told = el('div', {class: 'told', 'aria-live': 'polite'}, turn, this.text); // the buttons stay in their place
+    const told = el('div', {class: 'told', 'aria-live': 'polite'}, turn, el('div', {class: 'texts'}, this.text, this.others)); // the buttons stay in their place
     this.node = el('aside', {class: 'walk', 'aria-label': 'guided walk', hidden: true}, told, this.picture);
     this.node.addEventListener('keydown', e => this.key(e));
     this.opener = el('button', {'data-tip': 'follow one span of this program through all stages', onclick: () => this.show(this.number || 1)}, 'walk');
@@ -47,6 +48,7 @@ class Walk {
     page.app.classList.add('walking');
     this.heading.textContent = `${number} of ${steps.length}: ${step.title}`;
     this.text.replaceChildren(...explained(step.text, page.document.words.terms));
+    this.others.replaceChildren(...steps.map(s => el('p', {}, ...s.text.split('`').map((part, k) => k % 2 ? el('code', {}, part) : part))));
     this.picture.replaceChildren(step.sketch ? sketch(step.sketch) : '');
     this.back.disabled = number === 1;
     this.next.disabled = false;
@@ -79,9 +81,10 @@ class Walk {
 /** Text in which words between backquotes are code, and the terms of the glossary say what they mean. */
 function explained(text, terms) {
   const said = new Set(); // each term once
+  const names = new RegExp(`((?:${Object.keys(terms).sort((a, b) => b.length - a.length).join('|')})s?\\b|\\w+)`);
   const term = word => {
     const line = terms[word] ?? terms[word.replace(/s$/, '')];
     return line && !said.has(line) && said.add(line) ? el('dfn', {tabindex: 0, 'data-tip': line}, word) : word;
   };
-  return text.split('`').flatMap((part, k) => k % 2 ? [el('code', {}, part)] : part.split(/(\w+)/).map(term));
+  return text.split('`').flatMap((part, k) => k % 2 ? [el('code', {}, part)] : part.split(names).map(term));
 }

@@ -11,10 +11,9 @@ two parts need is computed in both parts if this is cheaper than storing and loa
 Left out: schedules. Fusion chooses neither block sizes nor loops.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from minitri.base.diagnostics import Span
 from minitri.graph.ir import Graph, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
@@ -44,21 +43,44 @@ def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan
 
 
 def _ledger(parts: Partition) -> tuple[Decision, ...]:
-    """Returns the fusion decisions, one for each value that one compute node passes to another compute node."""
+    """Returns the fusion decisions, one for each value that one compute node passes to another compute node. Equal lines
+    are added up.
+    """
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
     refusals: dict[tuple[int, int], str] = {}
-    rows: dict[Decision, dict[Span, None]] = {}
+    rows: dict[tuple[str, str, str, str], Decision] = {}
     for node in parts.compute:
-        for user, home in ((u, h) for u in parts.users[node] for h in parts.homes[u]):
+        for user, home, fused, times in _readers(parts, node):
             maker = parts.homes[node][0]
-            fused = node in parts.parts[home]
             if not fused and (maker, home) not in refusals:
                 refusals[maker, home] = parts.refusal(maker, home, graph) or "it saves nothing"
             rule = refusals[maker, home] if not fused else _rule(parts, node, user)
-            row = decision(parts.graph, node, (number[home if fused else maker], number[home]), fused, rule)
-            rows.setdefault(row, {}).update(dict.fromkeys(row.spans))
-    return tuple(replace(row, spans=tuple(spans)) for row, spans in rows.items())
+            row = decision(parts.graph, node, (number[home if fused else maker], number[home]), fused, rule, times)
+            key = row.value, row.producer, row.consumer, rule
+            if before := rows.get(key):
+                spans = tuple(dict.fromkeys((*before.spans, *row.spans)))
+                row = replace(row, bytes=before.bytes + row.bytes, spans=spans)
+            rows[key] = row
+    return tuple(rows.values())
+
+
+def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
+    """Each reader of a value, its part, whether that part computes the value, and how often the value passes through
+    memory for this reader.
+
+    A fused reader saves a read. A kernel apart costs one read, for all its readers. The write counts once: it is saved
+    only if no reader is apart, and an output is written in any case.
+    """
+    readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
+    apart = any(node not in parts.parts[h] for _, h in readers)
+    written, loaded = node in parts.graph.outputs, set[int]()
+    for user, home in readers:
+        fused = node in parts.parts[home]
+        reads, writes = fused or home not in loaded, not written and fused != apart
+        written |= writes
+        loaded |= set() if fused else {home}
+        yield user, home, fused, reads + writes
 
 
 def _rule(parts: Partition, node: Node, user: Node) -> str:
