@@ -32,7 +32,9 @@ TYPES = {
 
 
 def graph(text: str, sizes: dict[str, int] | None = None, **types: str) -> Graph:
-    low = mt.compile(text, **(types or TYPES)).lower(**(SIZES if sizes is None else sizes), without=SPLITS)
+    low = mt.compile(text, **(types or TYPES)).lower(
+        **(SIZES if sizes is None else sizes), without=("batch-into-rows", *SPLITS)
+    )
     return low.compilation.value("graph.simplified")
 
 
