@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minitri.base.diagnostics import CompileError as CompileError
     from minitri.base.diagnostics import ParseError as ParseError
     from minitri.base.diagnostics import ShapeWarning as ShapeWarning
-    from minitri.base.program_limits import limits as limits
+    from minitri.base.time_and_memory_limits import limits as limits
     from minitri.hardware.targets import StageUnavailable as StageUnavailable
     from minitri.program import Lowered as Lowered
     from minitri.program import Program as Program
@@ -31,7 +31,7 @@ _HOMES = {
     "minitri.program": ("Program", "Lowered"),
     "minitri.api": ("compile", "evaluate", "jit"),
     "minitri.base.diagnostics": ("CompileError", "ParseError", "ShapeWarning"),
-    "minitri.base.program_limits": ("limits",),
+    "minitri.base.time_and_memory_limits": ("limits",),
     "minitri.hardware.targets": ("StageUnavailable",),
     "minitri.tiles.schedule": ("Options",),
     "minitri.runtime.measured_schedules": ("tune",),

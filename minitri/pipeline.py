@@ -28,7 +28,7 @@ from typing import Any
 from minitri.base import pass_logs
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim
-from minitri.base.program_limits import Limits, check_time, current, exceeded, timed, using
+from minitri.base.time_and_memory_limits import Limits, check_time, current, exceeded, timed, using
 from minitri.graph import lower_ast, rewrite
 from minitri.graph.argument_binding import Instance
 from minitri.graph.text import format_graph

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitri.base.diagnostics import CompileError, listed
 from minitri.base.lru_cache import Recent
-from minitri.base.program_limits import using
+from minitri.base.time_and_memory_limits import using
 from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
 from minitri.graph.argument_binding import sizes_of
 from minitri.graph.requirements import warn_of_requirements

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitri.base.diagnostics import CompileError, listed, printable, suggest
 from minitri.base.lru_cache import Recent
-from minitri.base.program_limits import current
+from minitri.base.time_and_memory_limits import current
 from minitri.graph.argument_binding import Instance
 from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.ir import Condition, Graph

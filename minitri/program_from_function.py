@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minitri.base.program_limits import using
+from minitri.base.time_and_memory_limits import using
 from minitri.base.tracebacks import hides_frames_of_methods
 from minitri.base.types import DType
 from minitri.language.front_end import from_function, plain_function

@@ -17,8 +17,8 @@ import pytest
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.numpy_elementwise import round_to_tf32
 from minitri.base.operators import ALIASES, OPERATORS
+from minitri.base.operators_unlike_numpy import round_to_tf32
 from minitri.base.types import DTYPES, ArrayType, DType
 from minitri.graph.argument_binding import Instance
 from minitri.graph.evaluate import evaluate as evaluate_graph

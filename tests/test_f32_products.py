@@ -9,7 +9,7 @@ import pytest
 
 import minitri as mt
 from minitri.base.numpy_array_operations import contract
-from minitri.base.numpy_elementwise import round_to_tf32
+from minitri.base.operators_unlike_numpy import round_to_tf32
 from minitri.base.tf32_splitting import LEAST_DEPTH, SPLIT_SCALE, tf32_parts
 from minitri.base.types import f32
 from minitri.hardware.chips import has_fast_tf32

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from minitri.base import operators
-from minitri.base.numpy_elementwise import float_to_int
 from minitri.base.operators import ALIASES, BY_SYMBOL, OPERATORS, POSITIONS, REDUCTIONS, SCANS, Operator, Reduction
+from minitri.base.operators_unlike_numpy import float_to_int
 from minitri.base.types import DTYPES, DType, bool_, dtype, f32, f64, i8, i32, i64
 
 triton = pytest.importorskip("triton")
@@ -319,7 +319,7 @@ import sys
 import numpy as np, torch, triton, triton.language as tl
 from types import SimpleNamespace
 import minitri.triton.rt as device
-from minitri.base.numpy_elementwise import round_to_tf32
+from minitri.base.operators_unlike_numpy import round_to_tf32
 device.libdevice = SimpleNamespace(trunc=lambda x: tl.where(x < 0, tl.ceil(x), tl.floor(x)))
 rounded = device.round_to_tf32
 

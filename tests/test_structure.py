@@ -115,7 +115,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("language",),
     (
-        "base.dtype_info",
+        "base.finfo",
         "base.numpy_array_operations",
         "base.operators",
         "hardware.chips",
@@ -130,7 +130,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("base.minmax_canonical_form",),
     ("base.symbolic_minmax",),
     ("base.dims",),
-    ("base.program_limits",),
+    ("base.time_and_memory_limits",),
     ("base", "notebook.html"),
     ("base.spans", "base.spelling", "base.toml_tables"),
 )

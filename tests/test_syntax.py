@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitri.base.diagnostics import CompileError, ParseError, render
-from minitri.base.program_limits import Limits
+from minitri.base.time_and_memory_limits import Limits
 from minitri.language import ast, ast_dump
 from minitri.language.ast_dump import format_module, format_type
 from minitri.language.front_end import from_function, parse_program

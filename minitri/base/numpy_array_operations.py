@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from minitri.base.dims import Dim, Symbol
-from minitri.base.numpy_elementwise import float_to_int, round_to_tf32
 from minitri.base.operators import OPERATORS, Reduction, fill_value, neutral, reduction, running
+from minitri.base.operators_unlike_numpy import float_to_int, round_to_tf32
 from minitri.base.tf32_splitting import SPLIT_SCALE, tf32_parts
 from minitri.base.types import DType, f64, from_numpy
 

@@ -48,7 +48,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from minitri.base import numpy_elementwise
+from minitri.base import operators_unlike_numpy
 from minitri.base.toml_tables import table_beside
 from minitri.base.types import DType, bool_, f32
 
@@ -61,7 +61,7 @@ class Operator:
     arity      number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
-               numpy's warnings. A row of the file names a function of numpy_elementwise.py or of
+               numpy's warnings. A row of the file names a function of operators_unlike_numpy.py or of
                numpy. By default the function has the operator's name
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
                the operand dtype (`tl.float32`). A table has one template for each dtype or kind
@@ -148,10 +148,10 @@ def register(op: Operator) -> Operator:
 def _operator(name: str, row: dict[str, Any]) -> Operator:
     """Returns the operator for a row of the file.
 
-    `numpy` names a function of numpy_elementwise.py, or else a function of numpy.
+    `numpy` names a function of operators_unlike_numpy.py, or else a function of numpy.
     """
     function = row.pop("numpy", name)
-    numpy = getattr(numpy_elementwise, function, None) or getattr(np, function)
+    numpy = getattr(operators_unlike_numpy, function, None) or getattr(np, function)
     fields: dict[str, Any] = {f: tuple(value) if isinstance(value, list) else value for f, value in row.items()}
     return Operator(name, numpy=numpy, **fields)
 

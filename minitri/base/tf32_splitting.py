@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.numpy_elementwise import round_to_tf32
+from minitri.base.operators_unlike_numpy import round_to_tf32
 
 SPLIT_SCALE = 2**13
 LEAST_DEPTH = 64

@@ -194,3 +194,7 @@ def joined_columns(x: f32[M, N], y: f32[M, K]) -> f32[M, N + K]:
 
 def pattern(x: f32[M, N]) -> f32[M, N]:
     return where((arange(M)[:, None] * 31 + arange(N) * 17) % 1000 < 900, x, 0)
+
+
+def batch_in_another_order(x: bf16[A, B, M, K], w: bf16[K, N]) -> bf16[B, A, M, N]:
+    return permute_dims(x @ w, (1, 0, 2, 3))

@@ -20,7 +20,7 @@ from click import Argument, Choice, FloatRange, IntRange, Option
 
 from minitri import __version__
 from minitri.base.diagnostics import CODES, printable, suggest
-from minitri.base.program_limits import limits
+from minitri.base.time_and_memory_limits import limits
 from minitri.base.toml_tables import table_beside
 from minitri.cli import terminal
 from minitri.cli.output import reported

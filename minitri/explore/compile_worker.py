@@ -29,8 +29,8 @@ from typing import Any, TextIO
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.program_limits import limits
 from minitri.base.spans import Span
+from minitri.base.time_and_memory_limits import limits
 from minitri.explore.document import document, utf16_size
 from minitri.graph.argument_binding import sizes_of
 from minitri.graph.requirements import requirements

@@ -35,7 +35,7 @@ from typing import Any
 from minitri.base.dims import Dim
 from minitri.base.json_child_process import environment
 from minitri.base.pass_logs import Firing, recorded
-from minitri.base.program_limits import using
+from minitri.base.time_and_memory_limits import using
 from minitri.explore.triton_stages import MachineCode
 from minitri.graph.ir import Const, Node, operands
 from minitri.graph.text import format_number

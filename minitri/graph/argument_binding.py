@@ -23,8 +23,8 @@ from typing import Any, Union
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.base.dims import Dim
-from minitri.base.program_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.spans import Span
+from minitri.base.time_and_memory_limits import MAX_ELEMENTS, MAX_RANK, check_time
 from minitri.base.types import DTYPES, ArrayType, DType, dtype, from_numpy
 from minitri.graph import corrections
 from minitri.graph.ir import Shape, along

@@ -17,9 +17,9 @@ import numpy as np
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, sign
-from minitri.base.dtype_info import Info
+from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import BY_SYMBOL, OPERATORS
-from minitri.base.program_limits import MAX_BITS, current, exceeded
+from minitri.base.time_and_memory_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, ListValue, i64
 from minitri.graph import indexing
 from minitri.graph.argument_binding import as_int, plain, static

@@ -13,8 +13,8 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, sign
 from minitri.base.minmax_canonical_form import tidy
-from minitri.base.program_limits import MAX_ELEMENTS
 from minitri.base.symbolic_minmax import at_most_one, largest, smallest
+from minitri.base.time_and_memory_limits import MAX_ELEMENTS
 from minitri.base.types import bool_, i64
 from minitri.graph import ir
 from minitri.graph.argument_binding import as_int, as_offset, plain

@@ -21,8 +21,8 @@ from typing import Any
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
 from minitri.base.operators import BY_SYMBOL
-from minitri.base.program_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.spans import Span
+from minitri.base.time_and_memory_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RANK, check_time, current, exceeded
 from minitri.base.types import f64
 from minitri.graph import argument_binding, expressions
 from minitri.graph.argument_binding import Instance, Sizes, static

@@ -17,7 +17,7 @@ from typing import Annotated, Union
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.dtype_info import Info
+from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol
 from minitri.base.minmax_canonical_form import Allows, where_present
-from minitri.base.program_limits import check_time
+from minitri.base.time_and_memory_limits import check_time
 from minitri.graph import ir
 from minitri.graph.ir import Node, axis_symbol, operands, postorder
 

@@ -10,7 +10,7 @@ from typing import Any
 from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim
 from minitri.base.operators import fill_value
-from minitri.base.program_limits import check_time
+from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import DType, bool_
 from minitri.graph import ir as graph_ir
 from minitri.graph.ir import MAX_SPANS, Node, postorder

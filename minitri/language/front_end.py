@@ -16,7 +16,7 @@ The types of the parameters then come from a call.
 
 A Python function gives the same `Module` as its text in a `.mt` file, with spans that point into the Python file.
 minitri never runs the function and never evaluates its annotations. The parser reads the function's text in its file,
-from `def` to the end of the function. python_function_text.py finds the function's text. linking.py adds the functions
+from `def` to the end of the function. python_function_source.py finds the function's text. linking.py adds the functions
 and constants that the function uses.
 """
 
@@ -28,7 +28,7 @@ from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
 from minitri.base.spans import Span
-from minitri.language import ast, parser, parser_tables, python_function_text
+from minitri.language import ast, parser, parser_tables, python_function_source
 from minitri.language.ast_interpreter import NAMED_VALUES
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.parser import is_name, parse_expression, parse_module_at, parse_type, whole_text
@@ -150,7 +150,7 @@ def from_function(function: Callable[..., object]) -> ast.Module:
     if inspect.isgeneratorfunction(plain):
         help = "`return a, b` gives several outputs"
         raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help=help)
-    return parsed(parse_module_at, python_function_text.place(plain))
+    return parsed(parse_module_at, python_function_source.place(plain))
 
 
 def plain_function(function: Callable[..., object]) -> FunctionType:

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from minitri.base.diagnostics import ParseError
-from minitri.base.program_limits import current
 from minitri.base.spans import Source, Span
+from minitri.base.time_and_memory_limits import current
 from minitri.language import ast
 from minitri.language import syntax_errors as errors
 from minitri.language.annotations import Type, read_type

@@ -21,7 +21,7 @@ import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
-from minitri.base.dtype_info import Info
+from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
 from minitri.base.types import DTYPES, ListValue, from_numpy

@@ -16,7 +16,7 @@ from typing import Any
 
 from minitri import pipeline
 from minitri.base.diagnostics import CompileError, suggest
-from minitri.base.program_limits import check_time
+from minitri.base.time_and_memory_limits import check_time
 from minitri.graph.rewrite import legalise
 from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, ParseError
-from minitri.base.program_limits import current, exceeded
 from minitri.base.spans import Source, Span
+from minitri.base.time_and_memory_limits import current, exceeded
 from minitri.base.toml_tables import table_beside
 from minitri.language import parser_tables
 

@@ -8,8 +8,8 @@ kernels.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from minitri.base.program_limits import MAX_LANES
 from minitri.base.spans import Source
+from minitri.base.time_and_memory_limits import MAX_LANES
 from minitri.kernels.ir import Carry, Op, Plan
 from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name
 from minitri.text_io.read_expressions import Names

@@ -9,8 +9,8 @@ from math import prod
 
 from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
-from minitri.base.program_limits import MAX_LANES
 from minitri.base.symbolic_minmax import Extreme
+from minitri.base.time_and_memory_limits import MAX_LANES
 from minitri.graph.typing_rules import require
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions
 from minitri.kernels.verify import verify_line, verify_order

@@ -23,8 +23,8 @@ import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 from minitri.base import numpy_array_operations
-from minitri.base.numpy_elementwise import float_to_int
 from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS, Reduction
+from minitri.base.operators_unlike_numpy import float_to_int
 from minitri.base.types import DTYPES, from_numpy
 
 _TRITON = {d.numpy: getattr(tl, d.triton) for d in DTYPES.values()}

@@ -31,8 +31,8 @@ import ml_dtypes
 import numpy as np
 
 from minitri.base import numpy_array_operations
-from minitri.base.numpy_elementwise import round_to_tf32
 from minitri.base.operators import JUMPS, OPERATORS, Operator, reduction
+from minitri.base.operators_unlike_numpy import round_to_tf32
 from minitri.base.tf32_splitting import BLOCK, FACTOR_ERROR, LEAST_DEPTH
 from minitri.base.types import DType, f32
 from minitri.graph import evaluate

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from minitri.base.numpy_elementwise import float_to_int
 from minitri.base.operators import Operator
+from minitri.base.operators_unlike_numpy import float_to_int
 from minitri.base.types import DType
 
 Arrays = Sequence[Any]

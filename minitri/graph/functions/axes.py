@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.base.program_limits import current, exceeded
 from minitri.base.symbolic_minmax import largest, smallest
+from minitri.base.time_and_memory_limits import current, exceeded
 from minitri.base.types import bool_
 from minitri.graph import ir
 from minitri.graph.argument_binding import as_axes, as_axis, as_dim, as_int, as_offset, as_shape, items_of, plain

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
-from minitri.base.program_limits import check_time
+from minitri.base.time_and_memory_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
 from minitri.kernels.demand import NotOneKernel
 from minitri.optimize.fusion.first_parts import FirstParts
