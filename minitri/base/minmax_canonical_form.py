@@ -52,7 +52,7 @@ class Ramps:
     def dim(self) -> Dim:
         """Returns the function as a `Dim`.
 
-        A ramp with a factor above 0 becomes a maximum, and any other ramp a minimum.
+        A ramp c * max(x - k, 0) becomes a maximum if c is above 0. Otherwise the ramp becomes a minimum.
         """
         total = self.plain
         for n, bends in self.bends.items():

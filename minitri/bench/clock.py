@@ -1,7 +1,7 @@
 """Times calls on a GPU: implementations alternate, their inputs rotate, and two events enclose each call.
 
-In: for each implementation its calls, one for each set of inputs, and a pace. The pace is how long the warm-up and the
-measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
+In: the calls of each implementation, one call for each set of inputs, and a pace. The pace is how long the warm-up and
+the measurement last. Out: for each implementation the median time of a call in seconds, or the exception that the
 implementation raised.
 
     order        a b c, then c b a: if the chip slows down, the later implementations do not suffer more

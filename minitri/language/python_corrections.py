@@ -247,7 +247,7 @@ def update(place: Span, rank: int = 0) -> Edit | None:
 def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) -> str | None:
     """Returns an expression for the array X after the assignment `X[I] = value`.
 
-    `rank` is the rank of X, or 0 if the rank is unknown. `module` may declare the rank, as in `x: f32[M, N]`.
+    `rank` is the number of axes of the array X, or 0 if the rank is unknown. `module` may declare the rank, as in `x: f32[M, N]`.
     """
     x, index = python.unparse(found["X"]), found["I"]
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", python.unparse(index)):

@@ -11,8 +11,9 @@ past the end, because the mask of the store drops these elements. Loads return t
 reads them. This pass evaluates the ops between the load and the reduction for a neutral element. If the result of the
 ops between a load and a reduction is neutral too, the reduction needs no `where`.
 
-Three later passes omit tests as well: boundary_peeling.py for complete tiles, tensor_descriptors.py for blocks that the
-copy engine loads, and deferred_checks.py for the loop that computes a sum again.
+Three other passes omit tests as well. boundary_peeling.py runs before this pass and marks a program `peeled`: its branch
+for complete tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the copy engine.
+deferred_checks.py adds a loop that computes a sum again, one index at a time, so that this loop needs fewer tests.
 
 Left out: proofs that need relations between several axes. A proof uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof uses facts about blocks

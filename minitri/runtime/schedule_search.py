@@ -220,7 +220,7 @@ def _products(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Returns candidates for a kernel whose reductions share one loop.
 
-    The candidates vary the rows of a program and the block size of the loop.
+    The candidates differ in the number of rows that one program computes, and in the block size of the loop.
     """
     row, loop = kernel.dots[0].tile[0], kernel.shared_loop or ""
     if interpreter:

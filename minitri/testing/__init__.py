@@ -19,7 +19,7 @@ is written, so the program writer knows the dtype and the shape of every value.
     changed_programs.py    changed programs that must compute the same result
     random_arrays.py       arrays
 
-`programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without it. Left out:
+`programs` and `arrays` import hypothesis when they are called; `random_program(seed)` works without hypothesis. Left out:
 random programs with errors.
 """
 

@@ -80,7 +80,7 @@ class StatementWriter(ABC):
 
     @abstractmethod
     def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Any:
-        """Returns the value of a statement whose form is in the list `group` of its kind.
+        """Returns the value that a statement computes. `group` names the list of forms that the statement is from.
 
         Raises DoesNotFit if the statement has no value.
         """

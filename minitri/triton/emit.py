@@ -6,10 +6,10 @@ function holds one operation. So Triton's line tables lead back from an instruct
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-Every decision about speed is in the program already, as an op or as a hint. The emitter chooses only two spellings,
-which follow from the program alone. `//` and `%` are Triton's own operators where intervals prove that no operand is
-negative. Elsewhere `//` and `%` become calls of `rt` functions (triton/expressions.py). If the axes of a factor of a
-product have the wrong order, the factor is transposed by `tl.trans` (`_dot`).
+Every decision about speed is in the program already, as an op or as a hint. The emitter chooses only how to spell the
+program. For example, `//` and `%` are Triton's own operators where intervals prove that no operand is negative.
+Elsewhere `//` and `%` become calls of `rt` functions (triton/expressions.py). If the axes of a factor of a product have
+the wrong order, `tl.trans` transposes the factor. A condition that several accesses test gets one name.
 
 No text of the user gets into the source. In the source, values are called v0…, buffers p0…, sizes s0…, scalars a0…,
 axes i, j, r…. Dtypes come from a table, and numbers are formatted again. The host computes everything that only depends

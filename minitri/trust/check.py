@@ -75,7 +75,7 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
 
 
 def first_wrong(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
-    """Returns the first wrong row, or None. Passes after the first wrong pass are not run."""
+    """Returns the row of the first pass whose result is wrong, or None. Passes after the first wrong pass are not run."""
     return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
 
 

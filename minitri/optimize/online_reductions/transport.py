@@ -26,7 +26,7 @@ for computing sample variances" (1979). minitri derives both transports from the
 
 Left out: sums of where(p, F, 0). In a row that contains only -inf, the definition gives nan if p is true for some
 element, and 0 if p is true for no element. One correction factor cannot distinguish these two cases. Deviations to the
-third power are left out too, because their transport needs the sum of squares as well.
+third power are left out too. To correct a sum of such deviations, the loop would also need the sum of their squares.
 """
 
 from collections.abc import Iterable, Sequence
