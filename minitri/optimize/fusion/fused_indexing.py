@@ -81,10 +81,13 @@ class FusedIndexing(Indexing):
         For example, if the row of the product is `32*d0 + d1` with d1 < 32, a row axis i gives d0 = i // 32 and d1 = i
         % 32.
         """
-        index, node = tuple(map(axis, range(root.rank))), root
-        found = [(node, index)]
+        index, node, seen = tuple(map(axis, range(root.rank))), root, set[Node]()
+        found = [(node, index)] if any(isinstance(n, Contract) for n in self.inside) else []
         while found and not isinstance(node, Contract):
             node, index = found.pop()
+            if node in seen:  # several paths may lead to a node
+                continue
+            seen.add(node)
             if isinstance(node, Apply) and node in self.inside:
                 found += [(a, index) for a in node.args]
             elif isinstance(node, View):
