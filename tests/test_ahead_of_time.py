@@ -24,7 +24,7 @@ LIBRARY = {
     "heaviside": "heaviside(x, 0.5)", "isclose": "astype(isclose(x, x[0]), f32)", "allclose": "astype(allclose(x, x[0]), f32)",
     "nan_to_num": "nan_to_num(x)", "linspace": "x + linspace(0, 1, x.shape[1])", "vecdot": "vecdot(x, x[0])",
     "outer": "outer(x[0], x[0])", "dot": "dot(x, x.mT)", "inner": "inner(x, x)", "trace": "trace(x, offset=1)", "vector_norm": "vector_norm(x, axis=1, ord=3)",
-    "argsort": "argsort(x)", "sort": "sort(x, axis=0, descending=True)", "count_nonzero": "count_nonzero(x, axis=1)",
+    "nextafter": "nextafter(x, x * 2)", "next_half": "next_half(x, x * 2)", "argsort": "argsort(x)", "sort": "sort(x, axis=0, descending=True)", "count_nonzero": "count_nonzero(x, axis=1)",
     "std": "std(x, axis=1)", "zeros": "x + zeros(x.shape)", "ones": "x * ones(x.shape, f16)",
     "full_like": "full_like(x, 2)", "zeros_like": "zeros_like(x)", "ones_like": "x + ones_like(x)",
     "isin": "isin(x, x[0])", "median": "median(x, axis=1)", "quantile": "quantile(x, 0.3, axis=0)",

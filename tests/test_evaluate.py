@@ -149,7 +149,7 @@ def widened(x: Any) -> Any:
 
 # ---- the table ---------------------------------------------------------------------------
 
-F32 = np.float32
+F32, F16 = np.float32, np.float16
 MN = {"x": "f32[M, N]"}
 XY = {"x": "f32[M, N]", "y": "f32[M, N]"}
 INT = {"n": "i32[M, N]"}
@@ -601,6 +601,7 @@ ARRAY_API: list[Case] = [
     ("nan_to_num(x)", MN, lambda x: np.nan_to_num(x)),
     ("linspace(0, 1, N)", MN, lambda x: np.linspace(0, 1, x.shape[1], dtype=F32)),
     ("nextafter(x, y)", XY, lambda x, y: np.nextafter(x, y)),
+    ("next_half(x, y)", {"x": "f16[M, N]", "y": "f16[M, N]"}, lambda x, y: np.nextafter(x.astype(F16), y.astype(F16))),
     ("asarray(x, dtype=f64)", MN, lambda x: x.astype(np.float64)),
     ("asarray(((1, 2), (3, 4)))", MN, lambda x: np.array([[1, 2], [3, 4]])),
     ("zeros_like(x) + empty((M, N)) * 0 + empty_like(x) * 0", MN, lambda x: np.zeros_like(x)),
