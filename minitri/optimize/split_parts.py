@@ -37,7 +37,7 @@ from minitri.optimize.online_reductions.transport import Reduced, Rescale, Shift
 WAVES = 8  # the number of programs for each multiprocessor that splitting aims at
 LANES = 64  # the fewest neighbouring results that one program computes
 
-Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of parts, and the length of each
+Halves = tuple[Node, int, Dim]  # the nodes that replace a node, the number of parts, and the elements of each
 
 
 def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | None], *kinds: type[Node]) -> Graph:
@@ -80,15 +80,16 @@ class Cut:
         A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If it cannot
         use these parts, the elements are read again after the reductions in `cuts` are complete.
         """
+        elements = self.length * dims.product(self.node.x.shape[a] for a in self.node.axes if a != self.k)
         if self.node.op in POSITIONS:
-            return self.position(), self.parts, self.length
+            return self.position(), self.parts, elements
         terms = terms_of(self.node.x, self.node.axes, cuts)
         needs = [y for y in terms.needs() if y.y.node in cuts]
         result = Following(self.i, terms, cuts).made(self, needs) if needs and self.node.op == "sum" else None
         result = result or self.merged(self.partial(self.x))
         if not needs or self.found is not None:
             cuts[result] = self
-        return result, self.parts, self.length
+        return result, self.parts, elements
 
     def in_parts(self, x: Node) -> View:
         """Returns `x`, an array with the operand's shape, padded and with axis k split into two axes."""
