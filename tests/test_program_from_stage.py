@@ -249,7 +249,7 @@ REFUSED: dict[str, tuple[str, str, str, str, str]] = {
     "an extra token": ("tile", "grid i", "grid grid i", "`i` cannot stand here", "i"),
     "no bracket": ("graph", "f32[N]) {", "f32[N] {", "cannot stand here", ""),
     "an operator": ("graph", "= exp ", "= exq ", "no operator `exq`", "exq"),
-    "a dtype": ("graph", "%0: f32[", "%0: f23[", "there is no dtype `f23`", "f23"),
+    "a dtype": ("graph", "%0: f32[", "%0: f23[", "there is no dtype `f23`", "f23[]"),
     "a value": ("kernels", "add %0, %1", "add %0, %7", "no value `%7` above", "%7"),
     "a value of an input": ("graph", "return %", "return %9", "there is no value", ""),
     "a dimension": ("tile", "grid i: M by", "grid i: Q by", "there is no dimension `Q` here", "Q"),
