@@ -10,13 +10,26 @@ get their arguments unchanged.
 """
 
 from collections.abc import Callable
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
+from minitri.graph.functions import (
+    axes,
+    dtype_queries,
+    einsum,
+    gathers,
+    joining,
+    linear_algebra,
+    making,
+    matrix_products,
+    reductions,
+    scans,
+    views,
+)  # fmt: skip
 from minitri.language.signatures import SIGNATURES
 
-_MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+_MODULES = (
+    axes, dtype_queries, einsum, gathers, joining, linear_algebra, making, matrix_products, reductions, scans, views,
+)  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES
 }
