@@ -14,6 +14,7 @@ Left out: schedules. Fusion chooses neither block sizes nor loops.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from minitri.base.spans import Span
 from minitri.graph.ir import Graph, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
@@ -50,6 +51,7 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
     refusals: dict[tuple[int, int], str] = {}
     rows: dict[tuple[str, str, str, str], Decision] = {}
+    spans: dict[tuple[str, str, str, str], dict[Span, None]] = {}
     for node in parts.compute:
         for user, home, fused, times in _readers(parts, node):
             maker = parts.homes[node][0]
@@ -58,11 +60,10 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
             rule = refusals[maker, home] if not fused else _rule(parts, node, user)
             row = decision(parts.graph, node, (number[home if fused else maker], number[home]), fused, rule, times)
             key = row.value, row.producer, row.consumer, rule
-            if before := rows.get(key):
-                spans = tuple(dict.fromkeys((*before.spans, *row.spans)))
-                row = replace(row, bytes=before.bytes + row.bytes, spans=spans)
-            rows[key] = row
-    return tuple(rows.values())
+            spans.setdefault(key, {}).update(dict.fromkeys(row.spans))
+            before = rows.get(key)
+            rows[key] = replace(row, bytes=before.bytes + row.bytes) if before else row
+    return tuple(replace(row, spans=tuple(spans[key])) for key, row in rows.items())
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
