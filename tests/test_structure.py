@@ -115,7 +115,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("language",),
     (
-        "base.finfo",
+        "base.finfo_and_iinfo",
         "base.numpy_array_operations",
         "base.operators",
         "hardware.chips",

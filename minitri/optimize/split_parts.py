@@ -80,7 +80,7 @@ class Cut:
         A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If it cannot
         use these parts, the elements are read again after the reductions in `cuts` are complete.
         """
-        elements = self.length * dims.product(self.node.x.shape[a] for a in self.node.axes if a != self.k)
+        elements = self.length * dims.product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
             return self.position(), self.parts, elements
         terms = terms_of(self.node.x, self.node.axes, cuts)
