@@ -43,9 +43,9 @@ class Edit:
 class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
-    edits    the help as data: replacements in the source that correct the mistake
-    notes    further facts, each on a line of its own, such as the call of the function with the error
-    others   independent errors of the same program, in the order of their positions in the text
+    edits    the help as data: replacements in the source that correct the mistake.
+    notes    further facts, such as the call of the function with the error. Each fact has a line of its own.
+    others   independent errors of the same program, in the order of their positions in the text.
 
     `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The error code
     decides the subclass of CompileError (table `BUILTIN`).

@@ -22,8 +22,9 @@ from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol, postorder
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
+from minitri.kernels.lower_graph import Layouts
 from minitri.optimize.split_parts import made_of
-from minitri.optimize.split_reduction import Layouts, choose, contiguous_axes
+from minitri.optimize.split_reduction import choose, contiguous_axes
 
 
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:

@@ -30,7 +30,7 @@ small depth. In attention, for example, the depth is small, and one program has 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import or_
 
 from minitri.base.dims import ZERO, Dim
@@ -40,6 +40,7 @@ from minitri.base.types import f32
 from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
+from minitri.kernels.lower_graph import Layouts
 from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_parts import padded
@@ -54,8 +55,6 @@ WORTH, WORTH_COMPUTED = 1 << 34, 1 << 31  # the fewest operations of a product; 
 WORTH_F32 = 1 << 30  # takes more than ten microseconds in f32
 WORTH_OF_PARTS = 1 << 28  # the fewest operations of a product of TF32 parts
 SIDE_OF_PARTS = 32  # the fewest rows and columns: tensor cores compute 64 rows at a time
-
-Layouts = Mapping[str, tuple[Dim, ...]]
 
 
 def pack(graph: Graph, layouts: Layouts, parts: bool = False) -> Graph:

@@ -55,9 +55,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
     if parts == 1:
         return None
-    lead, length = node.rank - 2, Dim.of(-(-depth // parts))
-    missing = parts * length - depth
-    if missing != 0:
+    lead, length = node.rank - 2, Dim.of(depth // parts)
+    if depth % parts:
         length = Dim.of(-(-depth // parts // STEP) * STEP)
         parts = -(-depth // int(length))
         missing = parts * length - depth

@@ -23,11 +23,11 @@ from minitri.base.dims import Dim
 from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import element
 from minitri.hardware.chips import Chip
+from minitri.kernels.lower_graph import Layouts
 from minitri.optimize.split_kv import loops
 from minitri.optimize.split_parts import LANES, WAVES, Cut, Halves, split
 
 MOST_LOOKED_AT = 64  # the most nodes that the search for the largest array visits
-Layouts = Mapping[str, tuple[Dim, ...]]
 SHORTEST, SHORTEST_COLUMN = 4096, 512  # reducing fewer elements is not worth a second kernel
 ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a program reduces at a time
 MOST_PARTS = 1024  # the second kernel reduces this many at once

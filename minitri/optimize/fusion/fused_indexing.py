@@ -96,9 +96,10 @@ class FusedIndexing(Indexing):
             return {}
         extents = {axis_symbol(k): e for k, e in enumerate(root.shape)}
         digits = _digits(index[-2], extents, node.shape[-2])
+        if not digits:
+            return {}
         known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
-        row = next((a for a in known if a), None) if digits else None
-        row = row or (self._fresh(node.shape[-2], "ijklhgfe") if digits else "")
+        row = next(filter(None, known), None) or self._fresh(node.shape[-2], "ijklhgfe")
         return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
 
     def _plain_view(self, root: Node, view: View, index: Sequence[Dim]) -> tuple[Dim, ...]:

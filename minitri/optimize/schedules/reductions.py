@@ -207,8 +207,9 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
     more = corrects or blocks[widest.name] < min(ENOUGH, longest)  # fewer iterations have fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
-    for a in kernel.reduced:  # in a loop of its own
-        blocks |= {} if a in inside else filled([a], longest)
+    for a in kernel.reduced:
+        if a not in inside:  # its loop is another one
+            blocks |= filled([a], longest)
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
