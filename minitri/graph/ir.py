@@ -47,6 +47,7 @@ from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import ArrayType, DType
 
 Shape = tuple[Dim, ...]
+Layouts = Mapping[str, tuple[Dim, ...]]  # strides of arrays that are not contiguous, by name
 # How f32 factors are multiplied: "ieee" exactly; "tf32" rounded to TF32 (11 significant bits); "tf32x3" each as a sum
 # of two TF32 numbers, without the product of the two small parts. "f32" leaves the choice between "ieee" and "tf32x3"
 # to the compiler (minitri/optimize/f32_products.py).

@@ -11,17 +11,15 @@ without fusion.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from minitri.base.dims import Dim, product
 from minitri.graph import rewrite
-from minitri.graph.ir import Apply, Graph, Interner, Node, allows, contiguous
+from minitri.graph.ir import Apply, Graph, Interner, Layouts, Node, allows, contiguous
 from minitri.kernels.demand import COMPUTE, Indexing, NotOneKernel
 from minitri.kernels.ir import Buffer, Decision, Plan
 from minitri.kernels.kernel_from_demands import build
-
-Layouts = Mapping[str, tuple[Dim, ...]]
 
 
 def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:

@@ -19,10 +19,9 @@ from collections.abc import Container
 
 from minitri.base import dims
 from minitri.base.operators import POSITIONS
-from minitri.graph.ir import Apply, Graph, Input, Interner, Node, Reduce, View, axis, axis_symbol, postorder
+from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol, postorder
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
-from minitri.kernels.lower_graph import Layouts
 from minitri.optimize.split_parts import made_of
 from minitri.optimize.split_reduction import choose, contiguous_axes
 

@@ -37,10 +37,9 @@ from minitri.base.dims import ZERO, Dim
 from minitri.base.intervals import joined
 from minitri.base.tf32_splitting import LEAST_DEPTH
 from minitri.base.types import f32
-from minitri.graph.ir import Contract, Graph, Input, Interner, Node, View, axis, axis_symbol, contiguous
+from minitri.graph.ir import Contract, Graph, Input, Interner, Layouts, Node, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.graph.scalar_form import element
-from minitri.kernels.lower_graph import Layouts
 from minitri.optimize.dequantised_product_cost import is_converted
 from minitri.optimize.split_k import is_read
 from minitri.optimize.split_parts import padded

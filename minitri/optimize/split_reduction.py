@@ -20,10 +20,9 @@ from collections.abc import Container, Mapping
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Node, Reduce, axis, axis_symbol
+from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import element
 from minitri.hardware.chips import Chip
-from minitri.kernels.lower_graph import Layouts
 from minitri.optimize.split_kv import loops
 from minitri.optimize.split_parts import LANES, WAVES, Cut, Halves, split
 

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from minitri.base.spans import Span
-from minitri.graph.ir import Graph, Node
+from minitri.graph.ir import Graph, Layouts, Node
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
-from minitri.kernels.lower_graph import Layouts, decision, plan_of, with_copies, with_stored_outputs
+from minitri.kernels.lower_graph import decision, plan_of, with_copies, with_stored_outputs
 from minitri.optimize.fusion.partition import Partition
 
 
