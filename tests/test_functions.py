@@ -584,6 +584,7 @@ def test_every_function_is_tested() -> None:
     }
     tested.add("einsum")  # test_contractions.py
     tested.add("asarray")  # test_static_values.py
+    tested.add("next_half")  # the part of nextafter for 16 bits: test_nextafter_of_every_half in test_array_api.py
     tested |= {"zeros", "ones", "full", "eye", "arange", "astype"}
     tested |= {
         "relu", "silu", "softplus", "gelu_erf", "gelu_tanh", "gelu", "softmax", "logsumexp", "log_softmax",
