@@ -85,12 +85,12 @@ class Lowering:
         `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once needs
         neither `rescale` nor `shift`.
         """
-        new: dict[Op, Op] = {}
-        for op in kernel.body:
+
+        def untransported(op: Op) -> Op:
             lost = {"rescale", "shift"} & {*ir.OPERANDS.get(type(op), ())} if not self.shares_a_loop(op) else ()
-            made = ir.with_operands(op, new.__getitem__)
-            new[op] = replace(made, **dict.fromkeys(lost)) if lost else made
-        return replace(kernel, body=ir.live(new.values()))
+            return replace(op, **dict.fromkeys(lost)) if lost else op
+
+        return replace(kernel, body=ir.live(ir.rewritten(kernel.body, untransported).values()))
 
     def shares_a_loop(self, op: Op) -> bool:
         """Checks whether a reduction runs in the same loop as another reduction that it depends on."""

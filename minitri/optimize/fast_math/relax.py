@@ -129,20 +129,18 @@ class _Rewriting:
     def run(self) -> Kernel:
         new: dict[Op, Op] = {}
         for op in self.kernel.body:
-            self.replaced, moved = op, ir.with_operands(op, new.__getitem__)
-            improved = self._improved(moved) if moved.dtype == f32 else None
-            if improved is None:
-                self.body.append(moved)
-            new[op] = improved or moved
+            self.replaced = op
+            new[op] = self._improved(ir.with_operands(op, new.__getitem__))
         return replace(self.kernel, body=ir.live(self.body))
 
-    def _improved(self, op: Op) -> Op | None:
-        """Returns the op that the first matching rewrite rule makes, or None if no rule matches."""
-        for rule in RULES:
+    def _improved(self, op: Op) -> Op:
+        """Returns the op that the first matching rewrite rule makes, or the op itself if no rule matches."""
+        for rule in RULES if op.dtype == f32 else ():
             if (improved := rule(op, self)) is not None:
                 fired(rule, op, improved, op.spans)
                 return improved
-        return None
+        self.body.append(op)
+        return op
 
     def add(self, op: Op) -> Op:
         """Adds an op to the body. Equal constants are added once, and so are equal elementwise ops."""
