@@ -610,3 +610,13 @@ def test_a_single_row_of_a_centred_product_is_not_fused_into_a_loop() -> None:
     arrays = [rng.standard_normal(shape).astype(np.float16) for shape in ((17, 5), (5, 40), (40,))]
     report = f.check(*arrays)
     assert report.ok, report
+
+
+def test_minus_one_next_to_an_empty_axis_is_an_error_if_no_size_fits() -> None:
+    """Sizes that both shapes have were removed first, and the rest was divided with a remainder: the result of a
+    program of `f32[0]` had the shape [0, 2, 0], and the reference had [0, 2, 1].
+    """
+    for shape in ("x.shape[0] // 2, 2, -1", "x.shape[0], 2, -1"):
+        assert "MT0205" in message(f"x.reshape({shape})", x="f32[0]")
+    assert "no size fits -1" in message("x.reshape(x.shape[0], 2, -1)", x="f32[N]")
+    assert mt.compile("x.reshape(x.shape[0], -1)", x="f32[N, 4]")(np.zeros((0, 4), np.float32)).shape == (0, 4)
