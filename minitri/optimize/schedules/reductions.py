@@ -22,11 +22,10 @@ measures them again). Rows of unknown size get smaller blocks than long rows.
 import math
 
 from minitri.base.operators import POSITIONS
-from minitri.hardware.chips import Chip
+from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import (
     ENOUGH,
-    SECTOR,
     aligned,
     at_most,
     contiguity,
