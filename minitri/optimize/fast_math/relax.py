@@ -171,9 +171,9 @@ def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
 def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
     """Rewrites 1 + tanh(x) to 2 * sigmoid(2 * x), which needs no special case near zero."""
     match op:
-        case Compute(op="add", args=(one, Compute(op="tanh") as tanh) | (Compute(op="tanh") as tanh, one)) if is_one(
-            one
-        ):
+        case Compute(op="add", args=(one, Compute(op="tanh") as tanh) | (Compute(op="tanh") as tanh, one)):
+            if not is_one(one):
+                return None
             two = new.number(2.0)
             sigmoid = new.compute("sigmoid", (new.compute("multiply", (tanh.args[0], two), tanh),), tanh)
             return new.compute("multiply", (sigmoid, two), one)
