@@ -246,9 +246,9 @@ def test_each_set_of_inputs_has_its_own_call() -> None:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A machine that claims to have a GPU. Cases are small and run on the CPU."""
     clock = Clock(minitri=0.5, copy=1.0, full=1.5)
-    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a GPU", empty_cache=lambda: None)
+    cuda = SimpleNamespace(is_available=lambda: True, empty_cache=lambda: None)
     made = SimpleNamespace(
-        cuda=cuda, __version__="2", int8=torch.int8, empty_like=torch.empty_like, compiler=SimpleNamespace(reset=lambda: None),
+        cuda=cuda, int8=torch.int8, empty_like=torch.empty_like, compiler=SimpleNamespace(reset=lambda: None),
         empty=lambda n, dtype, device: torch.empty(n, dtype=dtype) if device == "cuda" else None,
     )  # fmt: skip
 
@@ -260,7 +260,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
         assert device == "cuda"
         return compare(shrunk(case), "cpu", clock, copy, tune)
 
-    for name, value in {"torch": made, "alternating_times": turns, "compare": measured, "COPY_BYTES": 1 << 10}.items():
+    facts = {"device": "a GPU", "torch": "2", "triton": "3", "minitri": "4"}
+    for name, value in {
+        "torch": made,
+        "gpu_facts": lambda: facts,
+        "alternating_times": turns,
+        "compare": measured,
+        "COPY_BYTES": 1 << 10,
+    }.items():
         monkeypatch.setattr(run, name, value)
     return clock
 

@@ -48,8 +48,7 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
             interpreted = case.kind == INTERPRETED
             clock = wall_times if interpreted else partial(alternating_times, device=Cuda())
             found.cells += measure(case, OPTIONAL, clock, "cpu" if interpreted else "cuda")
-            if json_path is not None:
-                write_json(json_path, asdict(found))
+            write_json(json_path, asdict(found))
     print(f"{found.device}\n\n{found}\n\n{found.matrix()}")
     if plot_path is not None:
         heat_map(asdict(found), plot_path)

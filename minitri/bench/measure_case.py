@@ -66,6 +66,14 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
     return row
 
 
+def gpu_facts() -> dict[str, Any]:
+    """Returns the name of the GPU and the versions of the libraries."""
+    import triton
+
+    versions = {"torch": torch.__version__, "triton": triton.__version__, "minitri": mt.__version__}
+    return {"device": torch.cuda.get_device_name(), **versions}
+
+
 def forget() -> None:
     """Frees the memory that a case leaves behind: functions that torch compiled, and memory that torch's allocator
     keeps.

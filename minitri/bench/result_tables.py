@@ -175,8 +175,10 @@ def as_dict(row: Row) -> dict[str, Any]:
     return {**asdict(row), "ok": row.ok, **ratios, "of_copy": of_copy}
 
 
-def write_json(path: str, value: Mapping[str, Any]) -> None:
-    """Writes `value` as JSON. Raises CompileError MT0003 if the file cannot be written."""
+def write_json(path: str | None, value: Mapping[str, Any]) -> None:
+    """Writes `value` as JSON to a file, if there is a path. Raises CompileError MT0003 if the file cannot be written."""
+    if path is None:
+        return
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2)
