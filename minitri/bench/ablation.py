@@ -23,7 +23,7 @@ from minitri.base.text_tables import table
 from minitri.bench import call_overhead
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import INTERPRETED
-from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
+from minitri.bench.clock import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
 from minitri.bench.result_tables import Row, write_json
 from minitri.bench.roofline_plot import heat_map
@@ -45,9 +45,8 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
     with progress("ablation", len(chosen)) as tell:
         for k, case in enumerate(chosen):
             tell(k, case.name)
-            interpreted = case.kind == INTERPRETED
-            clock = wall_times if interpreted else partial(alternating_times, device=Cuda())
-            found.cells += measure(case, OPTIONAL, clock, "cpu" if interpreted else "cuda")
+            where = (wall_times, "cpu") if case.kind == INTERPRETED else (alternating_times, "cuda")
+            found.cells += measure(case, OPTIONAL, *where)
             write_json(json_path, asdict(found))
     print(f"{found.device}\n\n{found}\n\n{found.matrix()}")
     if plot_path is not None:

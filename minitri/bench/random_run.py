@@ -28,7 +28,7 @@ from typing import Any
 import minitri as mt
 from minitri.bench import call_overhead
 from minitri.bench.case import Input, torch
-from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
+from minitri.bench.clock import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.measure_case import compare, forget, gpu_facts, tensor
 from minitri.bench.random_programs import RandomProgram, draw
 from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, write_json
@@ -136,7 +136,7 @@ def _loss(row: Row) -> float:
 
 def short_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
     """Returns the times of implementations that alternate, with a short warm-up."""
-    return alternating_times(peers, Pace(min(pace.warm_up, WARM_UP)), Cuda())
+    return alternating_times(peers, Pace(min(pace.warm_up, WARM_UP)))
 
 
 def measured(

@@ -82,6 +82,11 @@ class Row:
         return best / own if own and best else None
 
 
+def ratios(rows: Sequence[Row], *others: str) -> list[float]:
+    """Returns the ratios of the rows that have one."""
+    return [x for r in rows if (x := r.ratio(*others))]
+
+
 def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     names = [n for n in ("minitri", "minitri tuned", *PEERS) if any(n in r.peers for r in rows)]
     rate = facts["copy_bytes_per_second"] / 1e12
@@ -94,8 +99,8 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         times.append((r.name, *map(time_of, each), *over, _share(r), _milliseconds(r.predicted)))
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
-    ratios = [*_means(rows), *_beside(rows), *_tuning(rows), *predictions(rows)]
-    return "\n".join([head, "", table(times), *ratios, "", table(errors), "", *_memory(rows), *notes])
+    compared = [*_means(rows), *_beside(rows), *_tuning(rows), *predictions(rows)]
+    return "\n".join([head, "", table(times), *compared, "", table(errors), "", *_memory(rows), *notes])
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:
@@ -111,7 +116,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
     lines: list[str] = []
     for what in dict.fromkeys(r.kind for r in rows):
         group = [r for r in rows if r.kind == what]
-        best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
+        best, compiled = ratios(group, *PEERS), ratios(group, "compile")
         if best and compiled:
             mean = f"best/ours {geometric_mean(best):.2f} (least {min(best):.2f}), compile/ours {geometric_mean(compiled):.2f}"
             lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
@@ -139,12 +144,12 @@ def predictions(rows: Sequence[Row]) -> list[str]:
     pairs = [(r.predicted, own) for r in rows if r.predicted and (own := r.best("minitri"))]
     if len(pairs) < 2:
         return []
-    ratios = [guess / own for guess, own in pairs]
+    over = [guess / own for guess, own in pairs]
     ranks = [[sorted(times).index(t) for t in times] for times in zip(*pairs)]
     apart = sum((a - b) ** 2 for a, b in zip(*ranks))
-    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    span = f"{min(over):.2f} to {max(over):.2f}"
     correlation = f"{1 - 6 * apart / (len(pairs) * (len(pairs) ** 2 - 1)):.3f} of {len(pairs)} cases"
-    return [f"predicted/ours {geometric_mean(ratios):.2f} ({span}), rank correlation {correlation}"]
+    return [f"predicted/ours {geometric_mean(over):.2f} ({span}), rank correlation {correlation}"]
 
 
 def time_of(peer: Peer | None) -> str:

@@ -27,7 +27,7 @@ from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.bench import ablation, call_overhead
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import ablated, cases
-from minitri.bench.clock import Cuda, Run, alternating_times
+from minitri.bench.clock import Run, alternating_times
 from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, gpu_facts, small_table
 from minitri.bench.result_tables import Row, as_dict, report, write_json
 from minitri.bench.roofline_plot import HELP, plot
@@ -45,7 +45,7 @@ def main(
     calls   whether the host time of a call and the time to a first result are measured even if not all cases are
     ablate  whether only minitri runs, with one optimisation left out at a time (ablation.py)
     """
-    with_gpu = torch is not None and torch.cuda.is_available()
+    with_gpu = torch.cuda.is_available()
     chosen = [] if ablate else select(names)
     for asked, what, help in (
         (ablate, "what an optimisation is worth needs a GPU", "leave out `--ablate`"),
@@ -90,13 +90,13 @@ def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bo
     the interruption.
     """
     start = time.perf_counter()
-    clock, copy = partial(alternating_times, device=Cuda()), copy_of_memory()
-    facts = gpu_facts() | {"copy_bytes_per_second": copy_rate(clock({"copy": [copy]}, MOVING)["copy"])}
+    copy = copy_of_memory()
+    facts = gpu_facts() | {"copy_bytes_per_second": copy_rate(alternating_times({"copy": [copy]}, MOVING)["copy"])}
     rows: list[Row] = []
     with progress("bench", len(chosen)) as tell:
         for k, case in enumerate(chosen):
             tell(k, case.name)
-            rows.append(compare(case, "cuda", clock, copy, tune))
+            rows.append(compare(case, "cuda", alternating_times, copy, tune))
             write_json(json_path, {**facts, "cases": list(map(as_dict, rows))})
             forget()
     print(report(rows, facts), flush=True)

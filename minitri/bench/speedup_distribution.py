@@ -14,7 +14,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from minitri.base.text_tables import table
-from minitri.bench.result_tables import TORCH, Row, number, predictions, time_of
+from minitri.bench.result_tables import TORCH, Row, number, predictions, ratios, time_of
 
 BOUNDS = (0.95, 0.9, 0.8)
 WORST = 10  # programs that are printed
@@ -47,19 +47,15 @@ def _classes(rows: Sequence[Row]) -> str:
     Each line shows the number of programs in a class, and their speedups.
     """
     words = sorted({word for r in rows for word in r.kind.split(", ")})
-    lines: list[tuple[str, ...]] = [
-        ("torch/minitri", "programs", "mean", "compile/ours", *(f"< {b}" for b in BOUNDS), "least")
-    ]
+    head = ("torch/minitri", "programs", "mean", "compile/ours", *(f"< {b}" for b in BOUNDS), "least")
+    lines: list[tuple[str, ...]] = [head]
     for word in ("all", *words):
         group = [r for r in rows if r.ok and word in ("all", *r.kind.split(", "))]
-        ratios, compiled = (
-            [x for r in group if (x := ratio(r)) < math.inf],
-            [x for r in group if (x := r.ratio("compile"))],
-        )
-        if ratios and compiled:
-            below = (f"{sum(x < b for x in ratios) / len(ratios):.0%}" for b in BOUNDS)
-            means = (f"{geometric_mean(x):.2f}" for x in (ratios, compiled))
-            lines.append((word, str(len(ratios)), *means, *below, f"{min(ratios):.2f}"))
+        over, compiled = ratios(group, *TORCH), ratios(group, "compile")
+        if over and compiled:
+            below = (f"{sum(x < b for x in over) / len(over):.0%}" for b in BOUNDS)
+            means = (f"{geometric_mean(x):.2f}" for x in (over, compiled))
+            lines.append((word, str(len(over)), *means, *below, f"{min(over):.2f}"))
     return table(lines)
 
 
