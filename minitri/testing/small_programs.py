@@ -33,9 +33,8 @@ from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
 from minitri.program import Program
-from minitri.testing.placeholders import SIDES, FormFiller
+from minitri.testing.placeholders import DTYPE_CHOICES, MAX_ELEMENTS, SIDES, FormFiller, Parameter, Value
 from minitri.testing.random_arrays import random_array
-from minitri.testing.small_parameters import DTYPE_CHOICES, MAX_ELEMENTS, Parameter, Value
 from minitri.testing.statement_writer import DoesNotFit, words
 
 TABLE = table_beside(__file__, "statement_forms.toml")

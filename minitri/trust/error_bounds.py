@@ -383,8 +383,6 @@ def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     The index may move to any element whose interval overlaps the interval of the winner.
     """
     (k,) = node.axes
-    if not e.any():
-        return np.zeros(v.shape)
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0
     place = np.expand_dims(v, k)
     score = np.where(np.isnan(x), np.inf, sign * x.astype(np.float64))
