@@ -1,7 +1,7 @@
 """`minitri bench --random N`: measures random programs, and shrinks the slow ones.
 
 In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch
-(speedup_distribution.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
+(result_tables.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
 
 torch.compile takes seconds for a program. So worker processes, one for each processor core, first compile a batch of
 programs. When the batch is compiled, the workers rest, and the main process measures the programs one after another.
@@ -31,8 +31,7 @@ from minitri.bench.case import Input, torch
 from minitri.bench.clock import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.measure_case import compare, forget, gpu_facts, tensor
 from minitri.bench.random_programs import RandomProgram, draw
-from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, write_json
-from minitri.bench.speedup_distribution import distribution, ratio
+from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, distribution, ratio, write_json
 from minitri.bench.torch_twin import torch_twin
 from minitri.cli.terminal import progress
 from minitri.runtime.device_transfer import require_gpu
