@@ -11,7 +11,6 @@ The versions of a case alternate while they are timed (clock.py), and all of the
 compared with the reference in f64. A version is not run if its generated code equals the code with all optimisations.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -30,6 +29,7 @@ from minitri.bench.roofline_plot import heat_map
 from minitri.cli.terminal import progress
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
+from minitri.runtime import timing
 
 WORTH = 1.03  # an optimisation pays if a case without it takes this many times as much
 WHOLE = ""  # the version that leaves nothing out
@@ -129,9 +129,7 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
 
 def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
     """Returns the median time of nine calls of each version, in seconds, by the host's clock."""
-    return {
-        n: statistics.median(call_overhead.first_result(calls[0])[1] for _ in range(9)) for n, calls in peers.items()
-    }
+    return {name: timing.measure(calls[0], "cpu", repeats=9, warmup=0).median for name, calls in peers.items()}
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:

@@ -10,11 +10,9 @@ modules are imported before the measurement, and the input is on the GPU. The ti
 with every cache empty, and once more in a second process.
 """
 
-import gc
 import os
 import statistics
 import tempfile
-import time
 import timeit
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -124,15 +122,11 @@ def first_result(call: Callable[[], T]) -> tuple[T, float]:
     At the start of the call, the GPU has no queued work. Python's garbage collector is off: after much compilation, one
     collection takes as long as a small program.
     """
-    _wait()
-    gc.disable()
-    try:
-        start = time.perf_counter()
-        result = call()
-        _wait()
-        return result, time.perf_counter() - start
-    finally:
-        gc.enable()
+    results: list[T] = []
+    seconds = timeit.timeit(
+        lambda: (results.append(call()), _wait()), _wait, number=1
+    )  # timeit turns the collector off
+    return results[0], seconds
 
 
 def _wait() -> None:

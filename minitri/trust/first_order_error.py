@@ -57,6 +57,7 @@ class _Magnitudes:
 
     def __init__(self, graph: Graph) -> None:
         self.i = Interner()
+        self.op = partial(compute, self.i)
         self.value: dict[Node, Node] = {}
         self.size: dict[Node, Node] = {}
         self.inputs = tuple(self.i.input(x.name, x.dtype, x.shape, x.scalar) for x in graph.inputs)
@@ -166,9 +167,6 @@ class _Magnitudes:
 
     def scaled(self, x: Node, factor: float) -> Node:
         return self.op("multiply", x, number(self.i, x, factor))
-
-    def op(self, name: str, *args: Node) -> Node:
-        return compute(self.i, name, *args)
 
 
 def _is_power_of_two(x: Node) -> bool:
