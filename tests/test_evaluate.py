@@ -842,7 +842,6 @@ def test_sizes_that_numpy_would_interpret_differently_are_refused(
 @pytest.mark.parametrize(
     "text, arguments, code",
     [
-        ("x + y", {"x": np.zeros(3, F32)}, "MT0102"),
         ("x[7] + y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0306"),
         ("max(x[:0]) + y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0306"),
         ("reshape(x, 2) + y", {"x": np.zeros(3, F32), "y": np.zeros(3, F32)}, "MT0306"),

@@ -54,12 +54,6 @@ def _entered(given: Any) -> Value:
     return Array(numpy_array_operations.cast(given, dtype.compute), dtype)
 
 
-def _default(param: ast.Param) -> Value:
-    if param.default is None:
-        raise CompileError("MT0102", f"the parameter `{param.name}` needs a value", param.span)
-    return Reference({}).expression(param.default, {})
-
-
 # ---- expressions and calls ---------------------------------------------------------------
 
 
@@ -104,8 +98,9 @@ class Reference(Interpreter):
         """Returns the value of a function's body for these arguments. Other sizes than the known ones are found."""
         sizes: Scope = dict(known)
         scope: Scope = {}
+        given = {p.name: self.expression(p.default, {}) for p in function.params if p.default is not None} | given
         for param in function.params:
-            value = given[param.name] if param.name in given else _default(param)
+            value = given[param.name]
             if isinstance(param.annotation, ast.ArrayType):
                 value = rounded(value, DTYPES[param.annotation.dtype]) if array(value).weak else array(value)
                 _bind_sizes(param.annotation, value.data.shape, sizes)
