@@ -21,9 +21,8 @@ from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.time_and_memory_limits import MAX_BITS, current, exceeded
 from minitri.base.types import DType, ListValue, i64
-from minitri.graph import indexing
 from minitri.graph.argument_binding import as_int, plain, static
-from minitri.graph.functions import views
+from minitri.graph.functions import indexing, views
 from minitri.graph.literals import Power, names_in, require_power_fits
 from minitri.graph.names import ATTRIBUTES, unknown_attribute
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure

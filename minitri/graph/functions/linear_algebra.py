@@ -13,8 +13,7 @@ from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
 from minitri.graph.argument_binding import as_axes, as_axis, as_bool, as_int, items_of
-from minitri.graph.functions.axes import element, moveaxis
-from minitri.graph.functions.joining import stack
+from minitri.graph.functions.axes import element, moveaxis, stack
 from minitri.graph.functions.making import eye
 from minitri.graph.functions.matrix_products import matmul
 from minitri.graph.functions.reductions import accumulate, extreme
