@@ -7,7 +7,6 @@ True division and float functions of integers give f32. docs/reference/semantics
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -71,11 +70,6 @@ class DType:
         if self.kind == "i":
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
         return 0, (1 << self.bits) - 1
-
-    @property
-    def overflow(self) -> float:
-        """The smallest number that a float dtype rounds to infinity."""
-        return {32: 2.0**128 - 2.0**103, 64: math.inf}[self.bits]
 
 
 f16 = DType("f16", "f", 16, "float16", "fp16")

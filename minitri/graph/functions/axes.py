@@ -171,8 +171,7 @@ BY_OPERATOR = {name: partial(_stacked, name=name, axis=axis, new=new) for name, 
 
 def unstack(t: Typer, x: Array, axis: Value) -> tuple[Value, ...]:
     k = as_axis(axis, x.rank)
-    count = _known(x.shape[k], "unstack", x, k)
-    return tuple(element(t, x, k, Dim.of(j)) for j in range(count))
+    return tuple(element(t, x, k, Dim.of(j)) for j in range(_known(x.shape[k], "unstack", x, k)))
 
 
 def element(t: Typer, x: Array, axis: int, place: Dim) -> Array:

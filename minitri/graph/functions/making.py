@@ -48,8 +48,7 @@ triu = partial(_triangle, relation="less_equal")
 
 def eye(t: Typer, n_rows: Value, n_cols: Value, k: Value, dtype: Value) -> Array:
     shape = t.require_sizes(as_shape((n_rows, n_rows if n_cols is None else n_cols)))
-    on = t.elementwise("equal", [_diagonal(t, shape, k), 0])
-    return t.cast(on, as_dtype(dtype, f32))
+    return t.cast(t.elementwise("equal", [_diagonal(t, shape, k), 0]), as_dtype(dtype, f32))
 
 
 def one_hot(t: Typer, x: Array, num_classes: Value, dtype: Value) -> Array:
