@@ -126,9 +126,9 @@ def _parts(compiled: Compilation) -> Iterator[str]:
     """
     if compiled.context.start is not None:
         return
+    splits = compiled.value("graph.simplified").splits
     rows = [
-        (f"  {label(s.node)}: {s.node.type}", f"{s.parts} parts", f"of {_count(s.length)} elements")
-        for s in compiled.value("graph.simplified").splits
+        (f"  {label(s.node)}: {s.node.type}", f"{s.parts} parts", f"of {_count(s.length)} elements") for s in splits
     ]
     if rows:
         yield f"in parts\n{table(rows, left=(0, 1, 2))}\n"

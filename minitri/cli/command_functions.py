@@ -127,9 +127,8 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     seconds = time.perf_counter() - start
     outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     if check and request.start not in (None, "graph") and request.against is None:
-        output.note(
-            f"not checked: a program that begins at `{request.start}` has no reference (give it --against FILE)"
-        )
+        what = f"a program that begins at `{request.start}`"
+        output.note(f"not checked: {what} has no reference (give it --against FILE)")
         check = False
     passes = ("interpreter", "gpu")  # what this machine runs; `minitri check` tries kernels for other targets
     with terminal.progress("check"):

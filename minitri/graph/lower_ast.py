@@ -41,8 +41,7 @@ from minitri.language.signatures import bind, function_names, signature_of
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
     """Returns the graph of one function of a module. Raises CompileError if the program is invalid."""
     function = next(f for f in module.functions if f.name == entry)
-    builder = _Builder(module, entry)
-    return builder.graph(function, instance)
+    return _Builder(module, entry).graph(function, instance)
 
 
 class _Builder(Interpreter, ErrorCollection):
@@ -55,6 +54,7 @@ class _Builder(Interpreter, ErrorCollection):
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
         self.calls: list[tuple[ast.Function, Span]] = []  # each with the span of its call
+        self.inputs: list[Input] = []
         self.errors: list[CompileError] = []
         self.site: Span | None = None  # inside a library function: the user's call, where errors are reported
 
@@ -63,10 +63,9 @@ class _Builder(Interpreter, ErrorCollection):
     def graph(self, function: ast.Function, instance: Instance) -> Graph:
         sizes = argument_binding.sizes_of(function, instance.packs)
         scope: Scope = {name: d for name, d in sizes.items() if isinstance(d, Dim)}
-        inputs: list[Input] = []
         for param in function.params:
             try:
-                scope[param.name] = self._parameter(function, param, sizes, instance, inputs)
+                scope[param.name] = self._parameter(function, param, sizes, instance)
             except CompileError as error:
                 raise error.at(param.span) from None
         value = self.body(function, scope)
@@ -77,19 +76,17 @@ class _Builder(Interpreter, ErrorCollection):
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
         t.span = None
-        graph = Graph(function.name, tuple(inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
+        graph = Graph(function.name, tuple(self.inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
         return graph.numbered()
 
-    def _parameter(
-        self, function: ast.Function, param: ast.Param, sizes: Sizes, instance: Instance, inputs: list[Input]
-    ) -> Value:
+    def _parameter(self, function: ast.Function, param: ast.Param, sizes: Sizes, instance: Instance) -> Value:
         t = self.typer
         match param.annotation:
             case ast.ArrayType():
                 type = argument_binding.array_type(param.annotation, sizes)
             case ast.ScalarType(kind="float"):
                 node = t.nodes.input(param.name, f64, (), True)
-                inputs.append(node)
+                self.inputs.append(node)
                 t.place(node, param.span)
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
@@ -105,7 +102,7 @@ class _Builder(Interpreter, ErrorCollection):
                 raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
         _check_size(type.shape, param.span)
         node = t.nodes.input(param.name, type.dtype, type.shape)
-        inputs.append(node)
+        self.inputs.append(node)
         array = Array(t.nodes.cast(node, type.dtype.compute), type.dtype)
         for made in dict.fromkeys((node, array.node)):
             t.place(made, param.span)

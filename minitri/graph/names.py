@@ -74,13 +74,8 @@ def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
     return error
 
 
-def unknown_function(
-    call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr | None = None
-) -> CompileError:
-    """Returns the error for a call `name(x)` or `x.name()` of an unknown function.
-
-    `root` is the whole expression, if the call is only a part of an expression.
-    """
+def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr) -> CompileError:
+    """Returns the error for a call `name(x)` or `x.name()` of an unknown function. `root` is the whole expression."""
     name, own = call.function, list(own)
     method = is_method(call)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
@@ -91,7 +86,7 @@ def unknown_function(
     if method and name in ATTRIBUTES and len(args) == 1:
         return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
     if answer := foreign.called(name, args, list(keywords), method=method):
-        written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
+        written = fitted(rewritten_call(answer.row, args, keywords), call, root)
         return _advised(error, call.span, written, f"{suggest(name, own)} {answer.sentence(True, written)}".lstrip())
     if guess := suggest(name, [*own, *known]):
         return error.guess(called_name(call), guess)

@@ -266,10 +266,8 @@ class Typer:
         if node.shape == shape:
             return node
         lead = len(shape) - node.rank
-        index = tuple(
-            dims.ZERO if e == 1 or (e != shape[lead + k] and at_most_one(e)) else ir.axis(lead + k)
-            for k, e in enumerate(node.shape)
-        )
+        repeated = [e == 1 or e != wanted and at_most_one(e) for e, wanted in zip(node.shape, shape[lead:])]
+        index = tuple(dims.ZERO if is_repeated else ir.axis(lead + k) for k, is_repeated in enumerate(repeated))
         return self.nodes.view(node, shape, index)
 
     # ---- elementwise -----------------------------------------------------------------

@@ -65,9 +65,8 @@ class Info:
 def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
     """Returns the vector width of each load and store. `warp` is the number of threads in a warp."""
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store))]
-    return {
-        op: Width(None) if program.hint(op).descriptor else _width(program, op, warp * program.warps) for op in accesses
-    }
+    threads = warp * program.warps
+    return {op: Width(None) if program.hint(op).descriptor else _width(program, op, threads) for op in accesses}
 
 
 def _width(program: Program, op: Access, threads: int) -> Width:

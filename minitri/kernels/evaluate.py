@@ -102,9 +102,8 @@ class Values:
         get their computed numbers.
         """
         picks = getattr(op, "picks", ())
-        return numpy_array_operations.index(
-            expr, {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
-        )
+        env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
+        return numpy_array_operations.index(expr, env)
 
     def holds(self, conditions: Sequence[Dim], op: Op) -> Any:
         inside: Any = np.ones([1] * len(self.names), bool)

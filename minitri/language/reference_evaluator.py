@@ -36,12 +36,9 @@ SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": 
 
 
 def evaluate(
-    module: ast.Module,
-    entry: str,
-    arguments: Mapping[str, Any],
-    sizes: Mapping[str, int],
+    module: ast.Module, entry: str, arguments: Mapping[str, Any], sizes: Mapping[str, int],
     packs: Mapping[str, tuple[int, ...]] = {},
-) -> tuple[Any, ...]:
+) -> tuple[Any, ...]:  # fmt: skip
     """Returns the outputs of a function. `packs` gives the sizes that each pack such as `*B` stands for."""
     reference = Reference({f.name: f for f in module.functions})
     function = reference.functions[entry]
@@ -112,10 +109,8 @@ class Reference(Interpreter):
         return value
 
     def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: ast.Node) -> CompileError:
-        named = isinstance(node, ast.Name)
-        return CompileError(
-            "MT0101", f"there is no `{node.id}` here" if named else f"there is no function `{node.function}`"
-        )
+        what = f"`{node.id}` here" if isinstance(node, ast.Name) else f"function `{node.function}`"
+        return CompileError("MT0101", f"there is no {what}")
 
     def called(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         given = bind(function.name, signature_of(function), args, keywords)
