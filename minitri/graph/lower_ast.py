@@ -31,7 +31,7 @@ from minitri.graph.functions import FUNCTIONS
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
-from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
@@ -135,8 +135,7 @@ class _Builder(Interpreter, ErrorCollection):
         if function in callers:
             chain = " -> ".join(f.name for f in [*callers, function])
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
-        if len(self.calls) >= MAX_CALLS:
-            raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
+        ensure(len(self.calls) < MAX_CALLS, "MT0401", f"calls are more than {MAX_CALLS} deep here", span=span)
         given = bind(function.name, signature_of(function), args, keywords)
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
@@ -278,9 +277,8 @@ def _check_size(shape: Shape, span: Span) -> None:
 
     Unknown sizes are ignored.
     """
-    if len(shape) > MAX_RANK:
-        message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
-        raise CompileError("MT0401", message, span, help="reshape it to fewer axes")
+    message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
+    ensure(len(shape) <= MAX_RANK, "MT0401", message, "reshape it to fewer axes", span)
     known = [e.constant for e in shape if e.constant is not None]
     if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
         raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")

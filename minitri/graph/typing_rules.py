@@ -17,11 +17,10 @@ from typing import Annotated, Union
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
-from minitri.base.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
+from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import ir, literals
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 
@@ -332,10 +331,10 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
     return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
 
 
-def ensure(holds: bool, code: str, message: str, help: str = "") -> None:
-    """Raises a CompileError with this code, message and help unless `holds`."""
+def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
+    """Raises a CompileError with this code, message, help and span unless `holds`."""
     if not holds:
-        raise CompileError(code, message, help=help)
+        raise CompileError(code, message, span, help=help)
 
 
 def require(holds: bool, rule: str) -> None:

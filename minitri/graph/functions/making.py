@@ -108,8 +108,8 @@ def positions(t: Typer, count: Dim) -> Array:
 
 
 def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:
-    if not all(isinstance(v, (int, float)) for v in (start, stop, step)) or not step:
-        raise CompileError("MT0106", "arange takes numbers known at compile time, and a step that is not 0")
+    are_known = all(isinstance(v, (int, float)) for v in (start, stop, step))
+    ensure(are_known and step != 0, "MT0106", "arange takes numbers known at compile time, and a step that is not 0")
     try:
         count = math.ceil((stop - start) / step)  # type: ignore[operator]
     except (OverflowError, ValueError):
