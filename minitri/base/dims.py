@@ -88,9 +88,7 @@ class Dim:
         """The value of a polynomial without symbols, or None if the polynomial has symbols."""
         if not self.terms:
             return 0
-        if len(self.terms) == 1 and not self.terms[0][0]:
-            return self.terms[0][1]
-        return None
+        return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
     @property
     def atom(self) -> Atom | None:

@@ -62,8 +62,7 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     def atom(a: Atom) -> Dim:
         if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
             return Dim({(a,): 1})
-        range = _pair_range(a, ranges, positive)
-        if range is None:
+        if (range := _pair_range(a, ranges, positive)) is None:
             return Dim({(Symbol("?", "value"),): 1})
         symbol = Symbol(f"#{a}", "axis")
         fresh[symbol] = range

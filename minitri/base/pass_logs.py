@@ -87,6 +87,5 @@ def recorded() -> Iterator[list[Firing]]:
 
 def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
     """Reports that a rule was applied. The function does nothing outside a `recorded` block."""
-    found = _firings.get()
-    if found is not None:
+    if (found := _firings.get()) is not None:
         found.append(Firing(rule, before, after, spans))

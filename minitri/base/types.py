@@ -110,9 +110,8 @@ def promote(a: DType, b: DType) -> DType:
     """Returns the common dtype to which arrays of these two dtypes are converted."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
-    if {a, b} == {f16, bf16}:  # neither can represent all values of the other
-        return f32
-    return _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
+    is_mixed = {a, b} == {f16, bf16}  # neither can represent all values of the other
+    return f32 if is_mixed else _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
 
 
 class ListValue(tuple[Any, ...]):

@@ -73,8 +73,7 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
         if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
             y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
-        folded = fold_numbers(op, x, y)
-        if folded is not None:
+        if (folded := fold_numbers(op, x, y)) is not None:
             return folded
         if isinstance(x, (int, Dim)) and isinstance(y, Dim):
             _require_exact(t, op, x, y)

@@ -113,8 +113,7 @@ class _Builder(Interpreter, ErrorCollection):
         t.span = function.body[-1].span
         try:
             array = argument_binding.declared_result(t, t.strong(result), function, k, sizes)
-            node = t.rounded(array)
-            if node not in t.spans:
+            if (node := t.rounded(array)) not in t.spans:
                 t.place(node, function.body[-1].span)
             return node
         except CompileError as error:
@@ -181,8 +180,7 @@ class _Builder(Interpreter, ErrorCollection):
     def _default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
             raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
-        value = self.expression(param.default, {})
-        if value is BROKEN:
+        if (value := self.expression(param.default, {})) is BROKEN:
             raise self.all_errors()
         try:
             return argument_binding.static_argument(param, value, function)

@@ -76,8 +76,7 @@ def _width(program: Program, op: Access, threads: int) -> Width:
     The field `given` names the arguments without whose divisibility by 16 the width would be smaller.
     """
     moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
-    lanes = [a for a in reversed(program.axes) if a.name in moved and a.block > 1]
-    if not lanes:
+    if not (lanes := [a for a in reversed(program.axes) if a.name in moved and a.block > 1]):
         return Width(op.buffer.dtype.bytes, ALONE)
     along = max((_Along(program, op, a, True) for a in lanes), key=lambda along: along.whole.contiguity)
     count = math.prod(a.lanes for a in lanes)

@@ -92,8 +92,7 @@ class Values:
         return int(self.env[Symbol(name, "axis")].size)
 
     def run(self, op: Op) -> None:
-        value = self.value(op)
-        if value is not None:
+        if (value := self.value(op)) is not None:
             value = np.asarray(value, op.dtype.numpy)
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
