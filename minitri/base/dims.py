@@ -73,7 +73,7 @@ class Dim:
     def __init__(self, terms: dict[Monomial, int]) -> None:
         kept = [(m, c) for m, c in terms.items() if c]
         if len(kept) > 1:
-            kept.sort(key=_term_key)
+            kept.sort(key=lambda term: (-len(term[0]), list(map(_atom_key, term[0]))))  # the longest term comes first
         self.terms = tuple(kept)
         constant = self.constant
         self._hash = hash(self.terms) if constant is None else hash(constant)
@@ -232,10 +232,6 @@ class Dim:
 def _atom_key(atom: Atom) -> tuple[str, str]:
     """Returns a key to sort the factors of a term. It has the kind, since a size and an axis may both be called `i`."""
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
-
-
-def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, str]]]:
-    return -len(term[0]), list(map(_atom_key, term[0]))
 
 
 def _signed(position: int, monomial: Monomial, c: int) -> str:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from minitri.base.diagnostics import Span
+from minitri.base.spans import Span
 
 SETTING = "MINITRI_LOGS"  # the environment variable
 OWN = ("fusion", "autotune", "cache")

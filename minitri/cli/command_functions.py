@@ -273,8 +273,8 @@ def fuzz(
 
     The exit code is 1 if stages disagree.
     """
-    from minitri.fuzz import Session, Summary
-    from minitri.fuzz import fuzz as run_session
+    from minitri.fuzz.session import Session, Summary
+    from minitri.fuzz.session import fuzz as run_session
 
     if replay is not None:
         return _replay(Path(replay), on, as_json)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from minitri.base import dims
-from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, sign
 from minitri.base.minmax_canonical_form import tidy
 from minitri.base.symbolic_minmax import at_most_one, largest, smallest
@@ -160,10 +159,10 @@ def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
     """Returns a bound of a slice, and whether the bound counts from the end. The bound is None if it is left out."""
     if value is None:
         return None, False
-    if not isinstance(value, (int, Dim)) or isinstance(value, bool):
-        help = "read so many elements by index: `x[k + arange(2)]` has 2, from element k on"
-        message = f"a slice bound must be known at compile time, not {describe(value)}"
-        raise CompileError("MT0106", message, help=help if isinstance(value, Array) else "")
+    is_known = isinstance(value, (int, Dim)) and not isinstance(value, bool)
+    help = "read so many elements by index: `x[k + arange(2)]` has 2, from element k on"
+    message = f"a slice bound must be known at compile time, not {describe(value)}"
+    ensure(is_known, "MT0106", message, help if isinstance(value, Array) else "")
     bound = as_offset(value, "a slice bound")
     return bound, _backwards(t, bound)
 
