@@ -23,7 +23,7 @@ from minitri.base.types import DType, Info, ListValue, i64
 from minitri.graph.argument_binding import as_int, plain, static
 from minitri.graph.functions import indexing, views
 from minitri.graph.literals import Power, names_in, require_power_fits
-from minitri.graph.names import ATTRIBUTES, unknown_attribute
+from minitri.graph.names import unknown_attribute
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY, COMPARE
@@ -161,7 +161,7 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
         return x.facts[node.name]
     array = t.array(x)
     if node.name not in _ATTRIBUTES:
-        raise unknown_attribute(node, ATTRIBUTES, array.rank)
+        raise unknown_attribute(node, array.rank)
     return _ATTRIBUTES[node.name](t, array)
 
 

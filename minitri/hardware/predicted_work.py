@@ -69,7 +69,8 @@ def together(works: Iterable[Work]) -> Work:
 
 
 def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    return dict(sum(map(Counter[str], parts), Counter[str]()))
+    total: Counter[str] = sum(map(Counter, parts), Counter())
+    return dict(total)
 
 
 def unit(dtype: DType, precision: str = "ieee") -> str:
