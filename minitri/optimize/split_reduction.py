@@ -46,7 +46,8 @@ ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a p
 MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
-MOST_ROWS, SHORTEST_ROW = 16384, 64  # parts that are rows: how many there may be, and the fewest elements of each
+MOST_ROWS, SHORTEST_ROW = 16384, 64  # parts that are rows: the most results of parts, and the fewest elements of each
+ONLINE = 8  # so many times more programs of columns with online reductions, which have few warps
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 
 
@@ -57,29 +58,45 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     `layouts` has the strides of inputs that are not contiguous, by name.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
-    looped = loops(graph)
+    looped, online = loops(graph), _online(graph)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
-        choice = choose(made, chip, layouts) if node not in looped else None
+        choice = choose(made, chip, layouts, node in online) if node not in looped else None
         return Cut(i, made, *choice).made(cuts) if choice is not None else None
 
     return split(graph, split_reductions, halves, Reduce)
 
 
-def choose(node: Reduce, chip: Chip, layouts: Layouts = {}) -> tuple[int, int, Dim] | None:
+def _online(graph: Graph) -> set[Node]:
+    """Returns the reductions that form chains over the same elements, such as a mean and a variance. Programs correct
+    their results in each iteration of a loop.
+    """
+    found = set[Node]()
+    for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
+        before = [x for x, _ in _computed(node) if isinstance(x, Reduce) and x.axes == node.axes]
+        same = [x for x in before if x.x.shape == node.x.shape]
+        found |= {node, *same} if same else set()
+    return found
+
+
+def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim] | None:
     """Returns the axis to split, the number of parts and the length of a part. Returns None if the reduction would not
     become faster.
+
+    online   whether programs correct their results in each iteration of a loop
     """
     if any(e.constant is None for e in node.x.shape):
         return None
     extents, results = {k: int(node.x.shape[k]) for k in node.axes}, math.prod(map(int, node.shape))
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
-    parts = _parts(math.prod(extents.values()), results, width, WAVES * chip.multiprocessors)
+    wanted = WAVES * chip.multiprocessors * (ONLINE if online and width else 1)
+    parts = _parts(math.prod(extents.values()), results, width, wanted)
     if parts == 1:
         return None
     rows = _axis_of_rows(node) if node.op not in POSITIONS else None
-    if rows is not None and rows not in inner and chip.multiprocessors <= extents[rows] <= MOST_ROWS:
+    few = rows is not None and chip.multiprocessors <= extents[rows] and extents[rows] * results <= MOST_ROWS
+    if rows is not None and rows not in inner and few:
         return rows, extents[rows], dims.ONE
     k = _axis(extents, inner, parts)
     any_start, long = k not in inner, extents[k]
