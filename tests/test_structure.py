@@ -115,7 +115,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("language",),
     (
-        "base.finfo_and_iinfo",
         "base.numpy_array_operations",
         "base.operators",
         "hardware.chips",

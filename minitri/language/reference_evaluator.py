@@ -21,10 +21,9 @@ import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
-from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, ListValue, from_numpy
+from minitri.base.types import DTYPES, Info, ListValue, from_numpy
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter, Scope
 from minitri.language.constant_arithmetic import BINARY, COMPARE, UNARY

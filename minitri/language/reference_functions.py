@@ -18,9 +18,8 @@ import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
-from minitri.base.finfo_and_iinfo import KINDS, finfo, iinfo
 from minitri.base.operators import REDUCTIONS, SCANS, Reduction
-from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
+from minitri.base.types import KINDS, DType, bool_, f32, f64, finfo, i64, iinfo, promote, u64
 from minitri.language import reference_arrays as lifted
 from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
 from minitri.language.signatures import SIGNATURES
