@@ -89,8 +89,8 @@ class Writer:
 
     flag = number
 
-    def texts(self, texts: Iterable[str]) -> str:
-        return f"[{join(map(quoted, texts))}]"
+    def text(self, text: str) -> str:
+        return quoted(text)
 
     def named(self, d: Dim) -> Dim:
         """Returns an index expression whose symbols have the names that the text uses."""
@@ -98,9 +98,6 @@ class Writer:
 
     def dim(self, d: Dim) -> str:
         return str(self.named(d))
-
-    def dims(self, index: Iterable[Dim]) -> str:
-        return f"[{join(map(self.dim, index))}]"
 
 
 def format_number(value: int | float | bool) -> str:

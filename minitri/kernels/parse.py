@@ -22,7 +22,7 @@ from minitri.graph.parse import read_conditions, read_input_type
 from minitri.kernels import ir
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
-from minitri.text_io.read_expressions import Names, read_dtype, read_identifier, read_list
+from minitri.text_io.read_expressions import Names, read_dtype, read_identifier
 from minitri.text_io.reader import Line, Mistake, Node, Param, read, reading
 from minitri.text_io.templates import LineReader
 
@@ -286,13 +286,10 @@ class Body(LineReader[Op]):
         name, index = e.parts
         return self._buffer(name, len(index), *roles), self.names.dims(index)
 
-    def conditions(self, e: Node) -> tuple[Dim, ...]:
-        return tuple(map(self.names.condition, read_list(e)))
+    def condition(self, e: Node) -> Dim:
+        return self.names.condition(e)
 
     def axis(self, e: Node) -> str:
         if e.name not in self.axes:
             raise Mistake(e, "an axis is wanted here", suggest(e.name, self.axes))
         return e.name
-
-    def axis_names(self, e: Node) -> tuple[str, ...]:
-        return tuple(map(self.axis, read_list(e)))
