@@ -111,7 +111,7 @@ def read(source: Source, start: str) -> Any:
 
     _check_text(source)
     try:
-        return _lark().parse(source.text, start=start)
+        return _read_part(_lark().parse(source.text, start=start))
     except UnexpectedToken as error:
         at = len(source.text.rstrip()) if error.token.type == "$END" else error.token.start_pos
         raise _misplaced(Text(at, at + len(error.token)), str(error.token), error.expected) from None
@@ -209,11 +209,6 @@ class Builder:
 
     Each method has the name of a grammar rule.
     """
-
-    def same(self, part: Any) -> Any:
-        return part
-
-    number = name = string = temporary = strides = same
 
     def binary(self, left: Node, op: Node, right: Node) -> Node:
         pair = op.name in ("//", "%")
