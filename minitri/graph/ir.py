@@ -41,7 +41,7 @@ from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
 from minitri.base.minmax_canonical_form import Allows, tidy
-from minitri.base.nodes import NodeClass
+from minitri.base.nodes import NodeClass, children
 from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import ArrayType, DType
@@ -277,19 +277,7 @@ def is_copy(node: Node) -> bool:
 
 
 def operands(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Input() | Const() | Index():
-            return ()
-        case Apply():
-            return node.args
-        case View() | Reduce() | Scan():
-            return (node.x,)
-        case Gather():
-            return (node.x, *node.picks)
-        case Concat():
-            return node.parts
-        case Contract():
-            return (node.a, node.b)
+    return children(node)
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:

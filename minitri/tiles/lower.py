@@ -87,7 +87,7 @@ class Lowering:
         """
         new: dict[Op, Op] = {}
         for op in kernel.body:
-            lost = {"rescale", "shift"} & {*ir.OPERANDS.get(type(op), ())} if not self.shares_a_loop(op) else ()
+            lost = {n for n in ("rescale", "shift") if hasattr(op, n)} if not self.shares_a_loop(op) else ()
             made = ir.with_operands(op, new.__getitem__)
             new[op] = replace(made, **dict.fromkeys(lost)) if lost else made
         return replace(kernel, body=ir.live(new.values()))
