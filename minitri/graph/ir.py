@@ -259,7 +259,7 @@ class Graph:
 
     def nodes(self) -> list[Node]:
         """Returns all nodes that the outputs depend on, in a fixed order with operands first."""
-        return topological(self.outputs)
+        return postorder(self.outputs, operands)
 
     def numbered(self) -> Graph:
         """Returns the same graph with numbered spans: each span has the position of its node in `nodes()`.
@@ -278,11 +278,6 @@ def is_copy(node: Node) -> bool:
 
 def operands(node: Node) -> tuple[Node, ...]:
     return children(node)
-
-
-def topological(roots: Iterable[Node]) -> list[Node]:
-    """Returns all nodes that the roots depend on, in topological order: operands first, from left to right."""
-    return postorder(roots, operands)
 
 
 def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:

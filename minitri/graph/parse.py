@@ -61,7 +61,7 @@ def read_input_type(p: Param, names: Names) -> tuple[DType, Shape, bool]:
 
 
 class _Reader(LineReader[Node]):
-    templates = LINES
+    templates, example = LINES, "f32[M, N]"
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -88,11 +88,7 @@ class _Reader(LineReader[Node]):
 
     def _line(self, line: Line) -> None:
         assert line.result is not None and line.type is not None
-        self.take(line.result)
-        dims = line.type.parts[1]
-        if dims is None:
-            raise Mistake(line.type, "the type of a value is written as in f32[M, N], or f32[]")
-        self.dtype, shape = read_dtype(line.type), self.sizes.shape(dims)
+        shape = self.sizes.shape(self.read_result(line.result, line.type))
         picks = {f"@{k}": pick(k) for k in range(len(line.operands) - 1)}
         axes = {f"d{k}": axis(k) for k in range(len(shape))}
         self.names = Names(self.sizes.sizes, axes, lambda e: picks.get(e.name))

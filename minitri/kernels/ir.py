@@ -371,9 +371,6 @@ def reads_bytes(dot: Dot) -> bool:
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
     """Dead code elimination: keeps the ops of `body` that a store or one of `results` depends on, in their order."""
-    kept = {*results}
     ops = list(body)
-    for op in reversed(ops):
-        if isinstance(op, Store) or op in kept:
-            kept |= {op, *op_operands(op)}
+    kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], op_operands)}
     return tuple(op for op in ops if op in kept)

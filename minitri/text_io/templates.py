@@ -27,7 +27,7 @@ from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.graph.ir import PRECISIONS
-from minitri.text_io.read_expressions import Names, check_attributes, read_list, read_number, read_text
+from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_list, read_number, read_text
 from minitri.text_io.reader import Line, Mistake, Node
 
 V = TypeVar("V")
@@ -106,6 +106,7 @@ class LineReader(Generic[V]):
     templates    templates of the lines, one for each class of operations
     precisions   the precisions of a product
     anywhere     attributes that any line can have
+    example      an example of a type, for messages
     names        the meaning of names in index expressions, for the line that is being read
     dtype        the dtype of the result, for the same line
     """
@@ -113,6 +114,7 @@ class LineReader(Generic[V]):
     templates: Mapping[type[Any], Template]
     precisions: Sequence[str] = PRECISIONS
     anywhere: Sequence[Hole] = ()
+    example = "f32[i, j]"
     names: Names
     dtype: DType
 
@@ -156,11 +158,15 @@ class LineReader(Generic[V]):
     def span(self, line: Line) -> tuple[Span, ...]:
         return (Span(self.source, line.start, line.end),)
 
-    def take(self, result: Node) -> None:
-        """Reserves the name of a new value. Raises Mistake if the name is in use."""
+    def read_result(self, result: Node, type: Node) -> tuple[Node, ...]:
+        """Reserves the name of a new value. Returns what is in the brackets of its type, and sets `dtype`."""
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")
         self.taken.add(result.name)
+        if type.parts[1] is None:
+            raise Mistake(type, f"the type of a value is written as in {self.example}, or f32[]")
+        self.dtype = read_dtype(type)
+        return type.parts[1]
 
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
         """Returns the class of a line's operation, and the operation's fields.
