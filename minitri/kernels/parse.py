@@ -18,7 +18,7 @@ from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
 from minitri.base.types import f64
 from minitri.graph.ir import contiguous
-from minitri.graph.parse import read_conditions, read_input_type
+from minitri.graph.text import read_conditions, read_input_type
 from minitri.kernels import ir
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile

@@ -5,7 +5,7 @@
 In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node` for every line and expression, or a
 ParseError MT0501. The one idea: all three IRs have one grammar (ir.lark), because their lines have the same syntax.
 Every node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at the
-node. graph/parse.py, kernels/parse.py and tiles/parse.py turn the nodes into IRs. read_expressions.py has the functions
+node. graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into IRs. read_expressions.py has the functions
 that these three files use.
 
 Numbers and nesting are limited, because the text may come from anyone.
