@@ -101,10 +101,8 @@ class Values:
         """The value of an index expression. Symbols of picked values (computed indices of a gather) in the expression
         get their computed numbers.
         """
-        picks = getattr(op, "picks", ())
-        return numpy_array_operations.index(
-            expr, {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
-        )
+        picked = {s: self.values[v] for s, v in getattr(op, "picks", ())}
+        return numpy_array_operations.index(expr, {**self.env, **picked})
 
     def holds(self, conditions: Sequence[Dim], op: Op) -> Any:
         inside: Any = np.ones([1] * len(self.names), bool)
