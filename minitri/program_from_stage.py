@@ -35,7 +35,7 @@ from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.graph.argument_binding import Instance
 from minitri.graph.index_width import LIMIT, reach
 from minitri.graph.ir import Condition, Graph, Input
-from minitri.graph.parse import parse_graph
+from minitri.graph.text import parse_graph
 from minitri.kernels.ir import Buffer, Kernel, Plan, Position
 from minitri.kernels.parse import parse_plan
 from minitri.language import ast
@@ -48,8 +48,8 @@ from minitri.runtime.binding import Call
 from minitri.runtime.launch import Started
 from minitri.tiles import ir as tiles
 from minitri.tiles.ir import Programs
-from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
+from minitri.tiles.text import parse_programs
 from minitri.trust import run_stage
 from minitri.trust.sanitizer import AccessError
 

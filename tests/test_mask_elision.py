@@ -15,7 +15,7 @@ from minitri.kernels.ir import Load, Mask, Store
 from minitri.kernels.text import comparison
 from minitri.optimize.mask_elision import implies, mask
 from minitri.tiles.ir import Program
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 
 
 def masked(axes: str, body: str, x: str = "8", out: str = "7", lanes: str = "i") -> Program:

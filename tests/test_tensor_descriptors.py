@@ -28,7 +28,7 @@ from minitri.optimize.tensor_descriptors import describe
 from minitri.runtime import measured_schedules, variants
 from minitri.runtime.binding import bind
 from minitri.tiles.ir import Access, Program
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 from minitri.triton.artifacts import build
 from minitri.triton.descriptors import Descriptor
 from minitri.trust import run_stage

@@ -43,8 +43,7 @@ from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Axis, Compute, Constant, Op
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Programs
-from minitri.tiles.parse import parse_programs
-from minitri.tiles.text import format_programs
+from minitri.tiles.text import format_programs, parse_programs
 from minitri.triton.artifacts import lowered_to_ttgir, require_triton
 from minitri.triton.emit import emit
 from minitri.triton.source import module_text

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import with_children
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.language import ast
@@ -327,17 +328,5 @@ def _rewritten(root: ast.Expr, change: Callable[[Any], Any]) -> Any:
     """
     made: dict[int, Any] = {}
     for node in ast.postorder(root):
-        old = {f.name: getattr(node, f.name) for f in fields(node)}
-        new = {name: _changed(value, made) for name, value in old.items()}
-        parts = {name: value for name, value in new.items() if value is not old[name]}
-        made[id(node)] = change(replace(node, **parts) if parts else node)
+        made[id(node)] = change(with_children(node, lambda child: made[id(child)]))
     return made[id(root)]
-
-
-def _changed(value: Any, made: Mapping[int, Any]) -> Any:
-    if isinstance(value, ast.Node):
-        return made[id(value)]
-    if not isinstance(value, tuple):
-        return value
-    new = tuple(_changed(item, made) for item in value)
-    return value if all(a is b for a, b in zip(value, new)) else new

@@ -87,7 +87,7 @@ class Lowering:
         """
 
         def untransported(op: Op) -> Op:
-            lost = {"rescale", "shift"} & {*ir.OPERANDS.get(type(op), ())} if not self.shares_a_loop(op) else ()
+            lost = {n for n in ("rescale", "shift") if hasattr(op, n)} if not self.shares_a_loop(op) else ()
             return replace(op, **dict.fromkeys(lost)) if lost else op
 
         return replace(kernel, body=ir.live(ir.rewritten(kernel.body, untransported).values()))

@@ -17,7 +17,7 @@ is the axis that a product sums over.
                         multiprocessor: one tile is computed while the other is stored.
     few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. While one
+    factor              (kernels/lower_graph.py). There are few registers, so tiles have few columns. While one
                         program computes its factor, another program on the same multiprocessor multiplies. A cost model
                         chooses the number of rows (optimize/dequantised_product_cost.py).
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
