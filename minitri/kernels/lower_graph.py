@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim, product
 from minitri.base.operators import fill_value
+from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import DType, bool_
 from minitri.graph import ir as graph_ir
