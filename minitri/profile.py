@@ -26,7 +26,7 @@ from minitri.kernels.memory_traffic import traffic
 from minitri.notebook.html import card, counted
 from minitri.program import Program
 from minitri.runtime.device_transfer import target_of
-from minitri.runtime.launch import on_device
+from minitri.runtime.launch import Bound, launcher, on_device
 from minitri.runtime.timing import Timing, measure, time_call
 
 __all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]
@@ -111,8 +111,9 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
     kernels: list[KernelTime] = []
     with on_device(call.model):
-        for launch in run.launches(call, run.memory(call)):  # in order: each finds the temporaries that it reads
-            k, timing = launch.step.kernel, measure(launch, call.device, repeats, max(1, warmup))
+        for launch in Bound(run, call).launches:  # in order: each finds the temporaries that it reads
+            run_alone, k = launcher([launch], call), launch.step.kernel
+            timing = measure(run_alone, call.device, repeats, max(1, warmup))
             kernels.append(KernelTime(k.name, launch.programs, k.warps, timing, moved.get(k.name, 0)))
     total = measure(lambda: program(*arrays, **named), call.device, repeats, warmup)
     seconds = {k.name: k.seconds for k in kernels}

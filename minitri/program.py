@@ -29,11 +29,10 @@ from minitri.notebook.cards import program_card, stages_card
 from minitri.notebook.html import StageText
 from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
 from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
-from minitri.runtime.arguments import returned
-from minitri.runtime.binding import Call, check_conditions, constant, given_sizes, takes_float
+from minitri.runtime.binding import Call, constant, given_sizes, takes_float
 from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
-from minitri.runtime.launch import Executable, Started, enough, require_graph
-from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
+from minitri.runtime.launch import Bound, Executable, enough, require_graph
+from minitri.runtime.replay import Captured, ReplayCache, call_key
 from minitri.runtime.variants import Variants, known_options
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
@@ -124,11 +123,10 @@ class Program(BaseProgram):
                 return replay(found[1], args)
             call = self._bound(args, keywords)
             with enough():
-                started = self._started(call)
-                results = returned(started.outputs)
+                bound = self._started(call)
             if found is not None:
-                replays.keep(*found, started, call, args)
-            return results
+                replays.keep(*found, bound, call, args)
+            return bound.results
         except CompileError as error:
             forget_frames(error)
             raise
@@ -143,15 +141,16 @@ class Program(BaseProgram):
             return args, keywords
         return (*args, *(keywords[name] for name in names)), {}
 
-    def _started(self, call: Call) -> Started:
+    def _started(self, call: Call) -> Bound:
+        """Runs the kernels of a call. On a GPU, the kernels may still run when this method returns."""
         call = self._ready(call)
-        return self._variants.executable(self, call).started(call)
+        bound = Bound(self._variants.executable(self, call), call)
+        bound()
+        return bound
 
     def _ready(self, call: Call) -> Call:
-        """Returns the call with checked sizes, and with arrays on one device in the layout that the kernels need."""
-        call = self.fitted(call)
-        check_conditions(self.conditions(call.instance), call.sizes)
-        return beside(call)
+        """Returns the call with arrays on one device, in the layout that the kernels need."""
+        return beside(self.fitted(call))
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """Compiles the kernels for a call and checks the arguments of the call. Runs no kernel."""
@@ -194,7 +193,7 @@ class Program(BaseProgram):
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
             raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
-        call = self._checked(args, keywords)
+        call = self._bound(args, keywords)
         with enough():
             results = self.evaluate(stage, call)
         return results[0] if len(results) == 1 else results
@@ -225,14 +224,9 @@ class Program(BaseProgram):
         A program that was read from a stage after the graph is compared with the program `against` of `mt.load`. Raises
         CompileError MT0402 if `mt.load` was called without `against`.
         """
-        call = self._checked(args, keywords)
+        call = self._bound(args, keywords)
         with enough():
             return check(self, call)
-
-    def _checked(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
-        call = self._bound(args, keywords)
-        check_conditions(self.conditions(call.instance), call.sizes)
-        return call
 
     # ---- stages as texts and pages ---------------------------------------------------
 

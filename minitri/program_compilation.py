@@ -11,7 +11,7 @@ the class `BaseProgram` instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,7 @@ from minitri.language import ast
 from minitri.pipeline import Compilation, Context, Start
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions
-from minitri.runtime.launch import Executable
-from minitri.runtime.replay import Bound
+from minitri.runtime.launch import Bound, Executable
 from minitri.tiles.schedule import Options
 
 MAX_CHOICES = 64  # measured options kept for one program
@@ -106,9 +105,7 @@ class BaseProgram:
         for certain sizes only, its graph contains the sizes of the call as numbers.
         """
         call = bind(self.function, args, keywords)
-        if not call.instance.types:
-            return call
-        with suppress(CompileError):
+        with suppress(CompileError) if call.instance.types else nullcontext():
             check_conditions(self.conditions(call.instance), call.sizes)
             return call
         call = call.with_known_sizes()

@@ -45,7 +45,7 @@ from minitri.program import Lowered, Program
 from minitri.program_compilation import BaseProgram
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
-from minitri.runtime.launch import Started
+from minitri.runtime.launch import Bound
 from minitri.tiles import ir as tiles
 from minitri.tiles.ir import Programs
 from minitri.tiles.parse import parse_programs
@@ -221,7 +221,7 @@ class Loaded(Program):
                 run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call
 
-    def _started(self, call: Call) -> Started:
+    def _started(self, call: Call) -> Bound:
         with _watched("triton"):
             return super()._started(call)
 
