@@ -24,7 +24,6 @@ from minitri.graph.requirements import warn_of_requirements
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
 from minitri.language.front_end import is_module
-from minitri.language.linking import Read
 from minitri.notebook.cards import program_card, stages_card
 from minitri.notebook.html import StageText
 from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
@@ -54,8 +53,6 @@ class Program(BaseProgram):
     options   how kernels are scheduled (`Options`): block sizes by axis, warps, software pipelining and others
     effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
     """
-
-    watched: Sequence[Read] = ()  # Python values outside the program that were used to compile it
 
     def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:
         super().__init__(module, entry, **settings)
@@ -130,9 +127,6 @@ class Program(BaseProgram):
         except CompileError as error:
             forget_frames(error)
             raise
-
-    def refresh(self) -> None:
-        """Compiles again if a Python value that the program uses has changed."""
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Moves keyword arguments to their positions, if none is missing: `f(x, b=b, a=a)` becomes `f(x, a, b)`."""
@@ -249,6 +243,7 @@ class Program(BaseProgram):
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
         """Returns the call that the arguments of `lower` describe. If the arguments are sizes, the call has no arrays."""
+        self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
         if args or any(p.name in named and _takes_array(p) for p in self.function.params):
             return self._bound(args, given)

@@ -23,6 +23,7 @@ from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.ir import Condition, Graph
 from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.language import ast
+from minitri.language.linking import Read
 from minitri.pipeline import Compilation, Context, Start
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions
@@ -39,12 +40,14 @@ class BaseProgram:
     limits    the limits that were in force when the program was made
     start     the first stage of the program, if the program was read from the text of a stage; else None
     against   another program, whose results are right by definition; else None
+    watched   Python values outside the program that were used to compile it
     choices   options that were measured or read from the disk cache, by the key that runtime/measured_schedules.py
               makes
     """
 
     start: Start | None = None
     against: BaseProgram | None = None
+    watched: Sequence[Read] = ()
 
     if TYPE_CHECKING:  # methods of `Program`
 
@@ -104,6 +107,7 @@ class BaseProgram:
         programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. If a program is right
         for certain sizes only, its graph contains the sizes of the call as numbers.
         """
+        self.refresh()
         call = bind(self.function, args, keywords)
         with suppress(CompileError) if call.instance.types else nullcontext():
             check_conditions(self.conditions(call.instance), call.sizes)
@@ -111,6 +115,9 @@ class BaseProgram:
         call = call.with_known_sizes()
         check_conditions(self.conditions(call.instance), call.sizes)
         return call
+
+    def refresh(self) -> None:
+        """Compiles again if a Python value that the program uses has changed."""
 
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
