@@ -20,6 +20,7 @@ from minitri.base.lru_cache import Recent
 from minitri.base.time_and_memory_limits import using
 from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
 from minitri.graph.argument_binding import sizes_of
+from minitri.graph.ir import Graph
 from minitri.graph.requirements import warn_of_requirements
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
@@ -32,7 +33,7 @@ from minitri.runtime.binding import Call, constant, given_sizes, takes_float
 from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.launch import Bound, Executable, enough, require_graph
 from minitri.runtime.replay import Captured, ReplayCache, call_key
-from minitri.runtime.variants import Variants, known_options
+from minitri.runtime.variants import Variants
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import check
@@ -63,8 +64,8 @@ class Program(BaseProgram):
 
     @property
     def _typed(self) -> bool:
-        """Checks whether the types of all parameters are known before any call."""
-        return all(map(_is_typed, self.function.params))
+        """Checks whether the types of all parameters are known before any call. An int or a bool needs a value."""
+        return all(p.default is not None or takes_float(p) or _is_array(p) for p in self.function.params)
 
     def _check_signature(self) -> None:
         """Finds errors before any call, if the types of all parameters are declared."""
@@ -197,7 +198,8 @@ class Program(BaseProgram):
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)
-        self._fits_memory(moved)
+        if self.start is None or isinstance(self.start.value, Graph):
+            require_graph(self.graph(call.instance), call.sizes)  # evaluators store every value
         return run_stage.results(self._kept(moved, stage), stage, moved)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
@@ -207,10 +209,6 @@ class Program(BaseProgram):
             kept = self._stages.made(context.key, lambda: self.compilation(context))
             kept.value(stage)
         return kept
-
-    def _fits_memory(self, call: Call) -> None:
-        """Raises CompileError if some value would not fit into memory, because evaluators store every value."""
-        require_graph(self.graph(call.instance), call.sizes)
 
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Compares the result of every pass with the reference. `report.guilty` is the name of the first wrong pass.
@@ -245,9 +243,10 @@ class Program(BaseProgram):
         """Returns the call that the arguments of `lower` describe. If the arguments are sizes, the call has no arrays."""
         self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
-        if args or any(p.name in named and _takes_array(p) for p in self.function.params):
+        untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
+        if args or any(p.name in named for p in [*untyped, *filter(_is_array, self.function.params)]):
             return self._bound(args, given)
-        if untyped := [p for p in self.function.params if p.annotation is None and p.default is None]:
+        if untyped:
             raise self._without_types(untyped)
         return given_sizes(self.function, given)
 
@@ -283,6 +282,8 @@ class Program(BaseProgram):
         target = given.get("target") or str(own or "cuda:90")
         told = {**given, "target": target}
         if self.effort != "none" and target != "interpreter" and not (given.get("without") or given.get("options")):
+            from minitri.runtime.measured_schedules import known_options
+
             told["options"], schedules = known_options(self, call, own if target == str(own) else None)
         return told, schedules, unaligned(call.arrays)
 
@@ -375,11 +376,5 @@ def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
     return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
 
 
-def _takes_array(param: ast.Param) -> bool:
-    return isinstance(param.annotation, ast.ArrayType) or (param.annotation is None and param.default is None)
-
-
-def _is_typed(param: ast.Param) -> bool:
-    """Checks whether a parameter has a type without an argument. An int or a bool needs a value or a default."""
-    at_call = isinstance(param.annotation, ast.ScalarType) and not takes_float(param)
-    return param.default is not None or (param.annotation is not None and not at_call)
+def _is_array(param: ast.Param) -> bool:
+    return isinstance(param.annotation, ast.ArrayType)

@@ -41,8 +41,7 @@ class BaseProgram:
     start     the first stage of the program, if the program was read from the text of a stage; else None
     against   another program, whose results are right by definition; else None
     watched   Python values outside the program that were used to compile it
-    choices   options that were measured or read from the disk cache, by the key that runtime/measured_schedules.py
-              makes
+    choices   options that were measured or read from the disk cache, by the key of the context
     """
 
     start: Start | None = None
@@ -67,7 +66,7 @@ class BaseProgram:
         self.name = self.function.name
         self.without, self.options, self.effort = names(without), checked(options), check_effort(effort)
         self.limits = current()
-        self.choices: Recent[str, Options] = Recent(MAX_CHOICES)
+        self.choices: Recent[Any, Options] = Recent(MAX_CHOICES)
         self._graphs: Recent[Any, Compilation] = Recent(MAX_GRAPHS)
         self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_GRAPHS)
 
@@ -143,7 +142,7 @@ class BaseProgram:
         All contexts with the same types of parameters share one graph.
         """
         built = self._built(context.instance)
-        made = Compilation(context, {"graph": built.value("graph")})
+        made = Compilation(context, built.values)
         made.seconds |= built.seconds
         return made
 

@@ -206,10 +206,6 @@ class Loaded(Program):
         with _watched(stage):
             return super().evaluate(stage, self.fitted(call))
 
-    def _fits_memory(self, call: Call) -> None:
-        if isinstance(self.value, Graph):
-            super()._fits_memory(call)
-
     def _ready(self, call: Call) -> Call:
         """Returns the checked call.
 
