@@ -29,7 +29,7 @@ from minitri.notebook.cards import program_card, stages_card
 from minitri.notebook.html import StageText
 from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
 from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
-from minitri.runtime.binding import Call, constant, given_sizes, takes_float
+from minitri.runtime.binding import Call, float_default, given_sizes, takes_float
 from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
 from minitri.runtime.launch import Bound, Executable, enough, require_graph
 from minitri.runtime.replay import Captured, ReplayCache, call_key
@@ -373,7 +373,7 @@ class Lowered:
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
     """Returns the position and the default of each float parameter; the default is 0.0 if there is none."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
-    return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
+    return {p.name: (k, 0.0 if p.default is None else float_default(function, p)) for k, p in floats}
 
 
 def _is_array(param: ast.Param) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, count
 from operator import index, mul
 from typing import Any
@@ -26,11 +26,11 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import ArrayType, DType, dtype
-from minitri.graph.argument_binding import Instance, Sizes, array_type, items_of, sizes_of, static
+from minitri.graph.argument_binding import Instance, Sizes, array_type, items_of, sizes_of
 from minitri.graph.ir import Condition
+from minitri.graph.lower_ast import default
 from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
-from minitri.language.constant_arithmetic import BINARY, CONSTANTS
 from minitri.runtime.arguments import ArrayView, view
 
 KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}  # what a scalar parameter takes
@@ -107,7 +107,7 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
     for param in function.params:
         name, value = param.name, given.get(param.name)
         if takes_float(param):
-            scalars[name] = scalar(param, value) if name in given else constant(param.default)
+            scalars[name] = scalar(param, value) if name in given else float_default(function, param)
         elif name in given and _is_static(param, value):
             statics[name] = scalar(param, value)
         elif name in given:
@@ -150,22 +150,10 @@ def takes_float(param: ast.Param) -> bool:
     return isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float"
 
 
-def constant(expr: ast.Expr | None) -> float:
-    """Returns the value of a parameter's default, which is a number or arithmetic of numbers."""
-    match expr:
-        case ast.Number():
-            return float(expr.value)
-        case ast.Unary(op="-" | "+" as op):
-            return constant(expr.operand) * (-1 if op == "-" else 1)
-        case ast.Name(id=id) if id in CONSTANTS:
-            return CONSTANTS[id]
-        case ast.Binary(op="+" | "-" | "*" | "/" | "//" | "%" | "**" as op):
-            left, right = constant(expr.left), constant(expr.right)
-            try:
-                return float(static(lambda: BINARY[op](left, right)))
-            except CompileError as error:
-                raise error.at(expr.span) from None
-    raise CompileError("MT0106", "a default of a float must be a number", expr.span if expr else None)
+@lru_cache(maxsize=256)
+def float_default(function: ast.Function, param: ast.Param) -> float:
+    """Returns the value of a float parameter's default, which is a number or arithmetic of numbers."""
+    return scalar(param, default(function, param))
 
 
 def scalar(param: ast.Param, value: Any) -> Any:
