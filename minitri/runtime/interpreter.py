@@ -21,7 +21,6 @@ import numpy as np
 from minitri.base.types import DType
 from minitri.runtime.arguments import ArrayView, strided, view
 from minitri.runtime.binding import Call
-from minitri.triton import artifacts
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
@@ -53,7 +52,6 @@ class InterpretedKernel:
 
 def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[InterpretedKernel, ...]:
     """Returns the kernels of a source text with their functions in Triton's interpreter."""
-    artifacts.require_triton()
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
 

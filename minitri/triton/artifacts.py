@@ -27,17 +27,6 @@ from minitri.triton.source import functions
 _LOCAL_PATH = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/triton|triton/language)\b)")  # file paths on this machine
 
 
-def triton_namespace() -> dict[str, Any]:
-    """Returns the global names of generated kernels when Triton compiles them."""
-    require_triton()
-    import triton.language as tl
-    from triton.language.extra import libdevice
-
-    from minitri.triton import rt
-
-    return {"tl": tl, "libdevice": libdevice, "rt": rt}
-
-
 def require_triton() -> None:
     try:
         import triton  # noqa: F401
@@ -47,10 +36,16 @@ def require_triton() -> None:
 
 
 def jit_functions(text: str) -> dict[str, Any]:
+    """Returns Triton's functions of a source text, by the names of the kernels."""
     require_triton()
     import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
 
-    return {name: triton.jit(f) for name, f in functions(text, triton_namespace()).items()}
+    from minitri.triton import rt
+
+    made = functions(text, {"tl": tl, "libdevice": libdevice, "rt": rt})
+    return {name: triton.jit(f) for name, f in made.items()}
 
 
 @dataclass(frozen=True, slots=True)
