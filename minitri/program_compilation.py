@@ -200,6 +200,15 @@ def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
     return replace(options, descriptors=False) if unaligned(arrays) else options
 
 
+def with_measured(context: Context, options: Options) -> Context:
+    """Returns the context of a call with measured options.
+
+    If the program has its own setting for tensor descriptors, this setting replaces the measured setting.
+    """
+    own = context.options.descriptors
+    return replace(context, options=options if own is None else replace(options, descriptors=own))
+
+
 def unaligned(arrays: Mapping[str, ArrayView]) -> tuple[str, ...]:
     """Returns the names of arrays that do not begin at a multiple of 16 bytes."""
     return tuple(name for name, a in arrays.items() if a.address % ALIGNMENT)

@@ -23,13 +23,12 @@ from minitri.hardware.chips import chip_of
 from minitri.hardware.targets import Target
 from minitri.language.ast_dump import format_module
 from minitri.pipeline import Compilation, Context
-from minitri.program_compilation import BaseProgram, check_effort
+from minitri.program_compilation import BaseProgram, check_effort, with_measured
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.device_transfer import beside, target_of
 from minitri.runtime.launch import Bound
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
-from minitri.runtime.variants import with_measured
 from minitri.tiles.schedule import Options
 from minitri.trust.first_order_error import magnitude
 from minitri.trust.run_stage import launchable

@@ -16,7 +16,7 @@ from typing import Any
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import Target
 from minitri.pipeline import Context
-from minitri.program_compilation import BaseProgram
+from minitri.program_compilation import BaseProgram, with_measured
 from minitri.runtime.binding import Call
 from minitri.runtime.device_transfer import target_of
 from minitri.runtime.launch import Executable
@@ -80,12 +80,3 @@ class Variants:
 def _launchable(program: BaseProgram, context: Context, options: Options) -> Executable:
     context = with_measured(context, options)
     return run_stage.launchable(program.compilation(context), context.target)
-
-
-def with_measured(context: Context, options: Options) -> Context:
-    """Returns the context of a call with measured options.
-
-    If the program has its own setting for tensor descriptors, this setting replaces the measured setting.
-    """
-    own = context.options.descriptors
-    return replace(context, options=options if own is None else replace(options, descriptors=own))
