@@ -45,7 +45,7 @@ from minitri.program import Lowered, Program
 from minitri.program_compilation import BaseProgram
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
-from minitri.runtime.launch import Started
+from minitri.runtime.launch import Bound
 from minitri.tiles import ir as tiles
 from minitri.tiles.ir import Programs
 from minitri.tiles.schedule import Options
@@ -206,10 +206,6 @@ class Loaded(Program):
         with _watched(stage):
             return super().evaluate(stage, self.fitted(call))
 
-    def _fits_memory(self, call: Call) -> None:
-        if isinstance(self.value, Graph):
-            super()._fits_memory(call)
-
     def _ready(self, call: Call) -> Call:
         """Returns the checked call.
 
@@ -221,7 +217,7 @@ class Loaded(Program):
                 run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call
 
-    def _started(self, call: Call) -> Started:
+    def _started(self, call: Call) -> Bound:
         with _watched("triton"):
             return super()._started(call)
 

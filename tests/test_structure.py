@@ -48,7 +48,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "minitri",
         "notebook",
         "program",
-        "program_from_function",
         "program_from_stage",
     ),
     (

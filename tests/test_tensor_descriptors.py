@@ -194,7 +194,7 @@ def test_stores_use_descriptors_if_shared_memory_is_sufficient(
     assert program.persistent == 128 and program.descriptor_stores == stores
     assert (".store([" in low["triton"]) == stores
     (built,) = build(low["triton"], low.compilation.value("triton"), Target.parse("cuda:90"))
-    assert built.shared <= H200.shared
+    assert built.metadata.shared <= H200.shared
 
 
 def test_the_shared_memory_of_the_chip_decides_to_the_byte() -> None:

@@ -44,6 +44,12 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
     return _Builder(module, entry).graph(function, instance)
 
 
+def default(function: ast.Function, param: ast.Param) -> Value:
+    """Returns the value of a parameter's default. Raises CompileError for a default that the parameter cannot take."""
+    module = ast.Module(function.span, function.span.source, (function,))
+    return _Builder(module, function.name).default(param, function)
+
+
 class _Builder(Interpreter, ErrorCollection):
     """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same graph nodes."""
 
@@ -92,11 +98,11 @@ class _Builder(Interpreter, ErrorCollection):
             case _ if param.name in instance.statics:
                 return argument_binding.static_argument(param, instance.statics[param.name], function)
             case ast.ScalarType():
-                return self._default(param, function)
+                return self.default(param, function)
             case None if param.name in instance.types:
                 type = instance.types[param.name]
             case None if param.default is not None:
-                return self._default(param, function)
+                return self.default(param, function)
             case _:
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
                 raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
@@ -150,7 +156,7 @@ class _Builder(Interpreter, ErrorCollection):
             if param.name in given:
                 value = argument_binding.static_argument(param, given[param.name], function)
             else:
-                value = self._default(param, function)
+                value = self.default(param, function)
             scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
         if typed:
             scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
@@ -177,7 +183,7 @@ class _Builder(Interpreter, ErrorCollection):
         finally:
             self.site = before
 
-    def _default(self, param: ast.Param, function: ast.Function) -> Value:
+    def default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
             raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
         if (value := self.expression(param.default, {})) is BROKEN:

@@ -68,9 +68,8 @@ def together(works: Iterable[Work]) -> Work:
     return Work(sum(w.read for w in works), sum(w.written for w in works), _added(w.operations for w in works))
 
 
-def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = sum(map(Counter, parts), Counter())
-    return dict(total)
+def _added(parts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    return sum(map(Counter, parts), Counter[str]())
 
 
 def unit(dtype: DType, precision: str = "ieee") -> str:
@@ -170,7 +169,7 @@ def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
     return {k.name: Work(moved[k.name].read, moved[k.name].written, _kernel(k, sizes)) for k in plan.kernels}
 
 
-def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
+def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
     if any(extents[a.name] == 0 for a in kernel.parallel):
         return {}  # no program runs, so values without axes are not computed either
