@@ -92,12 +92,13 @@ class CompileError(Exception):
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
         """Adds these corrections to the error; None stands for no correction.
 
-        Returns the error. `help` says what to write.
+        Returns the error. `help` says what to write. If `help` is "", the text of a single correction becomes the help.
         """
         self.edits = tuple(edit for edit in edits if edit is not None)
-        if help or self.edits:
-            lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")] if self.edits else []
-            self.help = printable(help or ("remove it" if lines == ["``"] else f"write {', then '.join(lines)}"))
+        if not help and len(self.edits) == 1:
+            lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")]
+            help = "remove it" if lines == ["``"] else f"write {', then '.join(lines)}"
+        self.help = printable(help) or self.help
         return self
 
     def guess(self, span: Span, question: str) -> Self:

@@ -71,9 +71,8 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     if "write" in row:
         place, text = row["write"]
         return error.write(places[place], text)
-    if row.get("correct") == "moved_up":
-        return error.correct(*python_corrections.moved_up(at), help=error.help)
-    return error.correct(getattr(python_corrections, row["correct"])(at)) if "correct" in row else error
+    made = getattr(python_corrections, row["correct"])(at) if "correct" in row else ()
+    return error.correct(*(made if isinstance(made, tuple) else [made]))
 
 
 def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:

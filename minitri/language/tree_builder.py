@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -56,9 +56,10 @@ def covering(parts: Sequence[ast.Node | None]) -> Span:
 
 NODES = {
     "effect": Effect, "conditional": ast.Conditional, "comparison": ast.Compare, "binary": ast.Binary, "unary": ast.Unary,
-    "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name,
+    "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name, "pack": ast.Pack, "none": ast.NoneLiteral,
+    "ellipsis": ast.EllipsisLiteral,
 }  # fmt: skip
-"""The rules whose parts are the fields of a node."""
+"""The rules whose last parts are the fields of a node."""
 
 
 class Callbacks:
@@ -69,7 +70,10 @@ class Callbacks:
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
         if node := NODES.get(rule):
-            return lambda parts: node(covering(parts), *(p.text if isinstance(p, Word) else p for p in parts))
+            count = len(fields(node)) - 1  # without the span
+            return lambda parts: node(
+                covering(parts), *(p.text if isinstance(p, Word) else p for p in parts[len(parts) - count :])
+            )
         method = getattr(self.builder, rule)
         return lambda parts: method(*parts)
 
@@ -88,14 +92,12 @@ class Builder:
     def expression(self, value: ast.Expr) -> ast.Expr:
         return checked_value(value)
 
-    def type(self, value: ast.Expr) -> ast.Expr:
-        return value
-
-    def module(self, *parts: ast.Function | None) -> tuple[ast.Function, ...]:
-        return distinct_functions([part for part in parts if part is not None])
-
-    def docstring(self, word: Word) -> None:
-        return None
+    def module(self, *parts: ast.Function | Word) -> tuple[ast.Function, ...]:
+        functions = tuple(part for part in parts if isinstance(part, ast.Function))  # the others are docstrings
+        for function in repeated(functions):
+            name = replace(function.span, end=function.span.start + len(function.name))  # the span begins with the name
+            raise mistake("repeated_function", name, name=function.name)
+        return functions
 
     # Functions
 
@@ -141,12 +143,6 @@ class Builder:
             return first.elements  # x[(i, j)] is x[i, j], as in Python; x[[i, j]] has one index, an array
         return (first, *more[:-1])
 
-    def ellipsis(self, word: Word) -> ast.EllipsisLiteral:
-        return ast.EllipsisLiteral(word.span)
-
-    def pack(self, star: Word, name: Word) -> ast.Pack:
-        return ast.Pack(star.span.to(name.span), name.text)
-
     def slice(self, *parts: Any) -> ast.Slice:
         return ast.Slice(covering(parts), *parts[::2])
 
@@ -162,9 +158,6 @@ class Builder:
 
     def truth(self, word: Word) -> ast.Number:
         return ast.Number(word.span, word.text == "True")
-
-    def none(self, word: Word) -> ast.NoneLiteral:
-        return ast.NoneLiteral(word.span)
 
     def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
         """Returns the node for `(a)`: the node of `a` with a span that includes the parentheses.
@@ -229,14 +222,6 @@ def read_number(word: Word) -> int | float:
     return float(text.replace("_", ""))
 
 
-def distinct_functions(found: Sequence[ast.Function]) -> tuple[ast.Function, ...]:
-    """Returns the functions of a module. Raises ParseError if two functions have the same name."""
-    for function in repeated(found):
-        name = replace(function.span, end=function.span.start + len(function.name))  # the span begins with the name
-        raise mistake("repeated_function", name, name=function.name)
-    return tuple(found)
-
-
 def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
     """Returns the parameters of a function.
 
@@ -274,7 +259,11 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
     for statement in found[1:] if _is_docstring(found[0]) else found:
         if isinstance(statement, Effect):
             checked_value(statement.value)
-            raise idle(statement, is_last=statement is found[-1])
+            error = mistake("idle", statement.span)
+            if statement is found[-1]:  # the author probably meant to return it
+                start = replace(statement.span, end=statement.span.start)
+                error.write(start, "return ", f"write `return {statement.span.text}`")
+            raise error
         statements.append(statement)
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
@@ -282,16 +271,6 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
     if not statements or not isinstance(statements[-1], ast.Return):
         raise no_return(name, statements)
     return tuple(statements)
-
-
-def idle(statement: Effect, is_last: bool) -> ParseError:
-    """Returns the error for an expression used as a statement.
-
-    If the expression is the last statement of a function, its author probably meant to return it.
-    """
-    error = mistake("idle", statement.span)
-    start = replace(statement.span, end=statement.span.start)
-    return error.write(start, "return ", f"write `return {statement.span.text}`") if is_last else error
 
 
 def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> ParseError:
@@ -340,6 +319,5 @@ def check_arguments(found: Sequence[ast.Node]) -> None:
         raise mistake("repeated_keyword", keyword.span, name=keyword.name)
     for before, argument in pairwise(found):
         if isinstance(before, Keyword) and not isinstance(argument, Keyword):
-            error = mistake("positional_after_keyword", argument.span)
             swapped = Edit(before.span, argument.span.text), Edit(argument.span, before.span.text)
-            raise error.correct(*swapped, help=error.help)
+            raise mistake("positional_after_keyword", argument.span).correct(*swapped)
