@@ -128,11 +128,9 @@ class CompileAxisError(CompileValueError, CompileIndexError):
     """
 
 
-_PYTHON = {
-    "ValueError": CompileValueError, "TypeError": CompileTypeError, "IndexError": CompileIndexError,
-    "AxisError": CompileAxisError,
-}  # fmt: skip
-_KINDS = {code: _PYTHON[row["python"]] for code, row in _TABLE.items() if "python" in row}
+_KINDS: dict[str, type[CompileError]] = {
+    code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row
+}
 BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
     for code, kind in _KINDS.items()
@@ -147,9 +145,6 @@ class ParseError(CompileError, SyntaxError):
     """
 
     msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]
-
-    def __str__(self) -> str:
-        return summary(self)
 
 
 class ShapeWarning(UserWarning):

@@ -72,7 +72,7 @@ class _Builder(Interpreter, ErrorCollection):
         value = self.body(function, scope)
         if self.errors:
             raise self.all_errors()
-        results = list(value) if isinstance(value, tuple) else [value]
+        results = argument_binding.items_of(value)
         argument_binding.require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
@@ -150,15 +150,13 @@ class _Builder(Interpreter, ErrorCollection):
         """
         sizes: Sizes = {}
         scope: Scope = {}
-        typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
             if param.name in given:
                 value = argument_binding.static_argument(param, given[param.name], function)
             else:
                 value = self._default(param, function)
-            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
-        if typed:
-            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+            scope[param.name] = array_argument(self.typer, param, value, sizes, function)
+        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:
@@ -167,7 +165,7 @@ class _Builder(Interpreter, ErrorCollection):
             self.calls.pop()
         if value is BROKEN:
             return value
-        results = value if isinstance(value, tuple) else (value,)
+        results = argument_binding.items_of(value)
         argument_binding.require_count(function, len(results))
         results = tuple(
             argument_binding.declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r

@@ -23,12 +23,14 @@ from minitri.language import ast
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-    """Returns the argument as an array. Binds the callee's dimension names to the sizes of the array.
+    """Returns the argument for a parameter of an array type as an array.
 
-    A weak scalar is converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.
+    Binds the callee's dimension names to the sizes of the array. A weak scalar is converted to the dtype of the
+    annotation. An argument for any other parameter stays unchanged. Raises CompileError MT0207 for a wrong rank.
     """
     declared = param.annotation
-    assert isinstance(declared, ast.ArrayType)
+    if not isinstance(declared, ast.ArrayType):
+        return value
     wanted = DTYPES[declared.dtype]
     array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
     match_sizes(declared, array.shape, sizes, lambda: CompileError(

@@ -183,17 +183,6 @@ def unclosed(opening: Word) -> ParseError:
 # ---- what the grammar lets through -----------------------------------------------------------
 
 
-def bad_number(word: Word, is_float: bool) -> ParseError:
-    """Returns the error for a token that begins like a number.
-
-    `is_float` says whether the token without its last letter is a float.
-    """
-    text = word.text
-    if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
-        return mistake("complex_number", word.span)
-    return mistake("not_a_number", word.span, text=text[:40])
-
-
 def bad_target(node: ast.Expr) -> ParseError:
     """Returns the error for an expression other than a name on the left of `=`."""
     match node:

@@ -23,12 +23,7 @@ from minitri.base.time_and_memory_limits import current
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
-from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, mistake, too_much
-
-_DIGITS = r"[0-9](_?[0-9])*"
-_INTEGER = re.compile(r"0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*")
-_EXPONENT = rf"[eE][+-]?{_DIGITS}"
-_FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIGITS}{_EXPONENT}")
+from minitri.language.syntax_errors import bad_target, chained_comparison, mistake, too_much
 
 
 class Effect(ast.Node):
@@ -210,16 +205,18 @@ def read_number(word: Word) -> int | float:
     text = word.text
     if len(text) > (limit := current().digits):
         raise too_much("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
-    if _INTEGER.fullmatch(text):
-        value = int(text.replace("_", ""), 0) if len(text) < 4000 else 2**64  # Python reads no more digits
-        if value >= 2**64:
-            raise mistake("large_integer", word.span)
-        return value
-    if not _FLOAT.fullmatch(text):
-        raise bad_number(word, is_float=_FLOAT.fullmatch(word.text[:-1]) is not None)
-    if math.isinf(float(text.replace("_", ""))):
+    plain = text.rstrip("jJ")
+    try:
+        value = float(plain) if re.match(r"[0-9_]*[.eE]", plain) else int(plain, 0)
+    except ValueError:
+        raise mistake("not_a_number", word.span, text=text[:40]) from None
+    if plain != text:
+        raise mistake("complex_number", word.span)
+    if isinstance(value, int) and value >= 2**64:
+        raise mistake("large_integer", word.span)
+    if isinstance(value, float) and math.isinf(value):
         raise mistake("infinite", word.span, text=text[:40]).write(word.span, "inf")
-    return float(text.replace("_", ""))
+    return value
 
 
 def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
