@@ -233,6 +233,8 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 
     The source line is cut to `columns` characters.
     """
+    from rich.cells import cell_len  # East Asian characters take two columns, combining characters none
+
     line, column = span.line_column
     text = span.first_line.expandtabs(1)
     width = max(1, min(span.end - span.start, len(text) - column + 1))
@@ -242,7 +244,7 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
     return [
         f"  --> {printable(str(span))}",
         f"  {gutter} | {printable(text)}",
-        f"  {' ' * len(gutter)} | {' ' * _columns(before)}{'^' * _columns(under)} {label}".rstrip(),
+        f"  {' ' * len(gutter)} | {' ' * cell_len(before)}{'^' * cell_len(under)} {label}".rstrip(),
     ]
 
 
@@ -262,13 +264,6 @@ def _window(text: str, column: int, limit: int) -> tuple[str, int]:
 def printable(text: str) -> str:
     """Replaces each unprintable character by `?`, so that the text cannot send escape codes to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _columns(text: str) -> int:
-    """Returns the width of a text on a terminal. East Asian characters take two columns, combining characters none."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

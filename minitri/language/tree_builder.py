@@ -99,16 +99,25 @@ class Builder:
     def function(self, name: Word, params: Any, returns: ast.Expr | None, *body: Statement) -> ast.Function:
         kinds = read_returns(returns, self.parse) if returns is not None else None
         span = name.span.to(body[-1].span)
-        return ast.Function(span, name.text, checked_params(params or []), kinds, checked_body(name, body))
+        return ast.Function(span, name.text, tuple(params or ()), kinds, checked_body(name, body))
 
-    def params(self, *parts: Any) -> Sequence[Any]:
-        return parts
-
-    arguments = params
+    def params(self, *params: ast.Param) -> Sequence[ast.Param]:
+        for param in repeated(params):
+            raise mistake("repeated_parameter", param.span, name=param.name)
+        for before, param in pairwise(params):
+            if before.default is not None and param.default is None:
+                raise mistake("default_before", param.span, name=param.name)
+        return params
 
     def param(self, name: Word, annotation: ast.Expr | None, default: ast.Expr | None) -> ast.Param:
         kind = read_type(annotation, self.parse) if annotation is not None else None
-        return ast.Param(covering((name, annotation, default)), name.text, kind, checked_default(name, kind, default))
+        if isinstance(kind, ast.ArrayType) and default is not None:
+            text = default.span.source.text
+            whole = replace(default.span, start=len(text[: text.rindex("=", 0, default.span.start)].rstrip()))
+            raise mistake("array_default", default.span, name=name.text).write(whole, "")
+        if default is not None and not isinstance(default, ast.String):
+            checked_value(default)
+        return ast.Param(covering((name, annotation, default)), name.text, kind, default)
 
     def assign(self, target: ast.Expr, value: ast.Expr) -> ast.Assign:
         return ast.Assign(target.span.to(value.span), target_names(target), checked_value(value))
@@ -124,11 +133,19 @@ class Builder:
         raise chained_comparison(parts, covering(parts))
 
     def call(self, function: ast.Expr, arguments: Sequence[Any] | None, close: Word) -> ast.Call:
-        check_arguments(arguments or [])
         args = [part for part in arguments or [] if not isinstance(part, Keyword)]
         keywords = tuple((part.name, part.value) for part in arguments or [] if isinstance(part, Keyword))
         name, receiver = callee(function)
         return ast.Call(function.span.to(close.span), name, (*receiver, *args), keywords)
+
+    def arguments(self, *arguments: ast.Expr | Keyword) -> Sequence[ast.Expr | Keyword]:
+        for keyword in repeated([argument for argument in arguments if isinstance(argument, Keyword)]):
+            raise mistake("repeated_keyword", keyword.span, name=keyword.name)
+        for before, argument in pairwise(arguments):
+            if isinstance(before, Keyword) and not isinstance(argument, Keyword):
+                swapped = Edit(before.span, argument.span.text), Edit(argument.span, before.span.text)
+                raise mistake("positional_after_keyword", argument.span).correct(*swapped)
+        return arguments
 
     def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
@@ -219,19 +236,6 @@ def read_number(word: Word) -> int | float:
     return value
 
 
-def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
-    """Returns the parameters of a function.
-
-    Raises ParseError for a repeated name, or a default before a parameter without one.
-    """
-    for param in repeated(found):
-        raise mistake("repeated_parameter", param.span, name=param.name)
-    for before, param in pairwise(found):
-        if before.default is not None and param.default is None:
-            raise mistake("default_before", param.span, name=param.name)
-    return tuple(found)
-
-
 def repeated(found: Sequence[Named]) -> Iterator[Named]:
     """Yields the nodes whose name belongs to an earlier node too."""
     seen: set[str] = set()
@@ -239,15 +243,6 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
         if node.name in seen:
             yield node
         seen.add(node.name)
-
-
-def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
-    """Returns the default of a parameter. Scalars and options may have a default, but arrays may not."""
-    if isinstance(kind, ast.ArrayType) and root is not None:
-        text = root.span.source.text
-        whole = replace(root.span, start=len(text[: text.rindex("=", 0, root.span.start)].rstrip()))
-        raise mistake("array_default", root.span, name=name.text).write(whole, "")
-    return root if root is None or isinstance(root, ast.String) else checked_value(root)
 
 
 def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
@@ -308,13 +303,3 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
             return name, (value,)
         case _:
             raise mistake("not_callable", function.span)
-
-
-def check_arguments(found: Sequence[ast.Node]) -> None:
-    """Raises ParseError for a positional argument after a keyword argument, or for a repeated keyword."""
-    for keyword in repeated([argument for argument in found if isinstance(argument, Keyword)]):
-        raise mistake("repeated_keyword", keyword.span, name=keyword.name)
-    for before, argument in pairwise(found):
-        if isinstance(before, Keyword) and not isinstance(argument, Keyword):
-            swapped = Edit(before.span, argument.span.text), Edit(argument.span, before.span.text)
-            raise mistake("positional_after_keyword", argument.span).correct(*swapped)
