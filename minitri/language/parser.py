@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from string import ascii_letters
 from typing import Any, Literal
 
 from minitri.base.diagnostics import ParseError
@@ -37,7 +38,6 @@ from minitri.language.ast import Word
 from minitri.language.syntax_errors import CLOSES
 from minitri.language.tree_builder import Builder, Callbacks
 
-_STRING = re.compile(r"([A-Za-z]*)(.*)", re.DOTALL)
 _PLAIN_STRING = re.compile(r"(?:[^\\]|\\[^xuUN])*", re.DOTALL)
 Start = Literal["expression", "type", "module"]
 
@@ -179,9 +179,8 @@ def _word(source: Source, token: Any) -> Word:
 
 
 def _check_string(word: Word) -> None:
-    match = _STRING.fullmatch(word.text)
-    assert match is not None
-    prefix, rest = match[1].lower(), match[2]
+    rest = word.text.lstrip(ascii_letters)
+    prefix = word.text.removesuffix(rest).lower()
     if prefix not in ("", "r", "u"):
         kind = {"f": "f-strings", "b": "byte strings"}.get(prefix.strip("r"), "strings with a prefix")
         raise errors.mistake("string_prefix", word.span, kind=kind)

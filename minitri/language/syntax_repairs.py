@@ -16,6 +16,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
@@ -42,7 +43,7 @@ def parsed(parse: Callable[[Span], T], place: Span) -> T:
 
 
 def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span], Any]) -> ParseError:
-    for candidate in _candidates(error, span, place):
+    for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):
         text = edited(place.source.text, candidate.edits)
         if candidate.edits and _is_accepted(text, candidate.edits, place, parse):
             line = Source("", text).line(place.source.line_column(candidate.edits[0].span.start)[0]).strip()
@@ -61,12 +62,6 @@ def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[
     except CompileError as later:
         return later.span is not None and 0 <= line_end < later.span.start
     return True
-
-
-def _candidates(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
-    yield from _by_table(error, span, place)
-    yield error
-    yield from _general(error, span, place)
 
 
 # ---- the table -----------------------------------------------------------------------------------

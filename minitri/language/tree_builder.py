@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from minitri.base.diagnostics import Edit, ParseError
+from minitri.base.diagnostics import Edit
 from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import current
 from minitri.language import ast, python_corrections
@@ -248,7 +248,8 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
 def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
     """Returns the statements of a function without its docstring. The last statement must be the only `return`."""
     statements: list[ast.Assign | ast.Return] = []
-    for statement in found[1:] if _is_docstring(found[0]) else found:
+    is_docstring = isinstance(found[0], Effect) and isinstance(found[0].value, ast.String)
+    for statement in found[is_docstring:]:
         if isinstance(statement, Effect):
             checked_value(statement.value)
             error = mistake("idle", statement.span)
@@ -260,26 +261,14 @@ def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | a
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
             raise mistake("after_return", after.span)
-    if not statements or not isinstance(statements[-1], ast.Return):
-        raise no_return(name, statements)
-    return tuple(statements)
-
-
-def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> ParseError:
-    """Returns the error for a function without `return`.
-
-    The last name that the function assigns is probably the intended result.
-    """
-    error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
-        case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:
+        case [ast.Return()]:
+            return tuple(statements)
+        case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:  # the author probably meant to return it
             text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
-            error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
-    return error
-
-
-def _is_docstring(statement: Statement) -> bool:
-    return isinstance(statement, Effect) and isinstance(statement.value, ast.String)
+            error = mistake("returns_nothing", name.span, name=name.text)
+            raise error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
+    raise mistake("returns_nothing", name.span, name=name.text)
 
 
 def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
