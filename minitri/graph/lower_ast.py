@@ -33,7 +33,6 @@ from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe
 from minitri.language import ast
-from minitri.language.ast_interpreter import Interpreter
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
 from minitri.language.signatures import bind, function_names, signature_of
 
@@ -45,7 +44,7 @@ def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Gr
     return builder.graph(function, instance)
 
 
-class _Builder(Interpreter, ErrorCollection):
+class _Builder(ErrorCollection):
     """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same graph nodes."""
 
     def __init__(self, module: ast.Module, entry: str) -> None:
@@ -54,9 +53,6 @@ class _Builder(Interpreter, ErrorCollection):
         self.compare = partial(expressions.compare, self.typer)
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
-        self.calls: list[tuple[ast.Function, Span]] = []  # each with the span of its call
-        self.errors: list[CompileError] = []
-        self.site: Span | None = None  # inside a library function: the user's call, where errors are reported
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -94,11 +90,9 @@ class _Builder(Interpreter, ErrorCollection):
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
                 return argument_binding.static_argument(param, instance.statics[param.name], function)
-            case ast.ScalarType():
-                return self._default(param, function)
             case None if param.name in instance.types:
                 type = instance.types[param.name]
-            case None if param.default is not None:
+            case ast.ScalarType() | None if param.annotation or param.default:
                 return self._default(param, function)
             case _:
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'

@@ -260,11 +260,12 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
             return None
         if python.unparse(inside) != "True":
             conditions.append(_filled(f"A[:{', None' * below}]" if below else "A", {"A": inside}))
-    fits_anywhere = _is_number(value) or isinstance(value, python.BinOp) and python.unparse(value.left) == x
+    is_number = isinstance(value.operand if isinstance(value, python.UnaryOp) else value, python.Constant)
+    fits_anywhere = is_number or isinstance(value, python.BinOp) and python.unparse(value.left) == x
     if not fits_anywhere and (len(items) > 1 or not conditions or isinstance(conditions[0], python.BinOp)):
         return None
     if not conditions:
-        return f"full_like({x}, {python.unparse(value)})" if _is_number(value) else python.unparse(value)
+        return f"full_like({x}, {python.unparse(value)})" if is_number else python.unparse(value)
     mask = reduce(lambda a, b: python.BinOp(a, python.BitAnd(), b), conditions)
     return _written(_filled("where(I, A, X)", {**found, "I": mask, "A": value}))
 
@@ -281,10 +282,6 @@ def _inside(item: python.AST, size: str) -> Any:
     bounds = {name: f"{size} - {bound[1:]}" if bound[0] == "-" else bound for name, bound in bounds.items()}
     names = {"P": f"arange({size})", **bounds}
     return _filled(text, {name: python.parse(of, mode="eval").body for name, of in names.items()})
-
-
-def _is_number(node: python.AST) -> bool:
-    return isinstance(node.operand if isinstance(node, python.UnaryOp) else node, python.Constant)
 
 
 # ---- expressions ---------------------------------------------------------------------------------
