@@ -68,6 +68,11 @@ def test_the_help_of_an_idiom_shows_the_whole_call() -> None:
     assert error is not None and "`mean(((x + 1) - x) ** 2)`" in error.help
 
 
+def test_a_missing_axis_is_added_to_a_method() -> None:
+    error = error_of("x.cumsum() + 1", {"x": "f32[M, N]"})
+    assert error is not None and corrected(error) == "x.cumsum(axis=-1) + 1"
+
+
 # ---- the same values -------------------------------------------------------------------------------
 
 SIZES = {"M": 3, "N": 4, "K": 5, "C": 6, "V": 7, "D": 4, "T": 5, "B": 2, "H": 3}

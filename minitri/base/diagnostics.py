@@ -92,12 +92,13 @@ class CompileError(Exception):
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
         """Adds these corrections to the error; None stands for no correction.
 
-        Returns the error. `help` says what to write.
+        Returns the error. `help` says what to write. If `help` is "", the text of a single correction becomes the help.
         """
         self.edits = tuple(edit for edit in edits if edit is not None)
-        if help or self.edits:
-            lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")] if self.edits else []
-            self.help = printable(help or ("remove it" if lines == ["``"] else f"write {', then '.join(lines)}"))
+        if not help and len(self.edits) == 1:
+            lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")]
+            help = "remove it" if lines == ["``"] else f"write {', then '.join(lines)}"
+        self.help = printable(help) or self.help
         return self
 
     def guess(self, span: Span, question: str) -> Self:
@@ -127,11 +128,9 @@ class CompileAxisError(CompileValueError, CompileIndexError):
     """
 
 
-_PYTHON = {
-    "ValueError": CompileValueError, "TypeError": CompileTypeError, "IndexError": CompileIndexError,
-    "AxisError": CompileAxisError,
-}  # fmt: skip
-_KINDS = {code: _PYTHON[row["python"]] for code, row in _TABLE.items() if "python" in row}
+_KINDS: dict[str, type[CompileError]] = {
+    code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row
+}
 BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
     for code, kind in _KINDS.items()
@@ -146,9 +145,6 @@ class ParseError(CompileError, SyntaxError):
     """
 
     msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]
-
-    def __str__(self) -> str:
-        return summary(self)
 
 
 class ShapeWarning(UserWarning):
@@ -219,6 +215,8 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 
     The source line is cut to `columns` characters.
     """
+    from rich.cells import cell_len  # East Asian characters take two columns, combining characters none
+
     line, column = span.line_column
     text = span.first_line.expandtabs(1)
     width = max(1, min(span.end - span.start, len(text) - column + 1))
@@ -228,7 +226,7 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
     return [
         f"  --> {printable(str(span))}",
         f"  {gutter} | {printable(text)}",
-        f"  {' ' * len(gutter)} | {' ' * _columns(before)}{'^' * _columns(under)} {label}".rstrip(),
+        f"  {' ' * len(gutter)} | {' ' * cell_len(before)}{'^' * cell_len(under)} {label}".rstrip(),
     ]
 
 
@@ -248,13 +246,6 @@ def _window(text: str, column: int, limit: int) -> tuple[str, int]:
 def printable(text: str) -> str:
     """Replaces each unprintable character by `?`, so that the text cannot send escape codes to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _columns(text: str) -> int:
-    """Returns the width of a text on a terminal. East Asian characters take two columns, combining characters none."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -21,11 +21,9 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     a change of case is accepted.
     """
     name = name[:LONGEST]
-    names = sorted(set(known) - {name})
     limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0
-    costs = {other: distance(name, other, limit) for other in names}
-    near = [other for other in names if costs[other] <= limit]
-    near.sort(key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
+    costs = {other: distance(name, other, limit) for other in sorted(set(known) - {name})}
+    near = sorted(costs, key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
     return [other for other in near if costs[other] <= min(costs[near[0]] + 0.5, limit)][:3]
 
 

@@ -33,7 +33,6 @@ from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.language import ast
-from minitri.language.ast_interpreter import Interpreter
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
 from minitri.language.signatures import bind, function_names, signature_of
 
@@ -50,19 +49,16 @@ def default(function: ast.Function, param: ast.Param) -> Value:
     return _Builder(module, function.name).default(param, function)
 
 
-class _Builder(Interpreter, ErrorCollection):
+class _Builder(ErrorCollection):
     """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same graph nodes."""
 
     def __init__(self, module: ast.Module, entry: str) -> None:
         super().__init__({f.name: f for f in module.functions})
         self.typer, self.entry = Typer(), entry
+        self.inputs: list[Input] = []
         self.compare = partial(expressions.compare, self.typer)
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
-        self.calls: list[tuple[ast.Function, Span]] = []  # each with the span of its call
-        self.inputs: list[Input] = []
-        self.errors: list[CompileError] = []
-        self.site: Span | None = None  # inside a library function: the user's call, where errors are reported
 
     # ---- the entry -------------------------------------------------------------------
 
@@ -77,7 +73,7 @@ class _Builder(Interpreter, ErrorCollection):
         value = self.body(function, scope)
         if self.errors:
             raise self.all_errors()
-        results = list(value) if isinstance(value, tuple) else [value]
+        results = argument_binding.items_of(value)
         argument_binding.require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
@@ -97,11 +93,9 @@ class _Builder(Interpreter, ErrorCollection):
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
                 return argument_binding.static_argument(param, instance.statics[param.name], function)
-            case ast.ScalarType():
-                return self.default(param, function)
             case None if param.name in instance.types:
                 type = instance.types[param.name]
-            case None if param.default is not None:
+            case ast.ScalarType() | None if param.annotation or param.default:
                 return self.default(param, function)
             case _:
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
@@ -151,15 +145,13 @@ class _Builder(Interpreter, ErrorCollection):
         """
         sizes: Sizes = {}
         scope: Scope = {}
-        typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
             if param.name in given:
                 value = argument_binding.static_argument(param, given[param.name], function)
             else:
                 value = self.default(param, function)
-            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
-        if typed:
-            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+            scope[param.name] = array_argument(self.typer, param, value, sizes, function)
+        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:
@@ -168,7 +160,7 @@ class _Builder(Interpreter, ErrorCollection):
             self.calls.pop()
         if value is BROKEN:
             return value
-        results = value if isinstance(value, tuple) else (value,)
+        results = argument_binding.items_of(value)
         argument_binding.require_count(function, len(results))
         results = tuple(
             argument_binding.declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r
