@@ -5,11 +5,14 @@
 
 In: a class with annotated fields. Out: a dataclass with these fields. The one idea: a metaclass makes the dataclasses,
 so a file of nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show its fields,
-because a tree may be deep.
+because a tree may be deep. `postorder` lists the nodes of a graph or an expression.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -30,3 +33,18 @@ class KeywordNodeClass(NodeClass):
     """The metaclass of node classes whose fields are given by keyword."""
 
     only_keywords = True
+
+
+def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
+    """Returns the roots and everything that `below` reaches from them, each item once and after its children.
+
+    The function does not recurse, so deep graphs need no deep call stack.
+    """
+    order: dict[T, None] = {}
+    stack = [*roots][::-1]
+    while stack:
+        if missing := [o for o in below(stack[-1]) if o not in order]:
+            stack += reversed(missing)
+        else:
+            order.setdefault(stack.pop())
+    return list(order)

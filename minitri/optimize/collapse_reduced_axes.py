@@ -16,6 +16,7 @@ that read the same array are treated alike, because they share a kernel.
 
 import math
 from collections.abc import Container
+from itertools import groupby
 
 from minitri.base import dims
 from minitri.base.operators import POSITIONS
@@ -52,13 +53,9 @@ def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
     these axes.
     """
     _, inner = contiguous_axes(node, gaps)
-    runs: list[list[int]] = [[]]
-    for k in range(node.x.rank):
-        if k in node.axes and k not in inner and node.x.shape[k].constant is not None:
-            runs[-1].append(k)
-        else:
-            runs.append([])
-    return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run))
+    suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]
+    runs = [[*run] for fits, run in groupby(range(node.x.rank), suitable.__getitem__) if fits]
+    return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run), default=[])
 
 
 def _parts(node: Reduce, chip: Chip, gaps: Layouts) -> int:

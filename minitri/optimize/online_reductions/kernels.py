@@ -28,21 +28,7 @@ from minitri.base.types import ArrayType
 from minitri.graph.ir import const_value
 from minitri.graph.text import format_number
 from minitri.kernels import ir
-from minitri.kernels.ir import (
-    Compute,
-    Constant,
-    Count,
-    Dot,
-    Kernel,
-    Load,
-    Old,
-    Op,
-    Plan,
-    Position,
-    Reduce,
-    Spread,
-    Store,
-)
+from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Position, Reduce, Spread, Store
 from minitri.optimize.online_reductions.transport import Mean, Reduced, Refused, Rescale, Shift, transport
 
 Reduction = Reduce | Dot
@@ -297,10 +283,10 @@ class _Online:
         return replace(op, x=self._substituted(op.x, running), shift=shift)
 
     def _count(self, op: Reduce) -> Op:
-        return self._once(("count", op.over, op.dtype), Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
+        return self._once(("count", op.over, op.dtype), ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
 
     def _old(self, y: Op) -> Op:
-        return self._once(("old", y), Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
+        return self._once(("old", y), ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
         """Returns a copy of the expression `root` in which `new` replaces some ops."""

@@ -154,7 +154,9 @@ def _is_near(test: Dim) -> bool:
 
     32 bits are certainly enough if the test is a sum of a few positions and a small number.
     """
-    return sum(abs(c) for m, c in test.terms if m) <= PLACES and sum(abs(c) for m, c in test.terms if not m) < NEAR
+    constant = next((c for m, c in test.terms if not m), 0)
+    is_sum = all(len(m) <= 1 for m, _ in test.terms)
+    return is_sum and sum(abs(c) for m, c in test.terms if m) <= PLACES and abs(constant) < NEAR
 
 
 class NotAffine(Exception):

@@ -27,6 +27,7 @@ from functools import cache
 from itertools import product
 
 from minitri.base.dims import Dim, floordiv
+from minitri.base.intervals import Range, bounds
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_operands
 from minitri.optimize.skip_blocks.abstract_values import constant
@@ -194,25 +195,19 @@ class _Skipping:
 # ---- bounds of a block ----------------------------------------------------------------------
 
 
-def _most(program: Program, d: Dim) -> Dim | None:
-    """Returns the largest value of `d` in a block, as an expression of the block's start. Returns None if this value is
-    unknown.
+def _ends(program: Program, d: Dim) -> Range | None:
+    """Returns the least and the largest value of `d` in a block, as expressions of the block's start. Returns None if
+    these values are unknown.
     """
-    for a in program.axes:
-        if a.symbol not in d.symbols():
-            continue
-        split = d.coefficient(a.symbol)
-        if split is None or split[0].constant is None:
-            return None
-        end = block_start(a.name) + (a.lanes - 1 if split[0].constant > 0 else 0)
-        d = split[0] * end + split[1]
-    ours = {f"{a.name}_start" for a in program.grid}
-    return d if all(s.kind == "size" or s.name in ours for s in d.symbols()) else None
+    starts = {a: block_start(a.name) for a in program.grid}
+    return bounds(d, {a.symbol: (start, start + (a.lanes - 1)) for a, start in starts.items()})
+
+
+def _most(program: Program, d: Dim) -> Dim | None:
+    found = _ends(program, d)
+    return found and found[1]
 
 
 def _least(program: Program, d: Dim) -> Dim | None:
-    """Returns the smallest value of `d` in a block, as an expression of the block's start. Returns None if this value
-    is unknown.
-    """
-    most = _most(program, -d)
-    return None if most is None else -most
+    found = _ends(program, d)
+    return found and found[0]
