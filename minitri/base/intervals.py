@@ -123,7 +123,7 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
     for atom in d.atoms():
         if isinstance(atom, Remainder):
             for fewer in _joined_with(d, atom, ranges):
-                if _pairs(fewer) < _pairs(d):
+                if len([*fewer.pairs()]) < len([*d.pairs()]):
                     return joined(fewer, ranges)
     return d
 
@@ -144,11 +144,6 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
     return found
 
 
-def _pairs(d: Dim) -> int:
-    """Returns the number of quotients and remainders in an expression."""
-    return sum(1 for _ in d.pairs())
-
-
 def _units(x: Dim, y: Dim) -> list[Dim]:
     """Returns common divisors of y and of some terms of x, the largest first.
 
@@ -159,7 +154,5 @@ def _units(x: Dim, y: Dim) -> list[Dim]:
         return []
     ((divisor, k),) = y.terms
     shared = ((sorted((Counter(m) & Counter(divisor)).elements(), key=str), gcd(c, k)) for m, c in x.terms if m)
-    units = dict.fromkeys(Dim({tuple(m): c}) for m, c in shared if k > 0)
-    return sorted(
-        (u for u in units if u != y and u != 1), key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True
-    )
+    units = [u for u in dict.fromkeys(Dim({tuple(m): c}) for m, c in shared if k > 0) if u != y and u != 1]
+    return sorted(units, key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True)

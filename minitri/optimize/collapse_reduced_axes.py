@@ -18,6 +18,8 @@ import math
 from collections.abc import Container
 from itertools import groupby
 
+import networkx as nx
+
 from minitri.base import dims
 from minitri.base.operators import POSITIONS
 from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol, postorder
@@ -68,14 +70,10 @@ def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
     """Returns the reductions whose reduced axes may become one axis. `gaps` names the inputs that are not contiguous in
     memory.
     """
-    over_several = [n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)]
-    found = {n for n in over_several if _without_gaps(n, gaps)}
-    while apart := {i for n in over_several if n not in found for i in _inputs(n)}:
-        left = {n for n in found if not apart & _inputs(n)}
-        if left == found:
-            break
-        found = left
-    return found
+    over_several = {n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)}
+    reads = nx.Graph((n, x) for n in over_several for x in (n, *_inputs(n)))
+    alike = [over_several & part for part in nx.connected_components(reads)]
+    return {n for part in alike if all(_without_gaps(n, gaps) for n in part) for n in part}
 
 
 def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:

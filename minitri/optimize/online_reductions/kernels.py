@@ -141,8 +141,7 @@ class _Online:
         self.new: dict[Op, Op] = {}
         self.decisions: list[ir.Decision] = []
         self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
-        self.made: dict[tuple[object, ...], Op] = {}  # transports, which several sums may share
-        self.before: dict[tuple[Op, Op], Op] = {}  # h(y) → h(old y)
+        self.made: dict[tuple[object, ...], Op] = {}  # ops of transports, which several sums may share
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
@@ -261,9 +260,8 @@ class _Online:
         old = self._old(y)
         factors: list[Op] = []
         for h in found.shifts:
-            if (h, y) not in self.before:
-                self.before[h, y] = self._substituted(h, {y: old})
-            factors.append(self._compute("exp", self._compute("subtract", self.before[h, y], h)))
+            before = self._substituted(h, {y: old})
+            factors.append(self._compute("exp", self._compute("subtract", before, h)))
         return reduce(lambda a, b: self._compute("multiply", a, b), factors)
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
@@ -289,12 +287,12 @@ class _Online:
         return self._once(("old", y), ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
-        """Returns a copy of the expression `root` in which `new` replaces some ops."""
+        """Returns a copy of the expression `root` in which `new` replaces some ops. Equal copies are made once."""
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
         for op in list(self.body):
             if op in wanted and op not in made and any(o in made for o in ir.op_operands(op)):
-                made[op] = self._add(ir.with_operands(op, lambda o: made.get(o, o)))
+                made[op] = self._once((op, *new.values()), ir.with_operands(op, lambda o: made.get(o, o)))
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:
