@@ -294,11 +294,8 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 def _is_count(d: Dim) -> bool:
     """Checks whether `d` is a product of sizes and one positive number."""
-    return (
-        len(d.terms) == 1
-        and d.terms[0][1] > 0
-        and all(isinstance(a, Symbol) and a.kind == "size" for a in d.terms[0][0])
-    )
+    positive = len(d.terms) == 1 and d.terms[0][1] > 0
+    return positive and all(isinstance(a, Symbol) and a.kind == "size" for a in d.atoms())
 
 
 def remainder(a: Dim, b: Dim) -> Dim:

@@ -55,18 +55,16 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
     """Replaces quotients and remainders of axes by new axes.
 
-    Returns the new expression, and the ranges of all old and new axes.
+    Returns the new expression, and the ranges of all old and new axes, except new axes of unknown range.
     """
     fresh: dict[Symbol, Range] = {}
 
     def atom(a: Atom) -> Dim:
         if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
             return Dim({(a,): 1})
-        range = _pair_range(a, ranges, positive)
-        if range is None:
-            return Dim({(Symbol("?", "value"),): 1})
         symbol = Symbol(f"#{a}", "axis")
-        fresh[symbol] = range
+        if (range := _pair_range(a, ranges, positive)) is not None:
+            fresh[symbol] = range
         return Dim({(symbol,): 1})
 
     abstracted = d.map_atoms(atom)

@@ -20,7 +20,7 @@ import math
 from typing import TypeGuard
 
 from minitri.base.dims import ZERO, Dim
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.optimize.collapse_reduced_axes import places
 from minitri.optimize.dequantised_product_cost import is_converted
@@ -49,9 +49,7 @@ def _folded(i: Interner, node: Contract) -> Node:
     index = (*kept, *[ZERO] * count, axis(lead), axis(lead + 1))
     b = i.view(node.b, (*node.shape[:lead], depth, columns), index)
     one = i.contract(node.dtype, (*node.shape[:lead], many, columns), a, b, node.precision)
-    row = Dim.of(0)
-    for k, extent in enumerate(rows, lead):
-        row = row * extent + axis(k)
+    row = sum((axis(k) * stride for k, stride in enumerate(contiguous(rows), lead)), ZERO)
     return i.view(one, node.shape, (*kept, row, axis(node.rank - 1)))
 
 

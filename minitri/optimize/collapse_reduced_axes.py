@@ -22,7 +22,8 @@ import networkx as nx
 
 from minitri.base import dims
 from minitri.base.operators import POSITIONS
-from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol, postorder
+from minitri.graph import ir
+from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import made_of
@@ -102,11 +103,8 @@ def _inputs(node: Reduce) -> set[Node]:
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
     """Returns the index along each axis of an array of these `sizes` for the flat index `place`."""
-    found: list[dims.Dim] = []
-    for size in reversed(sizes[1:]):
-        found.insert(0, place % size)
-        place = place // size
-    return [place, *found]
+    first, *others = ir.contiguous(sizes)
+    return [place // first, *(place // stride % size for stride, size in zip(others, sizes[1:]))]
 
 
 def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
@@ -121,4 +119,4 @@ def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
             return not along & {s for d in x.index for s in d.symbols()}
         return isinstance(x, Apply) or isinstance(x, Input) and x.shape == node.x.shape and x.name not in gaps
 
-    return all(map(fits, postorder([node.x], lambda x: x.args if isinstance(x, Apply) else ())))
+    return all(map(fits, ir.postorder([node.x], lambda x: x.args if isinstance(x, Apply) else ())))
