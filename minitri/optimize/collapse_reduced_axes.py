@@ -38,15 +38,18 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """
     several = joinable(graph, gaps)
 
+    def parts(node: Reduce) -> int:
+        return choose(node, chip, gaps)[1]
+
     def one_axis(i: Interner, node: Node, made: Node) -> Node | None:
         if not isinstance(node, Reduce) or not isinstance(made, Reduce) or node.op in POSITIONS:
             return None
         if node in several:
             whole = joined(i, made, min(made.axes), max(made.axes))
-            return whole if choose(whole, chip, gaps) is not None else None
+            return whole if parts(whole) > 1 else None
         rows = _longest_run(made, gaps)
         fewer = joined(i, made, rows[0], rows[-1]) if len(rows) > 1 else made
-        return fewer if 2 * _parts(fewer, chip, gaps) > 3 * _parts(made, chip, gaps) else None
+        return fewer if 2 * parts(fewer) > 3 * parts(made) else None
 
     return rewritten(graph, collapse, one_axis) if any(isinstance(n, Reduce) for n in graph.nodes()) else graph
 
@@ -59,12 +62,6 @@ def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
     suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]
     runs = [[*run] for fits, run in groupby(range(node.x.rank), suitable.__getitem__) if fits]
     return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run), default=[])
-
-
-def _parts(node: Reduce, chip: Chip, gaps: Layouts) -> int:
-    """Returns the number of parts into which a reduction will be split."""
-    choice = choose(node, chip, gaps)
-    return choice[1] if choice is not None else 1
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:

@@ -209,17 +209,13 @@ class Following:
         theirs = [self.cuts[y.y.node] for y in needs]
         if found is None or any((c.k, c.length) != (cut.k, cut.length) for c in theirs):
             return None
-        return self.rescaled(cut, found) if isinstance(found, Rescale) else self.shifted(cut, found)
-
-    # ---- a maximum -------------------------------------------------------------------
-
-    def rescaled(self, cut: Cut, found: Rescale[Element]) -> Node:
-        """Returns a sum that depends on a maximum. The partial sums are added, each corrected to the maximum of all
-        parts.
-        """
+        if isinstance(found, Shift):
+            return self.shifted(cut, found)
         cut.found = found
         partial = cut.partial(self.with_own(self.terms.root, found, cut))
         return self.merged(found, partial, self.maximum(found).first, cut.place)
+
+    # ---- a maximum -------------------------------------------------------------------
 
     def maximum(self, found: Rescale[Element]) -> Cut:
         return self.cuts[found.y.y.node]

@@ -45,29 +45,30 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     looped = loops(graph)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
-        choice = choose(made, chip, layouts) if node not in looped else None
-        return Cut(i, made, *choice).made(cuts) if choice is not None else None
+        k, parts, length = choose(made, chip, layouts)
+        return Cut(i, made, k, parts, length).made(cuts) if parts > 1 and node not in looped else None
 
     return split(graph, split_reductions, halves, Reduce)
 
 
-def choose(node: Reduce, chip: Chip, layouts: Layouts = {}) -> tuple[int, int, Dim] | None:
-    """Returns the axis to split, the number of parts and the length of a part. Returns None if the reduction would not
-    become faster.
+def choose(node: Reduce, chip: Chip, layouts: Layouts = {}) -> tuple[int, int, Dim]:
+    """Returns the axis to split, the number of parts and the length of a part. There is one part if the reduction would
+    not become faster.
     """
+    whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):
-        return None
+        return whole
     extents, results = {k: int(node.x.shape[k]) for k in node.axes}, math.prod(map(int, node.shape))
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
     parts = _parts(math.prod(extents.values()), results, width, WAVES * chip.multiprocessors)
     if parts == 1:
-        return None
+        return whole
     k = _axis(extents, inner, parts)
     rows, long = k not in inner, extents[k]
     most = long if rows or len(extents) == 1 else long // PIECE
     length = _length(long, max(1, min(parts, most)), rows)
-    return (k, -(-long // length), Dim.of(length)) if 0 < length < long else None
+    return (k, -(-long // length), Dim.of(length)) if 0 < length < long else whole
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:

@@ -163,10 +163,8 @@ class OnlineLowering(Lowering):
         self.top[op] = carry
         if isinstance(new, Dot):
             sofar = self.compute(body, "multiply", carry, self._factor(op, new, body))
-            body.append(product := replace(new, rescale=None, acc=sofar))
-            return carry, product
-        block = replace(new, rescale=None, shift=None)
-        body.append(block)
+            return carry, self.append(body, replace(new, rescale=None, acc=sofar))
+        block = self.append(body, replace(new, rescale=None, shift=None))
         if new.rescale is not None:
             factor = self._factor(op, new, body)
             return carry, self.compute(body, "add", self.compute(body, "multiply", carry, factor), block)

@@ -33,6 +33,7 @@ SAMPLES = 8  # rows that `average_steps` looks at
 NEAR, PLACES = 1 << 29, 4  # limits on the number in a test, and on the number of its indices and sizes
 DEEPEST = 64  # the most nested operators, because formulas are built recursively
 T = TypeVar("T")
+Combine = Callable[[T, T], T]
 
 
 # ---- formulas --------------------------------------------------------------------------------
@@ -57,9 +58,7 @@ UNKNOWN = None  # may hold or fail anywhere
 NEVER, ALWAYS = Dim.of(-1), ZERO
 
 
-def folded(
-    f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
-) -> T:
+def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
     """Evaluates a formula from its leaves to its root, with one function or value for each class of formula."""
     if f is None or isinstance(f, Dim):
         return unknown if f is None else test(f)
