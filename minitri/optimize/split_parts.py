@@ -213,16 +213,13 @@ class Following:
             return self.shifted(cut, found)
         cut.found = found
         partial = cut.partial(self.with_own(self.terms.root, found, cut))
-        return self.merged(found, partial, self.maximum(found).first, cut.place)
+        return self.merged(found, partial, self.cuts[found.y.y.node].first, cut.place)
 
     # ---- a maximum -------------------------------------------------------------------
 
-    def maximum(self, found: Rescale[Element]) -> Cut:
-        return self.cuts[found.y.y.node]
-
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
         """Returns the expression `root` in parts. The maximum of each part replaces the maximum of all parts."""
-        y, maximum = found.y, self.maximum(found)
+        y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = cut.of_own_part(finite(self.i, maximum.first))
             return cut.in_parts(build(self.i, self.terms, root, cut.node.x.shape, {}, {y.y: own}))
@@ -292,8 +289,7 @@ class Following:
 
     def _counts(self, cut: Cut) -> Node:
         """Returns the number of elements in each part."""
-        left = cut.node.shape
-        shape = (*left[: cut.place], Dim.of(cut.parts), *left[cut.place :])
+        shape = (*cut.node.shape[: cut.place], Dim.of(cut.parts), *cut.node.shape[cut.place :])
         rest = self.terms.count // cut.extent
         if cut.missing == 0:
             return self.i.view(self.i.const(int(rest * cut.length), cut.node.dtype), shape, ())
