@@ -12,10 +12,10 @@ import corrections
 import numpy as np
 import pytest
 import torch
-from corrections import LIBRARIES, Mistake, error_of, idioms, rewritten, table
+from corrections import LIBRARIES, Mistake, corrected, error_of, idioms, rewritten, table
 
 import minitri as mt
-from minitri.base.diagnostics import CompileError, Edit, corrected
+from minitri.base.diagnostics import CompileError, Edit
 from minitri.language import syntax_repairs
 from minitri.language.parser import whole_text
 from minitri.language.python_corrections import comprehension, expression, statement, update

@@ -11,7 +11,7 @@ example, the text of an error, `str(error)`, is
       = more: minitri explain MT0203
 
 error_codes.toml has a short description of every code. `error.edits` has the correction as data, for editors. The
-function `corrected` applies the correction of an error to its source.
+function `edited` applies edits to a text.
 """
 
 from __future__ import annotations
@@ -184,10 +184,9 @@ def render(error: CompileError, width: int = 100) -> str:
 
 def report(error: CompileError, width: int = 100) -> str:
     """Returns the error and all others of the program in full, and the commands that explain their codes."""
-    codes = dict.fromkeys(e.code for e in (error, *error.others))
-    return "\n".join(
-        [*(render(e, width) for e in (error, *error.others)), *(f"  = more: minitri explain {code}" for code in codes)]
-    )
+    errors = (error, *error.others)
+    codes = dict.fromkeys(e.code for e in errors)
+    return "\n".join([*(render(e, width) for e in errors), *(f"  = more: minitri explain {code}" for code in codes)])
 
 
 def summary(error: CompileError) -> str:
@@ -206,23 +205,6 @@ def summary(error: CompileError) -> str:
 
 def _place(error: CompileError) -> str:
     return "{}:{}: ".format(*error.span.line_column) if error.span else ""
-
-
-def corrected(error: CompileError) -> str:
-    """Returns the source text after the edits of the error and of the other errors.
-
-    An edit of another error is left out if it conflicts with an earlier edit.
-    """
-    made = list(error.edits)
-    source = made[0].span.source
-    for edit in (e for other in error.others for e in other.edits if e.span.source == source):
-        touched = [k for k, e in enumerate(made) if e.span.start < edit.span.end and edit.span.start < e.span.end]
-        if not touched:
-            made.append(edit)
-        elif made[touched[0]].text.count(edit.span.text) == 1:  # the other mistake is part of what was rewritten
-            around = made[touched[0]]
-            made[touched[0]] = Edit(around.span, around.text.replace(edit.span.text, edit.text))
-    return edited(source.text, made)
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:

@@ -67,8 +67,7 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
             fresh[symbol] = range
         return Dim({(symbol,): 1})
 
-    abstracted = d.map_atoms(atom)
-    return abstracted, {**ranges, **fresh}
+    return d.map_atoms(atom), {**ranges, **fresh}
 
 
 def _pair_range(a: Atom, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
@@ -111,9 +110,7 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
                     return floordiv(whole, units) if isinstance(a, Quotient) else remainder(whole, units) * unit + rest
         return a.of(x, y)
 
-    if all(isinstance(a, Symbol) for a in d.atoms()):
-        return d
-    return d.map_atoms(atom)
+    return d if all(isinstance(a, Symbol) for a in d.atoms()) else d.map_atoms(atom)
 
 
 def joined(d: Dim, ranges: Ranges = {}) -> Dim:
@@ -152,5 +149,6 @@ def _units(x: Dim, y: Dim) -> list[Dim]:
         return []
     ((divisor, k),) = y.terms
     shared = ((sorted((Counter(m) & Counter(divisor)).elements(), key=str), gcd(c, k)) for m, c in x.terms if m)
-    units = [u for u in dict.fromkeys(Dim({tuple(m): c}) for m, c in shared if k > 0) if u != y and u != 1]
-    return sorted(units, key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True)
+    units = dict.fromkeys(Dim({tuple(m): c}) for m, c in shared if k > 0)
+    smaller = [u for u in units if u != y and u != 1]
+    return sorted(smaller, key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True)

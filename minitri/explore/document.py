@@ -65,13 +65,9 @@ class Shown:
 
 
 def document(
-    compiled: Compilation,
-    other: Compilation | None = None,
-    *,
-    quick: bool = False,
-    shown: Shown = Shown(),
+    compiled: Compilation, other: Compilation | None = None, *, quick: bool = False, shown: Shown = Shown(),
     tell: Tell = SILENT,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Returns the data of a page about one program, or about two programs that are compared.
 
     quick   whether parts that need Triton's compiler are left out

@@ -170,9 +170,8 @@ def _printed(programs: str, target: str, seconds: float) -> str:
     dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
     command = [sys.executable, "-m", "minitri.explore.passes", target]
     try:
-        done = subprocess.run(
-            command, input=programs.encode(), capture_output=True, env=dumping, timeout=seconds, check=True
-        )
+        given = programs.encode()
+        done = subprocess.run(command, input=given, capture_output=True, env=dumping, timeout=seconds, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         message = f"Triton's passes cannot be shown: {type(error).__name__}"
         raise StageUnavailable("MT0402", message, help="the stages ttir and ttgir are there") from None

@@ -10,7 +10,7 @@ program as well.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from minitri.base.diagnostics import CompileError, Edit, listed, suggest
@@ -74,13 +74,8 @@ def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
     return error
 
 
-def unknown_function(
-    call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr | None = None
-) -> CompileError:
-    """Returns the error for a call `name(x)` or `x.name()` of an unknown function.
-
-    `root` is the whole expression, if the call is only a part of an expression.
-    """
+def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr) -> CompileError:
+    """Returns the error for a call `name(x)` or `x.name()` of an unknown function. `root` is the whole expression."""
     name, own = call.function, list(own)
     method = is_method(call)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
@@ -91,7 +86,7 @@ def unknown_function(
     if method and name in ATTRIBUTES and len(args) == 1:
         return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
     if answer := foreign.called(name, args, list(keywords), method=method):
-        written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
+        written = fitted(rewritten_call(answer.row, args, keywords), call, root)
         return _advised(error, call.span, written, f"{suggest(name, own)} {answer.sentence(True, written)}".lstrip())
     if guess := suggest(name, [*own, *known]):
         return error.guess(called_name(call), guess)
@@ -118,11 +113,8 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     return error.write(Span(source, start.start(), start.start()), stub, f"define it above: `def {name}({params}):`")
 
 
-def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) -> CompileError:
-    """Returns the error for an unknown attribute `x.name`. `known` are the attributes that arrays have.
-
-    `rank` is the rank of x, or 0 if the rank is unknown.
-    """
+def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
+    """Returns the error for an unknown attribute `x.name`, where `rank` is the rank of x."""
     name, value = node.name, node.value.span.text
     place = replace(node.span, start=node.span.end - len(name))
     error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", place)
@@ -139,9 +131,9 @@ def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) 
     if pair and name == "indices" and (arg := PLACES.get(pair.function)):
         start = called_name(pair).start - node.span.start
         return error.write(node.span, f"{value[:start]}{arg}{value[start + len(pair.function) :]}")
-    if guess := suggest(name, known):
+    if guess := suggest(name, ATTRIBUTES):
         return error.guess(place, guess)
-    return error.correct(help=f"arrays have {listed([f'.{a}' for a in known])}")
+    return error.correct(help=f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}")
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:

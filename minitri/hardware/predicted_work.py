@@ -69,9 +69,7 @@ def together(works: Iterable[Work]) -> Work:
 
 
 def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
+    total: Counter[str] = sum(map(Counter, parts), Counter())
     return dict(total)
 
 
@@ -216,8 +214,7 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
 
     In causal attention the share is 0.5 or a little more. The average is over at most `SAMPLES` tiles along each axis.
     """
-    bounds = [d for d in (loop.first, loop.last) if d is not None]
-    if not bounds:
+    if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0
     axis = program.axis(loop.axes[0])
     starts = {s.name for d in bounds for s in d.symbols()} - sizes.keys()

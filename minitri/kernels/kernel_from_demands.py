@@ -7,9 +7,9 @@ comes after its operands. Each element that the kernel computes, loads or select
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minitri.base.diagnostics import Span
 from minitri.base.dims import Dim
 from minitri.base.operators import fill_value
+from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import DType, bool_
 from minitri.graph import ir as graph_ir

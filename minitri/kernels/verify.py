@@ -19,8 +19,7 @@ from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands
 def verify(plan: Plan) -> None:
     """Raises ValueError if a plan breaks a rule. The message names the first kernel and op that break a rule."""
     names = [b.name for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
-    twice = next((n for n in names if names.count(n) > 1), None)
-    if twice is not None:
+    if (twice := next((n for n in names if names.count(n) > 1), None)) is not None:
         raise ValueError(f"two buffers are called {twice}")
     verify_order(plan, [(k.name, k.body) for k in plan.kernels])
     for kernel in plan.kernels:
@@ -44,8 +43,7 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
                 raise BrokenRule(f"{name}: {op.buffer.name} is written twice", op.spans)
             written |= {op.buffer.name} if isinstance(op, ir.Store) else set()
         ready |= written
-    missing = [b.name for b in plan.outputs if b.name not in ready]
-    if missing:
+    if missing := [b.name for b in plan.outputs if b.name not in ready]:
         raise ValueError(f"nothing writes {missing[0]}")
 
 

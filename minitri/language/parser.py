@@ -120,10 +120,8 @@ _parse_type_expression = partial(_parse, start="type")
 
 @lru_cache(maxsize=1)
 def _lark() -> Any:
-    grammar = Path(__file__).with_name("grammar.lark")
-    return make_parser(
-        grammar, ("expression", "type", "module"), "basic", transformer=Callbacks(Builder(_parse_type_expression))
-    )
+    grammar, callbacks = Path(__file__).with_name("grammar.lark"), Callbacks(Builder(_parse_type_expression))
+    return make_parser(grammar, ("expression", "type", "module"), "basic", transformer=callbacks)
 
 
 # ---- words and lines ----------------------------------------------------------------------------

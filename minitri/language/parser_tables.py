@@ -23,8 +23,7 @@ def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> An
 
     grammar = path.read_text(encoding="utf-8")
     key = {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest(), "lexer": lexer}
-    kept = json_disk_cache.get("grammar", key)
-    if kept is not None:
+    if (kept := json_disk_cache.get("grammar", key)) is not None:
         try:
             return _load(kept, callables)
         except Exception:  # another version of lark may raise any error

@@ -126,9 +126,8 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
     if not word.isascii():
         yield _made(error, (Edit(at, _ascii(at)) for at in _all(r"[^\x00-\x7f]", place)))
     if "indent" in error.message and not before.rpartition("\n")[2].strip():
-        yield from (
-            _made(error, edits, help=error.help or "line it up with its block") for edits in _indented(span, place)
-        )
+        help = error.help or "line it up with its block"
+        yield from (_made(error, edits, help=help) for edits in _indented(span, place))
     if "only functions stand" in error.message:
         yield from _inlined(span, place)
     if word in ("return", "pass") and (
