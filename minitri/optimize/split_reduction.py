@@ -35,7 +35,8 @@ MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
 MOST_ROWS, SHORTEST_ROW = 16384, 64  # parts that are rows: the most results of parts, and the fewest elements of each
-ONLINE = 8  # so many times more programs of columns with online reductions, which have few warps
+ONLINE = 8  # so many times more programs of columns with online reductions, which have few warps, but
+MOST_ONLINE = 128  # no more parts than the second kernel corrects quickly
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 
 
@@ -79,8 +80,10 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     extents, results = {k: int(node.x.shape[k]) for k in node.axes}, math.prod(map(int, node.shape))
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
-    wanted = WAVES * chip.multiprocessors * (ONLINE if online and width else 1)
-    parts = _parts(math.prod(extents.values()), results, width, wanted)
+    count, wanted = math.prod(extents.values()), WAVES * chip.multiprocessors
+    parts = _parts(count, results, width, wanted)
+    if online and width:
+        parts = max(parts, min(_parts(count, results, width, ONLINE * wanted), MOST_ONLINE))
     if parts == 1:
         return whole
     rows = _axis_of_rows(node) if node.op not in POSITIONS else None
