@@ -63,7 +63,7 @@ def ops(change: Callable[[Any], Op]) -> Change:
                 carries = tuple((new[c], new[n]) for c, n in s.carries)
                 made.append(Loop(s.axes, carries, inside))  # type: ignore[arg-type]
             else:
-                new[s] = change(ir.with_operands(s, new.__getitem__))
+                new[s] = change(ir.with_children(s, new.__getitem__))
                 made.append(new[s])
         return tuple(made)
 

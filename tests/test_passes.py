@@ -927,7 +927,7 @@ def edited(plan: Any, change: Callable[[ir.Op], ir.Op | None]) -> Any:
         for op in kernel.body:
             new = change(op)
             if new is not None:
-                made[op] = ir.with_operands(new, lambda o, made=made: made.get(o, o))
+                made[op] = ir.with_children(new, lambda o, made=made: made.get(o, o))
                 body.append(made[op])
         kernels.append(replace(kernel, body=tuple(body)))
     return replace(plan, kernels=tuple(kernels))

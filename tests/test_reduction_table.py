@@ -25,7 +25,7 @@ from minitri.graph.rewrite import copy, rebuild
 from minitri.graph.text import parse_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.kernels import evaluate as kernels_evaluate
-from minitri.kernels.ir import Kernel, Op, Plan, Reduce, Scan, with_operands
+from minitri.kernels.ir import Kernel, Op, Plan, Reduce, Scan, with_children
 from minitri.kernels.parse import parse_plan
 from minitri.kernels.verify import verify as verify_plan
 from minitri.tiles import evaluate as tiles_evaluate
@@ -120,7 +120,7 @@ def broken_plan(call: str) -> Plan:
     plan: Plan = compiled(call).value("kernels")
     made: dict[Op, Op] = {}
     for op in plan.kernels[0].body:
-        made[op] = broken(with_operands(op, made.__getitem__))
+        made[op] = broken(with_children(op, made.__getitem__))
     return replace(plan, kernels=(replace(plan.kernels[0], body=tuple(made.values())),))
 
 

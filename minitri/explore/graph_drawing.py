@@ -24,7 +24,7 @@ import networkx as nx
 import numpy as np
 
 from minitri.base.spans import Span
-from minitri.graph.ir import Const, Graph, Input, Node, View, operands
+from minitri.graph.ir import Const, Graph, Input, Node, View, children
 from minitri.graph.text import format_node, format_number
 
 LARGE = 24  # nodes that are drawn at once without folding
@@ -58,7 +58,7 @@ class _Picture:
         self.parameters = {(s.start, s.end) for i in graph.inputs for s in graph.spans.get(i, ())[:1]}
         self.literals = {n: _literal(n) for n in order if _literal(n) and n not in outputs}
         self.nodes = [n for n in order if n not in self.literals]
-        self.edges = [(o, n) for n in self.nodes for o in operands(n) if o not in self.literals]
+        self.edges = [(o, n) for n in self.nodes for o in children(n) if o not in self.literals]
 
     def groups(self) -> dict[str, list[Node]]:
         """Groups by title: the nodes of one library call or line. Groups whose folding would make a cycle are left out."""
@@ -97,7 +97,7 @@ class _Picture:
         return drawing(title, boxes, dict.fromkeys(quotient.edges, []), 30.0)
 
     def _box(self, node: Node) -> dict[str, Any]:
-        names = {o: self.literals.get(o, "") for o in operands(node)}
+        names = {o: self.literals.get(o, "") for o in children(node)}
         text = node.name if isinstance(node, Input) else format_node(node, names).split(" {")[0]
         label = " ".join(text.replace(",", " ").split())
         detail = f"[{', '.join(map(str, node.index))}]" if isinstance(node, View) else ""

@@ -37,7 +37,7 @@ from minitri.base.json_child_process import environment
 from minitri.base.pass_logs import Firing, recorded
 from minitri.base.time_and_memory_limits import using
 from minitri.explore.triton_stages import MachineCode
-from minitri.graph.ir import Const, Node, operands
+from minitri.graph.ir import Const, Node, children
 from minitri.graph.text import format_number
 from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Axis, Compute, Constant, Op
@@ -125,7 +125,7 @@ def _shown(item: Any, depth: int = 2) -> str:
 def _call(item: Node | Op, depth: int) -> str:
     op, kind = getattr(item, "op", ""), type(item).__name__.lower()
     name = getattr(item, "name", "") or (f"{kind}.{op}" if op and kind not in ("apply", "compute") else op or kind)
-    below = item.args if isinstance(item, Compute) else operands(item) if not isinstance(item, Op) else ()
+    below = item.args if isinstance(item, Compute) else children(item) if not isinstance(item, Op) else ()
     inner = ", ".join(_shown(o, depth - 1) for o in below) if depth else "…" * bool(below)
     text = f"{name}({inner})" if below else name
     shape = getattr(item, "shape", None) if not isinstance(item, Op) else item.axes

@@ -39,7 +39,7 @@ from minitri.graph.argument_binding import sizes_of
 from minitri.graph.ir import Contract, Graph
 from minitri.graph.text import format_number
 from minitri.kernels.evaluate import Memory, allocate
-from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, op_operands
+from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, children
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context
 from minitri.runtime.binding import check_conditions, float_default
@@ -174,7 +174,7 @@ class _Recorder(Watch):
             access = self.access if isinstance(op, (Load, Store)) else {"shape": list(held.shape)}
             starts = {n: env[Symbol(n, "axis")].reshape(-1) for n in real}
             self.steps.append({
-                "line": self.line[id(op)], "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line], **access,
+                "line": self.line[id(op)], "of": [self.line[id(o)] for o in children(op) if id(o) in self.line], **access,
                 "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
                 "real": list(real.values()), "values": _numbers(np.broadcast_to(held, access["shape"])),
             })  # fmt: skip

@@ -258,7 +258,7 @@ class Graph:
 
     def nodes(self) -> list[Node]:
         """Returns all nodes that the outputs depend on, in a fixed order with operands first."""
-        return postorder(self.outputs, operands)
+        return postorder(self.outputs, children)
 
     def numbered(self) -> Graph:
         """Returns the same graph with numbered spans: each span has the position of its node in `nodes()`.
@@ -273,10 +273,6 @@ class Graph:
 def is_copy(node: Node) -> bool:
     """Checks whether a node casts to its own dtype, which stands for a copy in memory (optimize/pack_operands.py)."""
     return isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype
-
-
-def operands(node: Node) -> tuple[Node, ...]:
-    return children(node)
 
 
 def contiguous(shape: Shape) -> Shape:

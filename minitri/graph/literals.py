@@ -62,7 +62,7 @@ def constants_in(node: Node) -> list[int | float | bool]:
     """
 
     def parts(n: Node) -> tuple[Node, ...]:
-        return ir.operands(n) if isinstance(n, (View, Concat)) else ()
+        return ir.children(n) if isinstance(n, (View, Concat)) else ()
 
     return [n.value for n in ir.postorder([node], parts) if isinstance(n, Const)]
 

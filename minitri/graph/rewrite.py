@@ -27,7 +27,7 @@ from minitri.base.pass_logs import fired
 from minitri.base.spans import Span
 from minitri.base.types import i64
 from minitri.graph import ir
-from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, axis, operands
+from minitri.graph.ir import MAX_SPANS, Condition, Graph, Input, Interner, Node, Shape, axis, children
 
 Rule = Callable[[Interner, Node], "Node | None"]
 Make = Callable[[Interner, Node, tuple[Node, ...]], Node]
@@ -47,7 +47,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
     for node in graph.nodes():
         before = len(interner.made)
         interner.place = graph.spans.get(node, ())
-        new[node] = make(interner, node, tuple(new[o] for o in operands(node)))
+        new[node] = make(interner, node, tuple(new[o] for o in children(node)))
         for made in (*interner.made[before:], new[node]):
             spans[made] = _merged(spans.get(made, ()), interner.place)
     outputs = tuple(new[o] for o in graph.outputs)
@@ -90,7 +90,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
     """Finds the nodes that the new graph does not need, and adds their spans to the nodes that used them."""
     for node in graph.nodes():
-        for operand in operands(node):
+        for operand in children(node):
             gone = new[operand]
             if gone not in needed and gone is not new[node]:
                 spans[new[node]] = _merged(spans[new[node]], spans[gone])

@@ -126,7 +126,7 @@ def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
     for node in reversed(list(needed)):
-        for operand in graph_ir.operands(node):
+        for operand in graph_ir.children(node):
             whole = _count(operand.shape, sizes)
             all_of_it = isinstance(node, (graph_ir.Reduce, graph_ir.Scan, graph_ir.Contract)) and needed[node]
             needed[operand] = min(whole, needed[operand] + (whole if all_of_it else needed[node]))

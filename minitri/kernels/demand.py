@@ -24,7 +24,7 @@ from minitri.base.dims import Dim, Symbol
 from minitri.base.minmax_canonical_form import Allows, where_present
 from minitri.base.time_and_memory_limits import check_time
 from minitri.graph import ir
-from minitri.graph.ir import Node, axis_symbol, operands, postorder
+from minitri.graph.ir import Node, axis_symbol, children, postorder
 
 MAX_DEMANDS = 8  # indices at which one node may be computed
 MAX_VIEWS = 32  # indices at which one view, gather or concat may be needed
@@ -155,7 +155,7 @@ class Indexing:
         return isinstance(node, ir.Input) or (isinstance(node, COMPUTE) and node not in self.inside)
 
     def below(self, node: Node) -> tuple[Node, ...]:
-        return () if self.is_leaf(node) else operands(node)
+        return () if self.is_leaf(node) else children(node)
 
     def _order(self) -> list[Node]:
         return postorder(self.roots, self.below)

@@ -322,22 +322,13 @@ class Plan:
 DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
 
 
-def op_operands(op: Op) -> tuple[Op, ...]:
-    return children(op)
-
-
-def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
-    """Returns a copy of an op in which `new(operand)` replaces each operand. Returns `op` if no operand changes."""
-    return with_children(op, new)
-
-
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
     """Returns a dict from each op of a body to a new op: the op gets its new operands, and then `change` is applied to
     it.
     """
     new: dict[Op, Op] = {}
     for op in body:
-        new[op] = change(with_operands(op, lambda o: new.get(o, o)))
+        new[op] = change(with_children(op, lambda o: new.get(o, o)))
     return new
 
 
@@ -355,7 +346,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
 
 def needed(root: Op) -> set[Op]:
     """Returns an op and all ops that its value depends on."""
-    return {*postorder([root], op_operands)}
+    return {*postorder([root], children)}
 
 
 def reduced_by(op: Op) -> tuple[str, ...]:
@@ -372,5 +363,5 @@ def reads_bytes(dot: Dot) -> bool:
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
     """Dead code elimination: keeps the ops of `body` that a store or one of `results` depends on, in their order."""
     ops = list(body)
-    kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], op_operands)}
+    kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], children)}
     return tuple(op for op in ops if op in kept)

@@ -15,7 +15,7 @@ from minitri.base.types import DType, bool_, f32, f64, i32, i64
 from minitri.graph.typing_rules import require
 from minitri.graph.verify import operator_dtype
 from minitri.kernels import ir
-from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands, reduced_by
+from minitri.kernels.ir import Kernel, Op, Plan, children, needed, reduced_by
 
 
 def verify(plan: Plan) -> None:
@@ -66,7 +66,7 @@ def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
     `verify_op` checks ops of kernels and of tile programs with these axes. The operator table gives the dtypes of
     operators. `known` is the set of ops that are already defined. `verify_op` adds the op to `known`.
     """
-    require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
+    require(known.issuperset(children(op)), f"{type(op).__name__} uses a value before it is made")
     require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")
     known.add(op)
     _verify_index(op)

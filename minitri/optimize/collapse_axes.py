@@ -94,7 +94,7 @@ def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
         merged = _merged(op, a, b) if (a.name in op.axes) == (b.name in op.axes) else None
         if merged is None:
             return None
-        merged = ir.with_operands(merged, new.__getitem__)
+        merged = ir.with_children(merged, new.__getitem__)
         new[op] = replace(merged, axes=tuple(n for n in merged.axes if n != b.name))
     axes = tuple(replace(x, extent=a.extent * b.extent) if x is a else x for x in kernel.axes if x is not b)
     return _with_body(kernel, axes, tuple(new.values()))

@@ -15,7 +15,7 @@ multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32
-from minitri.kernels.ir import Compute, Dot, Op, op_operands
+from minitri.kernels.ir import Compute, Dot, Op, children
 from minitri.tiles.ir import Program
 from minitri.tiles.rewrite import carried, largest_subset, retyped, users
 
@@ -35,10 +35,10 @@ def _halved(program: Program) -> set[Op]:
     found = {op for op in ops if _is_product(op) and all(map(_rounds, used_by[op]))} - passed
 
     def keeps(op: Op, kept: set[Op]) -> bool:
-        return all(kept.issuperset(used_by[a]) and a not in passed for a in op_operands(op))
+        return all(kept.issuperset(used_by[a]) and a not in passed for a in children(op))
 
     kept = largest_subset(found, used_by, keeps)
-    return kept | {a for op in kept for a in op_operands(op)}
+    return kept | {a for op in kept for a in children(op)}
 
 
 def _is_product(op: Op) -> bool:

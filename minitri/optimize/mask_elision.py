@@ -30,7 +30,7 @@ from minitri.base.numpy_array_operations import elementwise
 from minitri.base.operators import neutral
 from minitri.base.pass_logs import fired
 from minitri.graph.ir import postorder
-from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store, op_operands
+from minitri.kernels.ir import Compute, Constant, Load, Op, Reduce, Scan, Spread, Store, children
 from minitri.kernels.text import comparison
 from minitri.tiles.index_facts import known
 from minitri.tiles.ir import Loop, Program, TileAxis, ends_whole
@@ -159,7 +159,7 @@ def implies(stronger: Dim, c: Dim) -> bool:
 
 
 def _elementwise_operands(op: Op) -> tuple[Op, ...]:
-    return op_operands(op) if isinstance(op, (Compute, Spread)) else ()
+    return children(op) if isinstance(op, (Compute, Spread)) else ()
 
 
 def _wanted_others(program: Program) -> dict[Op, Number]:

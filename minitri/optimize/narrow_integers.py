@@ -24,7 +24,7 @@ from minitri.base.dims import Dim
 from minitri.base.intervals import Range, Ranges, bounds
 from minitri.base.types import DType, f32, i32, i64
 from minitri.graph.index_width import LIMIT
-from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
+from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, children
 from minitri.tiles.ir import Program, index_ranges
 from minitri.tiles.rewrite import carried, connected, largest_subset, retyped, users
 
@@ -67,7 +67,7 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
 
 
 def _is_made_of(op: Op, kept: set[Op]) -> bool:
-    return all(o in kept or o.dtype != i64 for o in op_operands(op))
+    return all(o in kept or o.dtype != i64 for o in children(op))
 
 
 def _takes(user: Op, kept: set[Op]) -> bool:

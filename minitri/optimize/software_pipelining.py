@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from minitri.base.dims import Dim
 from minitri.graph.ir import postorder
-from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, needed, op_operands, rewritten, with_operands
+from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Spread, children, needed, rewritten, with_children
 from minitri.optimize.online_reductions.lower import moving
 from minitri.optimize.schedules.products import is_described, may_be_described
 from minitri.tiles.ir import Loop, Program, Stmt, ends_whole, lane_number
@@ -139,7 +139,7 @@ class _Rotation:
         rest = self._rest(product, following)
         for op in self.loop.body:
             if op in rest:
-                made[op] = replace(with_operands(op, lambda o: made.get(o, o)))
+                made[op] = replace(with_children(op, lambda o: made.get(o, o)))
         body = _in_triton_order([new for new in made.values() if new is not carry])
         carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
@@ -149,7 +149,7 @@ class _Rotation:
         ops share.
         """
         wanted = [op for op in self.loop.body if op not in following] + [n for _, n in self.loop.carries]
-        return {*postorder(wanted, lambda op: () if op is product else op_operands(op))} - {product}
+        return {*postorder(wanted, lambda op: () if op is product else children(op))} - {product}
 
 
 def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
@@ -162,7 +162,7 @@ def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
     out: dict[Op, None] = {}
 
     def put(op: Op) -> None:
-        for o in op_operands(op):
+        for o in children(op):
             if isinstance(o, Load) and o in ops and o not in out:
                 put(o)
         out[op] = None

@@ -181,7 +181,7 @@ def made_of(root: Node) -> list[Node]:
     """Returns a node and all nodes that it is computed from. The search does not go beyond products, reductions and
     scans.
     """
-    return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.operands(node))
+    return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.children(node))
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:

@@ -20,7 +20,7 @@ import numpy as np
 
 from minitri.base.dims import Dim
 from minitri.base.types import bool_, f16, f32
-from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_symbol, operands
+from minitri.graph.ir import Apply, Contract, Interner, Node, View, axis, axis_symbol, children
 from minitri.graph.rewrite import compute, copy, number
 from minitri.graph.scalar_form import GraphTerms, element
 
@@ -111,4 +111,4 @@ def _inner_and_outer(i: Interner, by: Node, most: int) -> tuple[Node, Node]:
 
 def _replaced(i: Interner, x: Node, old: Node, new: Node) -> Node:
     """Returns the expression x with `new` in place of `old`. The views and casts between `x` and `old` are rebuilt."""
-    return new if x is old else copy(i, x, (_replaced(i, operands(x)[0], old, new),))
+    return new if x is old else copy(i, x, (_replaced(i, children(x)[0], old, new),))

@@ -118,7 +118,7 @@ class Lowering:
         """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has this number
         for each operand.
         """
-        return max((levels[o] + bool(self.looped_over(o)) for o in ir.op_operands(op)), default=0)
+        return max((levels[o] + bool(self.looped_over(o)) for o in ir.children(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
         """Returns the looped axes that an op reduces. An op that reduces a looped axis ends its phase."""
@@ -136,7 +136,7 @@ class Lowering:
     def at_top(self, op: Op) -> Op:
         """Writes an op outside all loops, after all operands that are not written yet."""
         for needed in self.needed([op], self.top):
-            new = ir.with_operands(needed, self.top.__getitem__)
+            new = ir.with_children(needed, self.top.__getitem__)
             self.top[needed] = self._whole(new, self.out)
         return self.top[op]
 
@@ -145,7 +145,7 @@ class Lowering:
         already.
         """
         roots = [op for op in ops if op not in have]
-        wanted = {*postorder(roots, lambda op: [o for o in ir.op_operands(op) if o not in have])}
+        wanted = {*postorder(roots, lambda op: [o for o in ir.children(op) if o not in have])}
         return [op for op in self.kernel.body if op in wanted]
 
     # ---- one phase -------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Lowering:
                 self.at_top(op)
         for op in needed:
             if op not in self.top:
-                new = ir.with_operands(op, lambda o: nest.values.get(o) or self.top[o])
+                new = ir.with_children(op, lambda o: nest.values.get(o) or self.top[o])
                 self.iterate(op, replace(new) if new is op else new, nest)  # a new op: no two phases share an op
         self.out.append(Loop(loops, tuple(nest.carries), tuple(nest.body)))
         for op in sinks:

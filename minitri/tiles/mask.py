@@ -116,7 +116,7 @@ class Masking:
 
     def _op(self, op: Op, out: list[Any]) -> None:
         check_time()
-        new = ir.with_operands(op, self.new.__getitem__)
+        new = ir.with_children(op, self.new.__getitem__)
         match new:
             case Load():
                 new = replace(new, mask=self._mask(new), other=self.others.get(op, new.other))

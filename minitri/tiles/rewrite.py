@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from minitri.base.types import DType
-from minitri.kernels.ir import Op, op_operands, with_operands
+from minitri.kernels.ir import Op, children, with_children
 from minitri.tiles.ir import Loop, Program
 
 Users = Mapping[Op, list[Op]]
@@ -25,14 +25,14 @@ def users(program: Program) -> Users:
     """Returns, for each op, the ops that have this op as an operand."""
     found: dict[Op, list[Op]] = {op: [] for op in program.ops()}
     for op in program.ops():
-        for o in op_operands(op):
+        for o in children(op):
             found[o].append(op)
     return found
 
 
 def connected(op: Op, users: Users) -> list[Op]:
     """Returns the operands of an op, the ops that use it, and the operands of these users."""
-    return [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+    return [*children(op), *users[op], *(o for u in users[op] for o in children(u))]
 
 
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
@@ -69,7 +69,7 @@ def rebuilt(program: Program, change: Callable[[Op], Op]) -> Program:
     made: dict[Any, Any] = {}
 
     def moved(op: Op) -> Op:
-        made[op] = with_operands(change(op), lambda o: made.get(o, o))
+        made[op] = with_children(change(op), lambda o: made.get(o, o))
         return made[op]
 
     for stmt in program.body:

@@ -23,7 +23,7 @@ from minitri.base.dims import Dim, floordiv
 from minitri.base.operators import OPERATORS, reduction, running
 from minitri.base.symbolic_minmax import smallest
 from minitri.kernels import ir
-from minitri.kernels.ir import Buffer, Carry, Constant, Load, Op, Picks, Store, op_operands
+from minitri.kernels.ir import Buffer, Carry, Constant, Load, Op, Picks, Store, children
 from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.triton import descriptors
 from minitri.triton.descriptors import Descriptor
@@ -116,7 +116,7 @@ class _Emitter(Expressions):
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
-        used = {o for op in ops if not isinstance(op, Carry) for o in op_operands(op)}
+        used = {o for op in ops if not isinstance(op, Carry) for o in children(op)}
         return initials - used
 
     def _loop(self, loop: Loop) -> None:

@@ -30,7 +30,7 @@ from functools import partial, reduce
 from minitri.base.operators import JUMPS, reduction
 from minitri.base.types import bool_, f32
 from minitri.graph import ir
-from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, operands
+from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, children
 from minitri.graph.rewrite import compute, copy, number
 
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
@@ -62,7 +62,7 @@ class _Magnitudes:
         self.size: dict[Node, Node] = {}
         self.inputs = tuple(self.i.input(x.name, x.dtype, x.shape, x.scalar) for x in graph.inputs)
         for node in graph.nodes():
-            self.value[node] = copy(self.i, node, tuple(self.value[o] for o in operands(node)))
+            self.value[node] = copy(self.i, node, tuple(self.value[o] for o in children(node)))
             size = self.of(node) if node.dtype.is_float else None
             if size is not None:
                 self.size[node] = size
@@ -79,8 +79,8 @@ class _Magnitudes:
                 return self.cast(node)
             case Apply():
                 return self.apply(node)
-            case View() | ir.Gather() | ir.Concat() if any(x in self.size for x in operands(node)):
-                return copy(self.i, node, tuple(map(self.output, operands(node))))
+            case View() | ir.Gather() | ir.Concat() if any(x in self.size for x in children(node)):
+                return copy(self.i, node, tuple(map(self.output, children(node))))
             case Reduce():
                 return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
             case Scan():

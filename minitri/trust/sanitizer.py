@@ -25,7 +25,7 @@ from minitri.base import operators
 from minitri.base.diagnostics import Span, excerpt
 from minitri.base.dims import Dim, Symbol
 from minitri.kernels.evaluate import Memory
-from minitri.kernels.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, op_operands
+from minitri.kernels.ir import Buffer, Dot, Load, Op, Plan, Reduce, Scan, Store, children
 from minitri.tiles.ir import Program
 from minitri.tiles.text import statements
 
@@ -238,7 +238,7 @@ def _span(program: Program, op: Op) -> Span | None:
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]
-    user = next((o for o in program.ops() if op in op_operands(o)), op) if isinstance(op, Load) else op
+    user = next((o for o in program.ops() if op in children(o)), op) if isinstance(op, Load) else op
     return next(iter(user.spans or op.spans), None)
 
 

@@ -91,7 +91,7 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
     behind: set[Op] = set()
     for op in reversed(kernel.body):
         if _jumps(op) or op in behind:
-            behind |= set(ir.op_operands(op))
+            behind |= set(ir.children(op))
     return behind
 
 
@@ -130,7 +130,7 @@ class _Rewriting:
         new: dict[Op, Op] = {}
         for op in self.kernel.body:
             self.replaced = op
-            new[op] = self._improved(ir.with_operands(op, new.__getitem__))
+            new[op] = self._improved(ir.with_children(op, new.__getitem__))
         return replace(self.kernel, body=ir.live(self.body))
 
     def _improved(self, op: Op) -> Op:
@@ -202,7 +202,7 @@ def scale_last(op: Op, new: _Rewriting) -> Op | None:
     y, c = _scaled(x) or (None, 1.0)
     if y is None or isinstance(op, ir.Old) and not isinstance(y, Reduce):
         return None
-    inner = new.add(ir.with_operands(op, lambda o: y if o is x else o))
+    inner = new.add(ir.with_children(op, lambda o: y if o is x else o))
     return new.compute("multiply", (inner, new.number(c)), x)
 
 
@@ -245,7 +245,7 @@ def _may_be_spread(y: Op, c: float) -> bool:
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):
-        inner = inner.args[1] if isinstance(inner, Compute) and inner.op == "where" else ir.op_operands(inner)[0]
+        inner = inner.args[1] if isinstance(inner, Compute) and inner.op == "where" else ir.children(inner)[0]
     rounded = isinstance(inner, ir.Dot) or isinstance(inner, Compute) and inner.op not in EXACT
     bounded = isinstance(inner, Compute) and inner.op in BOUNDED
     return rounded and (c * LOG2_E <= 1 or bounded and c < 1e30)

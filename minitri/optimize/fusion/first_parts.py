@@ -12,7 +12,7 @@ from collections import defaultdict
 from minitri.base.dims import product
 from minitri.base.operators import OPERATORS
 from minitri.base.types import f64
-from minitri.graph.ir import Apply, Contract, Graph, Input, Node, allows, is_copy, operands
+from minitri.graph.ir import Apply, Contract, Graph, Input, Node, allows, children, is_copy
 from minitri.kernels.demand import COMPUTE
 
 TYPICAL = 1024  # stands for an unknown size when traffic is compared
@@ -53,7 +53,7 @@ class FirstParts:
         reached: dict[Node, tuple[Node, ...]] = {}
         reads: dict[Node, tuple[Node, ...]] = {}
         for node in self.order:
-            reads[node] = tuple(dict.fromkeys(r for o in operands(node) for r in reached[o]))
+            reads[node] = tuple(dict.fromkeys(r for o in children(node) for r in reached[o]))
             reached[node] = (node,) if isinstance(node, (Input, *COMPUTE)) else reads[node]
         return {n: reads[n] for n in self.compute}
 

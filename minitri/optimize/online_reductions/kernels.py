@@ -101,7 +101,7 @@ class KernelTerms:
         self.count = product([a.extent for a in kernel.axes if a.name in over])
 
     def look(self, e: Op) -> tuple[str, tuple[Op, ...]]:
-        operands = tuple(map(bare, ir.op_operands(e)))
+        operands = tuple(map(bare, ir.children(e)))
         match e:
             case Reduce() if set(e.over) & set(self.over):
                 return "", ()
@@ -141,7 +141,7 @@ class _Online:
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
-            moved = ir.with_operands(op, self.new.__getitem__)
+            moved = ir.with_children(op, self.new.__getitem__)
             self.new[op] = self._sum(moved) if self._is_sum(moved) else self._add(moved)
         return replace(self.kernel, body=ir.live(self.body))
 
@@ -177,7 +177,7 @@ class _Online:
             case Compute(op="cast", args=(y,)) if y.dtype.is_computed_as(x.dtype):
                 inner, factors = self._without_factors(y, over)
                 if inner is not y and _is(bare(inner), "exp"):
-                    return self._add(ir.with_operands(x, lambda _: inner)), factors
+                    return self._add(ir.with_children(x, lambda _: inner)), factors
             case Compute(op="divide" | "multiply" as name, args=(y, c)) if not set(c.axes) & set(over):
                 if _is_at_least_1(c) if name == "divide" else _is_at_most_1(c):
                     inner, factors = self._without_factors(y, over)
@@ -185,7 +185,7 @@ class _Online:
         return x, []
 
     def _add(self, op: Op) -> Op:
-        self.behind[op] = frozenset(y for o in ir.op_operands(op) for y in self.needs(o))
+        self.behind[op] = frozenset(y for o in ir.children(op) for y in self.needs(o))
         self.body.append(op)
         return op
 
@@ -283,8 +283,8 @@ class _Online:
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
         for op in list(self.body):
-            if op in wanted and op not in made and any(o in made for o in ir.op_operands(op)):
-                made[op] = self._once((op, *new.values()), ir.with_operands(op, lambda o: made.get(o, o)))
+            if op in wanted and op not in made and any(o in made for o in ir.children(op)):
+                made[op] = self._once((op, *new.values()), ir.with_children(op, lambda o: made.get(o, o)))
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:

@@ -47,7 +47,7 @@ def moving(ops: Iterable[Op], running: Iterable[Op]) -> set[Op]:
     """
     found: set[Op] = set(running)
     for op in ops:
-        if not found.isdisjoint(ir.op_operands(op)):
+        if not found.isdisjoint(ir.children(op)):
             found.add(op)
     return found
 
@@ -74,7 +74,7 @@ class OnlineLowering(Lowering):
             return super().level(op, levels)
         own: dict[Op, int] = {}
         for o in self.needed([op], {}):
-            ends = [own[p] + (bool(self.looped_over(p)) and p not in self.follows[op]) for p in ir.op_operands(o)]
+            ends = [own[p] + (bool(self.looped_over(p)) and p not in self.follows[op]) for p in ir.children(o)]
             own[o] = max(ends, default=0)
         return own[op]
 
@@ -202,7 +202,7 @@ class OnlineLowering(Lowering):
             if isinstance(o, Old):
                 made[o] = self._finite(self.out, y, self.top[y])
             elif o in changes and o not in made:
-                new = ir.with_operands(o, lambda p: made.get(p) or self.at_top(p))
+                new = ir.with_children(o, lambda p: made.get(p) or self.at_top(p))
                 key = (True, new.op, new.args) if isinstance(new, Compute) else (True, "", (new,))
                 if key not in self.made:  # several sums may need the same elementwise op
                     self.made[key] = self.add(new)
@@ -219,14 +219,14 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False
     # y times a positive number of at most 1 is finite for a finite y
-    shifts = {y} | {o for o in ops if y in ir.op_operands(o) and 0 < _factor(o) <= 1}
+    shifts = {y} | {o for o in ops if y in ir.children(o) and 0 < _factor(o) <= 1}
     for o in ops:
-        used = [x for x in ir.op_operands(o) if x in shifts]
+        used = [x for x in ir.children(o) if x in shifts]
         subtracted = isinstance(o, Compute) and o.op == "subtract" and used == [o.args[1]]
         if used and o not in shifts and not subtracted and not isinstance(o, Old):
             return False
     olds = [o for o in ops if isinstance(o, Old) and o.x is y]
-    return all(_leads_to_exp(u, ops) for u in ops if any(o in olds for o in ir.op_operands(u)))
+    return all(_leads_to_exp(u, ops) for u in ops if any(o in olds for o in ir.children(u)))
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
@@ -235,9 +235,9 @@ def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
     """
     if not isinstance(op, Compute) or op.op != "subtract":
         return False
-    users = [u for u in ops if op in ir.op_operands(u)]
+    users = [u for u in ops if op in ir.children(u)]
     scaled = [u for u in users if _factor(u) > 0]
-    powers = [u for u in users if u not in scaled] + [u for u in ops if any(s in ir.op_operands(u) for s in scaled)]
+    powers = [u for u in users if u not in scaled] + [u for u in ops if any(s in ir.children(u) for s in scaled)]
     return bool(users) and all(isinstance(u, Compute) and u.op in ("exp", "exp2") for u in powers)
 
 

@@ -25,7 +25,7 @@ from minitri.base.dims import ZERO, Dim, Symbol, floordiv
 from minitri.base.intervals import Range
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import i64
-from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, needed, op_operands
+from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, children, needed
 from minitri.kernels.text import comparison
 from minitri.optimize.affine_gathers import RING
 
@@ -271,7 +271,7 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
     for op in kernel.body:
         if isinstance(op, Position) and loop.symbol in op.expr.symbols() and op not in inside:
             return False
-        taken = op_operands(op)[1:] if isinstance(op, Compute) and op.op == "where" else op_operands(op)
+        taken = children(op)[1:] if isinstance(op, Compute) and op.op == "where" else children(op)
         if op not in inside and any(o in inside for o in taken):
             return False
     return True

@@ -29,7 +29,7 @@ from itertools import product
 from minitri.base.dims import Dim, floordiv
 from minitri.base.intervals import Range, bounds
 from minitri.base.symbolic_minmax import largest, smallest
-from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_operands
+from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_children
 from minitri.optimize.skip_blocks.abstract_values import constant
 from minitri.optimize.skip_blocks.conditions import NOWHERE, Interval, all_of, as_text, can_hold, formula, surely_holds
 from minitri.optimize.skip_blocks.identity_proofs import unchanged
@@ -175,7 +175,7 @@ class _Skipping:
                     continue
                 made[op] = Spread(dtype=op.dtype, axes=op.axes, spans=op.spans, x=made[op])
             else:
-                new = with_operands(op, lambda o: made.get(o, o))
+                new = with_children(op, lambda o: made.get(o, o))
                 made[op] = replace(new) if new is op else new
             body.append(made[op])
         carries = tuple((c, made.get(n, n)) for c, n in self.loop.carries)
