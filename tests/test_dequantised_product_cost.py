@@ -57,7 +57,7 @@ def test_a_part_has_the_tiles_that_the_split_was_chosen_for(m: int, depth: int, 
     low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=m, K=depth, N=columns)
     (product,) = [n for n in low.compilation.value("graph.simplified").nodes() if isinstance(n, Contract)]
     assert int(product.a.shape[-1]) == depth // parts
-    program = low.compilation.value("tile")[0]
+    program = low.compilation.value("tile").programs[0]
     (dot,) = [op for op in program.ops() if isinstance(op, Dot)]
     assert program.axis(dot.tile[0]).block == rows and program.descriptors
 
@@ -141,7 +141,7 @@ def test_tuning_tries_tiles_with_a_fitting_number_of_rows(m: int, rows: set[int]
 @pytest.mark.parametrize(("depth", "described"), [(2048, True), (2040, False)])
 def test_small_products_have_no_descriptors(depth: int, described: bool) -> None:
     low = mt.compile(DEQUANTISED, **TYPES).lower(target="cuda:90", M=16, K=depth, N=512)
-    assert low.compilation.value("tile")[0].descriptors is described
+    assert low.compilation.value("tile").programs[0].descriptors is described
 
 
 def test_products_with_stored_weights_are_split_as_other_products() -> None:

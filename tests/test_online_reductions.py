@@ -187,7 +187,7 @@ def test_long_statistics_read_their_input_once(text: str) -> None:
     """x is loaded once, in at most one loop, also if the reduction is split over several programs."""
     shape, kernels = ONE_READ[text]
     low = mt.compile(text, x=f"f32[{', '.join(map(str, shape))}]").lower()
-    programs = low.compilation.value("tile.masked")
+    programs = low.compilation.value("tile.masked").programs
     loads = [op for p in programs for op in p.ops() if isinstance(op, Load) and op.buffer.name == "x"]
     assert len(programs) == kernels and len(loads) == 1, low["tile"]
 

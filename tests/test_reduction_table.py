@@ -126,8 +126,8 @@ def broken_plan(call: str) -> Plan:
 
 def broken_programs(call: str) -> Programs:
     programs: Programs = compiled(call).value("tile.masked")
-    (old,) = [op for op in programs[0].ops() if isinstance(op, (Reduce, Scan))]
-    return replace(programs, programs=(exchange(programs[0], old, broken(old)),))
+    (old,) = [op for op in programs.programs[0].ops() if isinstance(op, (Reduce, Scan))]
+    return replace(programs, programs=(exchange(programs.programs[0], old, broken(old)),))
 
 
 def run_tiles(call: str) -> Any:

@@ -17,7 +17,7 @@ inequalities.py prove more).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import Any, ClassVar, Literal, Union
@@ -369,6 +369,11 @@ def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     if weight > current().terms:
         raise exceeded("terms", f"a size has {weight:,} parts, the limit is {current().terms:,}")
     return Dim({(kind(a, b, depth, weight),): 1})
+
+
+def axis_names(exprs: Iterable[Dim]) -> set[str]:
+    """Returns the names of the axes in some expressions."""
+    return {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:

@@ -31,8 +31,7 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
     declared = param.annotation
     if not isinstance(declared, ast.ArrayType):
         return value
-    wanted = DTYPES[declared.dtype]
-    array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
+    array = t.cast(value, DTYPES[declared.dtype]) if t.promoted([value])[1] else t.array(value)
     match_sizes(declared, array.shape, sizes, lambda: CompileError(
         "MT0207", f"argument `{param.name}` of {function.name} has rank {array.rank}: {array}"))  # fmt: skip
     return array
@@ -44,11 +43,8 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
     First finds the sizes of dimension names that occur only in expressions such as `2 * N`. The size found from one
     parameter may be needed for another parameter. So the loop runs until it finds no new size.
     """
-    arguments = [
-        (param, param.annotation, t.array(scope[param.name]), f"argument `{param.name}` of {function.name} is")
-        for param in function.params
-        if isinstance(param.annotation, ast.ArrayType)
-    ]
+    arrays = [(p, p.annotation) for p in function.params if isinstance(p.annotation, ast.ArrayType)]
+    arguments = [(p, type, t.array(scope[p.name]), f"argument `{p.name}` of {function.name} is") for p, type in arrays]
     before = -1
     while before != len(sizes):
         before = len(sizes)

@@ -12,6 +12,7 @@ product.
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, Union
 
 from minitri.base import dims
@@ -184,9 +185,7 @@ class Typer:
         weak_float = any(weak and dtype.is_float for dtype, weak in kinds)
         if not strong:
             return (f64 if weak_float else i64), True
-        dtype = strong[0]
-        for other in strong[1:]:
-            dtype = promote(dtype, other)
+        dtype = reduce(promote, strong)
         if weak_float and not dtype.is_float:
             return f32, False
         if dtype.kind == "b" and len(strong) < len(kinds):

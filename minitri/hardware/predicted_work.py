@@ -79,13 +79,6 @@ def unit(dtype: DType, precision: str = "ieee") -> str:
     return "tf32" if dtype.name == "f32" and precision.startswith("tf32") else dtype.name
 
 
-def _products(factors: DType, precision: str, count: int) -> dict[str, int]:
-    """The operations of a matrix product with `count` multiplications and `count` additions. A product with the
-    precision tf32x3 takes three products of TF32.
-    """
-    return {unit(factors, precision): 2 * count * (3 if precision.startswith("tf32x3") else 1)}
-
-
 def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
     if op in ("cast", "where") or not dtype.is_float:
         return {}
@@ -104,7 +97,8 @@ def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
         case graph_ir.Reduce() | graph_ir.Scan() | Reduce() | Scan():
             return _elementwise("add", op.x.dtype, count)
         case graph_ir.Contract() | Dot():
-            return _products(_narrow(op.a), op.precision, count)
+            products = 3 if op.precision.startswith("tf32x3") else 1  # tf32x3 takes three products of TF32
+            return {unit(_narrow(op.a), op.precision): 2 * count * products}
     return {}
 
 

@@ -360,11 +360,8 @@ def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
     """Returns the guards (conditions) of a gather: every index that the gather computes must lie inside its dimension
     of the array.
     """
-    out: list[Dim] = []
-    for d, extent in zip(where, node.x.shape):
-        if any(s.kind == "value" for s in d.symbols()):
-            out += [d, extent - 1 - d]
-    return out
+    picked = [(d, e) for d, e in zip(where, node.x.shape) if any(s.kind == "value" for s in d.symbols())]
+    return [guard for d, extent in picked for guard in (d, extent - 1 - d)]
 
 
 def with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:

@@ -164,7 +164,7 @@ class Values:
 
     def tests(self, op: ir.Access) -> Sequence[Dim]:
         """Returns the integer expressions that must be >= 0 for an access to happen."""
-        return op.guards if isinstance(op, ir.Load) else ()
+        return op.guards
 
     def check(self, op: ir.Access, index: Sequence[Any], inside: Any) -> None:
         """A hook before each access. A subclass may raise an error for a wrong access."""
@@ -188,8 +188,7 @@ class Values:
 
     def store(self, op: ir.Store) -> None:
         offset, inside = self.access(op)
-        value = self.values[op.value]
-        value, offset, inside = np.broadcast_arrays(value, offset, inside)
+        value, offset, inside = np.broadcast_arrays(self.values[op.value], offset, inside)
         self.note(op, offset[inside], inside)
         self.memory[op.buffer.name].flat[offset[inside]] = value[inside]
 

@@ -30,10 +30,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Union
+from typing import ClassVar, Union
 
 from minitri.base.diagnostics import Span
-from minitri.base.dims import ZERO, Dim, Symbol, axis
+from minitri.base.dims import ZERO, Dim, Symbol, axis, axis_names
 from minitri.base.nodes import KeywordNodeClass, children, with_children
 from minitri.base.types import ArrayType, DType
 from minitri.graph.ir import PRECISIONS, Condition, contiguous, postorder
@@ -108,7 +108,7 @@ class _Access(_Op):
     @property
     def indexed_by(self) -> set[str]:
         """The names of the axes in the index of the access."""
-        return {s.name for d in self.index for s in d.symbols() if s.kind == "axis"}
+        return axis_names(self.index)
 
 
 class Load(_Access):
@@ -220,6 +220,7 @@ class Dot(_Op):
 
 
 class Store(_Access):
+    guards: ClassVar[tuple[Dim, ...]] = ()  # a store happens for every index
     value: Op
 
 
@@ -336,8 +337,7 @@ def index_expressions(op: Op) -> tuple[Dim, ...]:
     """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have none of them."""
     match op:
         case Load() | Store():
-            guards = op.guards if isinstance(op, Load) else ()
-            return (*op.index, *guards, *(op.mask.conditions if op.mask else ()))
+            return (*op.index, *op.guards, *(op.mask.conditions if op.mask else ()))
         case Position():
             return (op.expr,)
         case _:

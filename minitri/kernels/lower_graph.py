@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from minitri.base.dims import Dim, product
+from minitri.base.dims import Dim, axis_names, product
 from minitri.base.operators import fill_value
 from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import check_time
@@ -218,8 +218,7 @@ class _Builder:
         return self._once(key, ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
 
     def _axes(self, *exprs: Dim, ops: Sequence[Op] = ()) -> tuple[str, ...]:
-        names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
-        names |= {a for op in ops for a in op.axes}
+        names = axis_names(exprs) | {a for op in ops for a in op.axes}
         return tuple(a for a in self.part.axes if a in names)
 
     def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:

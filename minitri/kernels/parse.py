@@ -196,7 +196,8 @@ class Body(LineReader[Op]):
         self.picks = {}
         axes: tuple[str, ...] = ()
         if line.result is not None and line.type is not None:
-            axes = self._axes(self.read_result(line.result, line.type))
+            names = self.read_result(line.result, line.type)
+            axes = self._axes(names, "the type of a value names its axes, each once")
         cls, found = self.fields(line, self._absent(line.op.name))
         if cls is ir.Store:
             self.dtype, axes = found["value"].dtype, found["value"].axes
@@ -241,11 +242,12 @@ class Body(LineReader[Op]):
         self.picks[symbol] = op
         return Dim({(symbol,): 1})
 
-    def _axes(self, dims: Sequence[Node]) -> tuple[str, ...]:
-        axes = tuple(e.name for e in dims)
-        for e in dims:
+    def _axes(self, names: Sequence[Node], rule: str) -> tuple[str, ...]:
+        """Returns the axes with these names. The error for an unknown axis, or for an axis named twice, has `rule`."""
+        axes = tuple(e.name for e in names)
+        for e in names:
             if e.name not in self.axes or axes.count(e.name) > 1:
-                raise Mistake(e, "the type of a value names its axes, each once", suggest(e.name, self.axes))
+                raise Mistake(e, rule, suggest(e.name, self.axes))
         return axes
 
     def _buffer(self, e: Node, rank: int, *roles: str) -> Buffer:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from minitri.base.diagnostics import BrokenRule
+from minitri.base.dims import axis_names
 from minitri.base.operators import POSITIONS, reduction, running
 from minitri.base.spans import Span
 from minitri.base.types import DType, bool_, f32, f64, i32, i64
@@ -123,7 +124,7 @@ def _verify_dot(op: ir.Dot) -> None:
 def _verify_index(op: Op) -> None:
     if isinstance(op, (ir.Load, ir.Store)):
         require(len(op.index) == len(op.buffer.shape), f"an index of {len(op.index)} for {op.buffer.name}")
-    names = {s.name for d in ir.index_expressions(op) for s in d.symbols() if s.kind == "axis"}
+    names = axis_names(ir.index_expressions(op))
     used = {n.removesuffix("_lane") for n in names if not n.endswith("_start")}  # a block start is one number
     used |= {a for _, v in getattr(op, "picks", ()) for a in v.axes}
     fits = used <= set(op.axes) or isinstance(op, ir.Store)

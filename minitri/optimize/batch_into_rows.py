@@ -68,8 +68,7 @@ def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
         return False
     sizes = node.shape[-2 - _shared(node) : -1]
     rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
-    together = _in_tiles(rows * products)
-    faster = products > 1 and products * _in_tiles(rows) > WASTE * together
+    faster = products > 1 and products * _in_tiles(rows) > WASTE * _in_tiles(rows * products)
     return faster and not is_converted(node) and not _may_share_loop(node)
 
 

@@ -106,8 +106,7 @@ def _merged(op: Op, a: Axis, b: Axis) -> Op | None:
     """
     match op:
         case Load() | Store():
-            guards = op.guards if isinstance(op, Load) else ()
-            return None if _uses(guards, a, b) else _indexed_as_one(op, a, b)
+            return None if _uses(op.guards, a, b) else _indexed_as_one(op, a, b)
         case Position():
             return None if _uses((op.expr,), a, b) else op
         case Inside():

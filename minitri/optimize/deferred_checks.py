@@ -91,12 +91,10 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
         op = replace(op, axes=tuple(name if a == dot.over else a for a in op.axes))
         if not isinstance(op, Load) or op.mask is None:
             return op
-        tested = (moved(c) for c in op.mask.conditions if c != inside)
-        mask = Mask(
-            tuple(tested), tuple(r for r in op.mask.reasons if not r.startswith((f"{dot.over}: ", f"{dot.over} ")))
-        )
+        tested = tuple(moved(c) for c in op.mask.conditions if c != inside)
+        reasons = tuple(r for r in op.mask.reasons if not r.startswith((f"{dot.over}: ", f"{dot.over} ")))
         places, guards = tuple(map(moved, op.index)), tuple(map(moved, op.guards))
-        return replace(op, index=places, guards=guards, mask=mask)
+        return replace(op, index=places, guards=guards, mask=Mask(tested, reasons))
 
     made = rewritten(loop.body[:-1], single)
     factors = tuple(made.get(f, f) for f in (dot.a, dot.b))

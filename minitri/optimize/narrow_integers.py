@@ -105,8 +105,8 @@ def _interval(op: Op, found: Mapping[Op, Interval], ranges: Ranges) -> Interval 
             return int(op.value), int(op.value)
         case Spread():
             return found.get(op.x)
-        case Compute(op="cast", args=(x,)) if op.dtype == i64 and (x.dtype.is_integer or x.dtype.kind == "b"):
-            return x.dtype.limits if x.dtype.kind != "b" else (0, 1)
+        case Compute(op="cast", args=(x,)) if op.dtype == i64 and not x.dtype.is_float:
+            return x.dtype.limits
         case Compute() if op.dtype == i64:
             args = [a for a in op.args if a.dtype == i64]
             return _computed(op.op, [found[a] for a in args]) if all(a in found for a in args) else None

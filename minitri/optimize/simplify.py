@@ -19,7 +19,7 @@ from minitri.base.dims import Dim
 from minitri.base.minmax_canonical_form import never_negative, where_present
 from minitri.base.numpy_array_operations import elementwise
 from minitri.base.types import DType, i64
-from minitri.graph import rewrite
+from minitri.graph import ir, rewrite
 from minitri.graph.ir import Apply, Concat, Const, Gather, Graph, Index, Interner, Node, View, axis, axis_symbol, ranges
 from minitri.graph.rewrite import Rule, apply_rules, copy, rebuild, spread
 from minitri.optimize.affine_gathers import affine_gather
@@ -43,9 +43,7 @@ def _normal_view(i: Interner, x: Node, shape: tuple[Dim, ...], index: tuple[Dim,
 
 def cast_of_same(i: Interner, node: Node) -> Node | None:
     """Removes a cast of x to its own dtype."""
-    if isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype:
-        return node.args[0]
-    return None
+    return node.args[0] if isinstance(node, Apply) and ir.is_copy(node) else None
 
 
 def cast_of_widening(i: Interner, node: Node) -> Node | None:
@@ -145,9 +143,8 @@ def compose_views(i: Interner, node: Node) -> Node | None:
     """Replaces a view of a view, gather or index by one view, gather or index with the composed index map."""
     if not isinstance(node, View):
         return None
-    inner = node.x
     env = {axis_symbol(k): expr for k, expr in enumerate(node.index)}
-    match inner:
+    match inner := node.x:
         case View():
             return i.view(inner.x, node.shape, tuple(x.substitute(env) for x in inner.index))
         case Index():

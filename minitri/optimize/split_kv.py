@@ -152,9 +152,7 @@ class _Group:
             if depth.constant is not None and depth.constant % (parts * STEP) == 0:
                 return parts, depth // parts
         pure = split_parts.only_exponentials(self.terms, self.numerator, self.found.y)
-        if wanted < 2 or not pure:
-            return 1, depth
-        return split_parts.parts_of(depth, wanted, STEP)
+        return split_parts.parts_of(depth, wanted, STEP) if pure and wanted > 1 else (1, depth)
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:

@@ -63,8 +63,7 @@ class Names:
             case "neg":
                 return -self.dim(e.parts[0])
             case "max" | "min":
-                make = largest if e.kind == "max" else smallest
-                return make(self.dim(e.parts[0]), self.dim(e.parts[1]))
+                return (largest if e.kind == "max" else smallest)(*self.dims(e.parts))
         raise Mistake(e, "a whole number is wanted here, or an expression that is one")
 
     def _named(self, e: Node) -> Dim:
@@ -72,9 +71,8 @@ class Names:
         found = self.axes.get(name) or self.sizes.get(name.removeprefix("$")) or self.value(e)
         if found is not None:
             return found
-        known = [*self.axes, *self.sizes]
         what = "value" if name[0] in "%@" else "axis or dimension" if self.axes else "dimension"
-        raise Mistake(e, f"there is no {what} `{name[:40]}` here", suggest(name, known))
+        raise Mistake(e, f"there is no {what} `{name[:40]}` here", suggest(name, [*self.axes, *self.sizes]))
 
     def declare(self, e: Node) -> None:
         """Declares the names in the type of an input as dimensions."""
@@ -142,9 +140,7 @@ def read_number(e: Node, dtype: DType) -> int | float | bool:
     if inner.kind == "name" and dtype.is_float and inner.name in ("inf", "nan"):
         return sign * float(inner.name)
     value = sign * inner.parts[0] if inner.kind == "number" else None
-    if isinstance(value, int) and dtype.kind == "b" and value in (0, 1):
-        return value
-    if isinstance(value, int) and dtype.is_integer and dtype.limits[0] <= value <= dtype.limits[1]:
+    if isinstance(value, int) and not dtype.is_float and dtype.limits[0] <= value <= dtype.limits[1]:
         return value
     if value is None or not dtype.is_float:
         raise Mistake(e, f"a number of the dtype {dtype} is wanted here")

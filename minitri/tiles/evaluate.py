@@ -80,9 +80,8 @@ class _Run(Values):
         self.real[name] = max(0, min(a.block, self.extents[name] - first))
         self.env[a.symbol] = self.along(name, first + np.arange(a.lanes if self.masked else self.real[name]))
         self.env[Symbol(f"{name}_start", "axis")] = np.full([1] * len(self.names), first)
-        self.env[Symbol(f"{name}_lane", "axis")] = self.along(
-            name, np.arange(self.real[name] if looping and not self.masked else a.lanes)
-        )
+        lanes = self.real[name] if looping and not self.masked else a.lanes
+        self.env[Symbol(f"{name}_lane", "axis")] = self.along(name, np.arange(lanes))
 
     def all(self) -> None:
         for stmt in self.program.body:

@@ -20,7 +20,7 @@ extends `Lowering` for kernels whose reductions share a loop.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from minitri.base.dims import Dim, product
 from minitri.base.operators import COMBINE, POSITIONS, neutral, reduction
@@ -35,6 +35,9 @@ from minitri.tiles.schedule import Schedule
 def lower(kernel: Kernel, schedule: Schedule) -> Program:
     """Lowers a kernel to a tile program. A reduction runs after the loops of all reductions that it depends on."""
     return Lowering.lower(kernel, schedule)
+
+
+O = TypeVar("O", bound=Op)
 
 
 @dataclass
@@ -103,8 +106,7 @@ class Lowering:
         levels: dict[Op, int] = {}
         for op in self.kernel.body:
             levels[op] = self.level(op, levels)
-        last = max(levels.values(), default=0)
-        for level in range(last + 1):
+        for level in sorted({*levels.values()}):
             ending = [op for op in self.kernel.body if levels[op] == level]
             sinks = [op for op in ending if self.loops_of(op) and (self.looped_over(op) or isinstance(op, Store))]
             for loops in dict.fromkeys(self.loops_of(s) for s in sinks):
@@ -136,8 +138,7 @@ class Lowering:
     def at_top(self, op: Op) -> Op:
         """Writes an op outside all loops, after all operands that are not written yet."""
         for needed in self.needed([op], self.top):
-            new = ir.with_children(needed, self.top.__getitem__)
-            self.top[needed] = self._whole(new, self.out)
+            self.top[needed] = self._whole(ir.with_children(needed, self.top.__getitem__), self.out)
         return self.top[op]
 
     def needed(self, ops: Iterable[Op], have: dict[Op, Op]) -> list[Op]:
@@ -198,8 +199,7 @@ class Lowering:
         if isinstance(new, Reduce) and new.op in ("argmax", "argmin"):
             new = replace(new, index=self.append(body, self._lane(new.over[0], new)))
         if isinstance(new, Dot):
-            zero = self.constant(new, 0.0)
-            spread = Spread(dtype=new.dtype, axes=new.axes, spans=new.spans, x=zero)
+            spread = Spread(dtype=new.dtype, axes=new.axes, spans=new.spans, x=self.constant(new, 0.0))
             new = replace(new, acc=self.append(body, spread))
         return self.append(body, new)
 
@@ -208,8 +208,7 @@ class Lowering:
         value for the next iteration.
         """
         if isinstance(new, Dot):
-            carry = self.carry(new.dtype, new.axes, 0.0, new)
-            self.top[op] = carry
+            carry = self.top[op] = self.carry(new.dtype, new.axes, 0.0, new)
             return [(carry, self.append(body, replace(new, acc=carry)))]
         assert isinstance(new, Reduce)
         if new.op in POSITIONS:
@@ -228,8 +227,7 @@ class Lowering:
         x = new.x
         best = self.carry(x.dtype, x.axes, neutral(new.op, x.dtype), new)
         lane = self.add(self._lane(new.over[0], new, first=True))
-        where = Carry(dtype=i64, axes=x.axes, spans=new.spans, initial=lane)
-        self.add(where)
+        where = self.add(Carry(dtype=i64, axes=x.axes, spans=new.spans, initial=lane))
         self.top[op] = replace(new, x=best, index=where)
 
         def compute(name: str, dtype: DType, *args: Op) -> Op:
@@ -241,10 +239,7 @@ class Lowering:
             first_nan = compute("logical_and", bool_, compute("isnan", bool_, x), fresh)
             better = compute("logical_or", bool_, better, first_nan)
         here = self.append(body, self._lane(new.over[0], new))
-        return [
-            (best, compute("where", x.dtype, better, x, best)),
-            (where, compute("where", i64, better, here, where)),
-        ]
+        return [(best, compute("where", x.dtype, better, x, best)), (where, compute("where", i64, better, here, where))]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
         """Makes an op for the index along an axis. If `first` is true, the index is that of the first block."""
@@ -271,20 +266,18 @@ class Lowering:
 
     # ---- statements ------------------------------------------------------------------
 
-    def add(self, op: Op) -> Op:
+    def add(self, op: O) -> O:
         """Writes an op outside of all loops."""
         return self.append(self.out, op)
 
-    def append(self, body: list[Any], op: Op) -> Op:
+    def append(self, body: list[Any], op: O) -> O:
         body.append(op)
         return op
 
     def carry(self, dtype: DType, axes: tuple[str, ...], value: int | float | bool, op: Op) -> Carry:
         """Writes a value that the next loop carries from iteration to iteration. `value` is the initial value."""
         start = self.add(Constant(dtype=dtype, axes=(), spans=op.spans, value=value))
-        carry = Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start)
-        self.add(carry)
-        return carry
+        return self.add(Carry(dtype=dtype, axes=axes, spans=op.spans, initial=start))
 
     def number(self, op: Op, expr: Dim, body: list[Any]) -> Op:
         """Writes the value of an index expression, converted to the dtype of `op`."""

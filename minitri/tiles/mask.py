@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, axis_names
 from minitri.base.operators import COMBINE, neutral
 from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import bool_
@@ -163,12 +163,11 @@ class Masking:
 
     def _mask(self, op: Load | Store) -> Mask:
         """Returns the mask of a load or store: its necessary bounds checks and guards."""
-        guards = op.guards if isinstance(op, Load) else ()
-        names = {s.name for d in (*op.index, *guards) for s in d.symbols() if s.kind == "axis"}
+        names = axis_names((*op.index, *op.guards))
         used = {a.inside: a for a in self.program.axes if a.name in names}
         spare = {_in_block(a): a for a in used.values() if a.lanes != a.block}
         tests = {c: a for c, a in used.items() if overhangs(a)} | spare
-        conditions = dict.fromkeys((*tests, *guards))
+        conditions = dict.fromkeys((*tests, *op.guards))
         needless = self.needless(op, tests, conditions)
         kept = tuple(c for c in conditions if c not in needless)
         reasons = [reason(a, needless.get(c, "")) for c, a in used.items()]

@@ -174,10 +174,7 @@ class _Body(Body):
         values.
         """
         head, *lines = nest.parts
-        axes = [e.name for e in head.operands]
-        for e in head.operands:
-            if e.name not in self.axes or axes.count(e.name) > 1:
-                raise Mistake(e, "a loop names the axes that it walks, each once")
+        self._axes(head.operands, "a loop names the axes that it walks, each once")
         before = dict(self.values)
         _, found = self.fields(head)
         hints, ops, carries = self.given, list[Op](), list[tuple[Carry, Op]]()

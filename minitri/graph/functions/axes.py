@@ -132,9 +132,7 @@ def _pad_widths(t: Typer, value: Value, rank: int) -> list[tuple[Dim, Dim]]:
 
     The argument has one of numpy's forms: n, (before, after) or ((before, after), …).
     """
-    if not isinstance(value, tuple):
-        value = (value, value)
-    rows: list[Any] = list(value) if value and isinstance(value[0], tuple) else [value]
+    rows: list[Any] = list(value) if isinstance(value, tuple) and value and isinstance(value[0], tuple) else [value]
     pairs = [row if isinstance(row, tuple) else (row, row) for row in rows] * (rank if len(rows) == 1 else 1)
     fits = len(pairs) == rank and all(len(pair) == 2 for pair in pairs)
     ensure(fits, "MT0205", f"pad_width of an array of rank {rank} is n, (before, after) or one pair an axis")

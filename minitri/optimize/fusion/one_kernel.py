@@ -24,7 +24,7 @@ minitri/optimize/online_reductions/kernels.py decides whether one loop is enough
 
 from collections.abc import Sequence
 
-from minitri.base.dims import Dim
+from minitri.base.dims import axis_names
 from minitri.base.minmax_canonical_form import Allows
 from minitri.base.types import f32
 from minitri.graph.ir import Contract, Node, Reduce, Scan
@@ -79,7 +79,7 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
     """Checks that each result is stored once. A result may lack only axes of which one program has all indices."""
-    missing = {*part.parallel} - _axes(demand.index)
+    missing = {*part.parallel} - axis_names(demand.index)
     if missing - part.held:
         stranger = _value_to_store(part, missing, node)
         raise NotOneKernel("a result would be written once for every element of another axis", stranger)
@@ -90,7 +90,7 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
     for demand in part.demands[node]:
         along = plain_axis(demand.index[node.axis])
         for other in (d for demands in part.demands.values() for d in demands):
-            names = _axes(other.index)
+            names = axis_names(other.index)
             if along in names and len(names & part.reduced) > 1:
                 raise NotOneKernel("a running sum is needed along two loops", node)
 
@@ -102,14 +102,9 @@ def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     value is `node` itself.
     """
     for other, demand in part.stores[1:]:
-        if other is not node and missing & _axes(demand.index):
+        if other is not node and missing & axis_names(demand.index):
             return other
     return node
-
-
-def _axes(index: Sequence[Dim]) -> set[str]:
-    """Returns the names of the axes in an index."""
-    return {s.name for d in index for s in d.symbols() if s.kind == "axis"}
 
 
 # ---- a loop that reductions share with products --------------------------------------------------
@@ -125,7 +120,7 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     `mixed` says whether there are reductions besides the products `contracts`.
     """
     demands = [(n, d) for n in contracts for d in part.demands[n]]
-    inside = [(n, d) for n, d in demands if _axes(d.index) & part.reduced]
+    inside = [(n, d) for n, d in demands if axis_names(d.index) & part.reduced]
     inner = {a for key in inside for a in part.over[key]}
     columns = {plain_axis(d.index[-1]) for n, d in demands if (n, d) not in inside}
     held = {a for a in columns if a is not None and a not in part.reduced}
@@ -142,20 +137,20 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
     such a product are plain axes; an index over batches may be 0, but the row may not. A guard (a condition) may depend
     on rows or on columns but not on both, so that each factor has axes of its own.
     """
-    if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
+    if part.loop is None or not isinstance(node, Contract) or not axis_names(demand.index) & part.reduced:
         return False
     *rest, column = demand.index
     if plain_axis(rest[-1]) is None:
         return False
     names = [plain_axis(d) for d in rest if d != 0]
     apart = set(about(demand.guards, rest)).isdisjoint(about(demand.guards, [column]))
-    whole = {*_axes([column]), *names} - {part.loop} == {*part.parallel} - part.held
+    whole = {*axis_names([column]), *names} - {part.loop} == {*part.parallel} - part.held
     plain = apart and whole and len({*names}) == len(names)
     return plain and part.loop not in names and part.column_axis(column) == part.loop  # not a diagonal
 
 
 def _runs_over_the_loop(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a reduction is computed once, over all iterations of the shared loop."""
-    names = _axes(demand.index)
+    names = axis_names(demand.index)
     lacks = {*part.parallel} - names
     return part.over.get((node, demand)) == (part.loop,) and lacks <= part.held and not names & part.reduced

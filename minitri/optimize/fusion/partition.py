@@ -94,10 +94,8 @@ class Partition(FirstParts):
         """
         check_time()
         found = one_kernel(frozenset(part), list(reversed(roots)), self.allows)
-        if found.loop is not None:
-            reason = one_loop(trial_kernel(found), found.loop)
-            if reason is not None:
-                raise NotOneLoop(reason, roots[0])
+        if found.loop is not None and (reason := one_loop(trial_kernel(found), found.loop)) is not None:
+            raise NotOneLoop(reason, roots[0])
         return found
 
     def quotient(self) -> nx.DiGraph[int]:
@@ -127,8 +125,7 @@ class Partition(FirstParts):
         """Returns for each edge the bytes of memory traffic that a merge of its two parts would save."""
         carried: dict[tuple[int, int], int] = defaultdict(int)
         for node in self.compute:
-            readers = {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node])
-            for b in readers:
+            for b in {h for u in self.users[node] for h in self.homes[u]}.difference(self.homes[node]):
                 carried[self.homes[node][0], b] += self.bytes(node)
         return carried
 
@@ -141,8 +138,7 @@ class Partition(FirstParts):
     def _reason_against(self, joining: Sequence[int], last: int) -> str | None:
         """Returns the reason why part `last` and the parts `joining` cannot be merged, or None if they can."""
         joined = set[Node]().union(*(self.parts[h] for h in joining))
-        copies = filter(is_copy, joined)
-        if any(isinstance(u, Contract) for n in copies for u in self.users[n]):
+        if any(isinstance(u, Contract) for n in joined if is_copy(n) for u in self.users[n]):
             return "a copy that a tensor core can read"
         if not joined.isdisjoint(self.stored):
             return "kept in memory: it would be computed too often"
@@ -218,8 +214,7 @@ class Partition(FirstParts):
         for a, b in sorted(graph.edges):
             first = self._first_steps(b)
             before = self.parts[a], self.parts[b]
-            elsewhere = any(n in self.stored or not {a, b}.issuperset(self.homes[n]) for n in first)
-            if not first or elsewhere:
+            if not first or any(n in self.stored or not {a, b}.issuperset(self.homes[n]) for n in first):
                 continue
             traffic = self._stored_bytes(a, b)
             self._assign(a, before[0] | first)

@@ -16,7 +16,7 @@ f32[512, 16384] takes 162 µs against 55 µs. The program of a scan always has o
 from collections.abc import Iterable
 from math import prod
 
-from minitri.base.dims import Dim
+from minitri.base.dims import Dim, axis_names
 from minitri.graph.ir import Apply, Contract, Node, Scan
 from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.demand import Demand, Indexing
@@ -32,7 +32,7 @@ def reason_against(part: Indexing, chip: Chip) -> str | None:
     """
     leaves = [(n, d) for n in part.demands if part.is_leaf(n) for d in part.demands[n]]
     rows_read = any(_innermost(n, d) & part.reduced for n, d in leaves if n.rank > 1)
-    whole = [(n, d) for n, d in part.stores if _axes(d) & part.reduced]
+    whole = [(n, d) for n, d in part.stores if axis_names(d.index) & part.reduced]
     across = [n for n, d in whole if isinstance(n, Apply) and not _innermost(n, d) & part.reduced]
     if not rows_read or not across or any(isinstance(n, Contract) for n in part.inside):
         return None
@@ -52,11 +52,6 @@ def _count(extents: Iterable[Dim]) -> int:
     return prod(MANY if e.constant is None else e.constant for e in extents)
 
 
-def _axes(demand: Demand) -> set[str]:
-    return {s.name for d in demand.index for s in d.symbols() if s.kind == "axis"}
-
-
 def _innermost(node: Node, demand: Demand) -> set[str]:
     """Returns the axes along which neighbouring elements of an array are accessed."""
-    inner = next((d for d, e in zip(reversed(demand.index), reversed(node.shape)) if e != 1), None)
-    return _axes(Demand((inner,))) if inner is not None else set()
+    return axis_names([d for d, e in zip(demand.index, node.shape) if e != 1][-1:])

@@ -250,13 +250,12 @@ class _Online:
 
     def _rescale(self, found: Rescale[Op]) -> Op:
         """Makes the factor that corrects a partial sum: the product of exp(h(old y) - h(y)) over all shifts h."""
-        y = found.y.y
-        old = self._old(y)
-        factors: list[Op] = []
-        for h in found.shifts:
-            before = self._substituted(h, {y: old})
-            factors.append(self._compute("exp", self._compute("subtract", before, h)))
-        return reduce(lambda a, b: self._compute("multiply", a, b), factors)
+        y, old = found.y.y, self._old(found.y.y)
+
+        def factor(h: Op) -> Op:
+            return self._compute("exp", self._compute("subtract", self._substituted(h, {y: old}), h))
+
+        return reduce(lambda a, b: self._compute("multiply", a, b), [factor(h) for h in found.shifts])
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means. The running means replace the means. The shift n *

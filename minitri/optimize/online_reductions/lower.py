@@ -118,8 +118,7 @@ class OnlineLowering(Lowering):
     def _lower_followed(self, op: Op, new: Op, nest: Nest) -> None:
         """Lowers a reduction that other reductions depend on. The loop carries one partial result per row."""
         assert isinstance(new, Reduce)
-        carry = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
-        self.top[op] = carry
+        carry = self.top[op] = self.carry(new.dtype, new.axes, neutral(new.op, new.dtype), new)
         self.append(nest.body, new)
         best = self.compute(nest.body, COMBINE[new.op], carry, new)
         nest.carries.append((carry, best))
@@ -159,8 +158,7 @@ class OnlineLowering(Lowering):
         """
         assert isinstance(new, (Reduce, Dot))
         body = nest.body
-        carry = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
-        self.top[op] = carry
+        carry = self.top[op] = self.carry(new.dtype, new.axes, neutral("sum", new.dtype), new)
         if isinstance(new, Dot):
             sofar = self.compute(body, "multiply", carry, self._factor(op, new, body))
             return carry, self.append(body, replace(new, rescale=None, acc=sofar))

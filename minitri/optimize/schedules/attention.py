@@ -91,8 +91,7 @@ class Task(NamedTuple):
         programs = self.batch * -(-self.rows // tile.rows)
         wave = chip.multiprocessors * at_once
         waves = -(-programs // wave)
-        even = self.average_steps == self.steps
-        return (even or waves > 1) and programs >= FILLED * wave * waves
+        return (waves > 1 or self.average_steps == self.steps) and programs >= FILLED * wave * waves
 
 
 TABLE = products.TABLE["attention"]

@@ -104,11 +104,6 @@ def widest_bytes(kernel: Kernel) -> int:
     return max((op.buffer.dtype.bytes for op in accesses if touched(kernel, op) == most), default=4)
 
 
-def aligned(kernel: Kernel, axis: Axis) -> bool:
-    """Checks whether the size of a row along an axis is a multiple of 16 bytes."""
-    return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
-
-
 def at_most(warps: int, blocks: Mapping[str, int]) -> int:
     """Returns `warps`, or fewer warps if there is little work. Each thread gets at least four elements, which the
     thread can load at once.

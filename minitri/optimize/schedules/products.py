@@ -184,8 +184,7 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
         elif len(dots) == 1 and kind == "16" and shallow and batch * SHALLOW.number(m, n) >= 2 * chip.multiprocessors:
             chosen = TileChoice(SHALLOW)
         else:
-            one = worth and _is_one_described(dots[0])
-            chosen = TileChoice(_alone(kind, tile, tiles, chip), one)
+            chosen = TileChoice(_alone(kind, tile, tiles, chip), worth and _is_one_described(dots[0]))
     return chosen._replace(tile=chosen.tile.within(chip.shared, dots))
 
 
@@ -248,11 +247,9 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
     ends      bytes of shared memory per element that storing a tile needs
     """
     kind = _kind(dot)
-    if kind == "tf32x3":
-        return TileChoice(tile, True)
-    if tile != LARGE[kind][0][0]:
+    if kind != "tf32x3" and tile != LARGE[kind][0][0]:
         return TileChoice(_alone(kind, tile, tiles, chip), ends <= 2)
-    if kind == "tf32":
+    if kind in ("tf32", "tf32x3"):
         return TileChoice(tile, True)
     persistent = [t for t in ((DEEPER, tile) if shallow else (tile,)) if _leaves_room(t, [dot], ends, chip.shared)]
     many = tiles > chip.multiprocessors
@@ -319,8 +316,7 @@ def are_described(dot: Dot) -> bool:
 def _is_one_described(dot: Dot) -> bool:
     """Checks whether the factors load exactly two matrices and descriptors can load at least one of them."""
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
-    blocked = (*dot.tile, dot.over)
-    return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
+    return len(loads) == 2 and any(is_described(load, (*dot.tile, dot.over)) for load in loads)
 
 
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
@@ -386,8 +382,6 @@ def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
         found = [t for t in _tiles("transposed", "others") if rows <= 2 * t.rows <= 4 * rows]
-    elif kind == "16" and rows <= FEW_ROWS:
-        found = _tiles("streams")
     else:
-        found = _tiles(kind, "others")
+        found = _tiles("streams") if kind == "16" and rows <= FEW_ROWS else _tiles(kind, "others")
     return [t for t in found if t.bytes(dots[:1]) <= chip.shared]

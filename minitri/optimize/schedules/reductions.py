@@ -24,16 +24,7 @@ import math
 from minitri.base.operators import POSITIONS
 from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
-from minitri.optimize.schedules.block_sizes import (
-    ENOUGH,
-    aligned,
-    at_most,
-    contiguity,
-    filled,
-    innermost,
-    rival,
-    widest_bytes,
-)
+from minitri.optimize.schedules.block_sizes import ENOUGH, at_most, contiguity, filled, innermost, rival, widest_bytes
 from minitri.optimize.schedules.request import Request
 from minitri.tiles.schedule import Schedule, ceil_pow2, size
 
@@ -130,11 +121,16 @@ def _enough(kernel: Kernel, weight: dict[str, int]) -> int:
     scale.
     """
     inner, narrow = max(kernel.reduced, key=lambda a: weight[a.name]), widest_bytes(kernel) <= 2
-    if aligned(kernel, inner) and not narrow:
+    if _is_aligned(kernel, inner) and not narrow:
         return ENOUGH
     if _only_reduces(kernel):
         return ENOUGH if narrow and _pairs(kernel) else 2 * ENOUGH
     return 2 * ENOUGH if _shares(kernel, inner) else ENOUGH
+
+
+def _is_aligned(kernel: Kernel, axis: Axis) -> bool:
+    """Checks whether the size of a row along an axis is a multiple of 16 bytes."""
+    return axis.extent.constant is not None and axis.extent.constant * widest_bytes(kernel) % 16 == 0
 
 
 def _shares(kernel: Kernel, inner: Axis) -> bool:
@@ -206,9 +202,8 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
     others = [a for a in reversed(kernel.reduced) if a is not widest and a in inside]
     more = corrects or blocks[widest.name] < min(ENOUGH, longest)  # fewer iterations have fewer corrections
     blocks = filled(others, longest if more else 0, blocks)
-    for a in kernel.reduced:
-        if a not in inside:  # its loop is another one
-            blocks |= filled([a], longest)
+    for a in (a for a in kernel.reduced if a not in inside):  # its loop is another one
+        blocks |= filled([a], longest)
     axes = {name: ("loop", block) for name, block in blocks.items()} | {a: ("grid", n) for a, n in sector.items()}
     warps = min(warps, max(4, math.prod(blocks.values()) // 256)) if reads_again else warps
     again = ", read again for their results" if reads_again else ""
@@ -266,4 +261,4 @@ def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: 
     if bytes == 1:
         return 8
     arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}
-    return max(4, min(8, max(1, len(arrays)) * elements * (bytes if aligned(kernel, lane) else 4) // 1024))
+    return max(4, min(8, max(1, len(arrays)) * elements * (bytes if _is_aligned(kernel, lane) else 4) // 1024))

@@ -85,8 +85,7 @@ class _Proof:
 
     def _stays_with(self, update: Update, y: Update) -> bool:
         """Checks whether an iteration leaves a sum unchanged, whichever kind of number the running maximum `y` is."""
-        cases = ({BOTTOM}, {TOP}, {NAN}, FINITE)
-        return all(self._stays_in(update, y, frozenset(kinds)) for kinds in cases)
+        return all(self._stays_in(update, y, frozenset(kinds)) for kinds in ({BOTTOM}, {TOP}, {NAN}, FINITE))
 
     def _stays_in(self, update: Update, y: Update, kinds: frozenset[str]) -> bool:
         known = {y.carry: free(y.carry, kinds)}
