@@ -190,9 +190,8 @@ def layout(
     bends = _with_bends(graph, level)
     order = sorted(nx.topological_sort(graph), key=level.__getitem__)
     layers = [list(layer) for _, layer in groupby(order, level.__getitem__)]
-    _uncross(graph, layers)
     size = {n: sizes.get(n, (2.0, 0.0)) for n in graph}
-    x = _across(graph, layers, {n: width for n, (width, _) in size.items()})
+    x = _arrange(graph, layers, {n: width for n, (width, _) in size.items()})
     boxes: dict[Any, Box] = {}
     top = 0.0
     for layer in layers:
@@ -228,45 +227,33 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
     return bends
 
 
-def _sweeps(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> Iterator[tuple[list[list[Any]], Callable[[Any], Any]]]:
-    """Sweeps down and up: the layers in order, and the function that gives a node's neighbours in the layer before."""
+def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
+    """Orders each layer. Returns the x of the middle of each node.
+
+    Sweeps go down and up. Each sorts a layer by the mean x of the neighbours in the layer before it, and puts the nodes
+    near these means.
+    """
+    middle: dict[Any, float] = {}
+    for layer in layers:
+        middle |= _spaced([0.0] * len(layer), layer, width)
     for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
-        yield (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
-
-
-def _uncross(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> None:
-    """Orders each layer by the mean position of the neighbours in the layer before it."""
-    for order, near in _sweeps(graph, layers):
-        for before, layer in zip(order, order[1:]):
-            place = {n: k for k, n in enumerate(before)}
-            now = {n: k for k, n in enumerate(layer)}
-            layer.sort(key=lambda n: (_mean([place[m] for m in near(n) if m in place], now[n]), now[n]))
+        order, near = (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
+        for layer in order:
+            wanted = {n: _mean([middle[m] for m in near(n)], middle[n]) for n in layer}
+            layer.sort(key=wanted.__getitem__)
+            middle |= _spaced([wanted[n] for n in layer], layer, width)
+    left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)
+    return {n: m - left for n, m in middle.items()}
 
 
 def _mean(numbers: Sequence[float], otherwise: float) -> float:
     return sum(numbers) / len(numbers) if numbers else otherwise
 
 
-def _across(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
-    """The x of the middle of each node: near the mean of its neighbours, in the order of its layer."""
-    middle: dict[Any, float] = {}
-    for layer in layers:
-        edge = 0.0
-        for n in layer:
-            middle[n] = edge + width[n] / 2
-            edge += width[n] + GAP
-    for order, near in _sweeps(graph, layers):
-        for layer in order:
-            wanted = [_mean([middle[m] for m in near(n)], middle[n]) for n in layer]
-            middle |= zip(layer, _spaced(wanted, [width[n] for n in layer]))
-    left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)
-    return {n: m - left for n, m in middle.items()}
-
-
-def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Positions near the wanted ones that keep neighbours apart: half way between pushing all to the right and all to
-    the left."""
-    apart = np.cumsum([0.0, *((a + b) / 2 + GAP for a, b in pairwise(widths))])
+def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
+    """The x of each node of a layer near the wanted ones, with neighbours apart: half way between pushing all to the
+    right and all to the left."""
+    apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart
     right, left = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
-    return (apart + (right + left) / 2).tolist()
+    return dict(zip(layer, (apart + (right + left) / 2).tolist()))
