@@ -29,6 +29,7 @@ belong to which product.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from minitri.explore.instruction_registers import effects
 
@@ -250,17 +251,12 @@ def straightened(ptx: str) -> str:
 
     LLVM gives each line of an inline assembly the number of the next source line, as if each were a line of the source.
     """
-    first, inside = True, False
-    lines: list[str] = []
-    for line in ptx.split("\n"):
-        if "// begin inline asm" in line:
-            first, inside = True, True
-        elif "// end inline asm" in line:
-            inside = False
-        elif inside and line.lstrip().startswith(".loc"):
-            line, first = line if first else "", False
-        lines.append(line)
-    return "\n".join(lines)
+
+    def first_only(block: re.Match[str]) -> str:
+        seen = count()
+        return re.sub(r"(?m)^[ \t]*\.loc.*", lambda line: "" if next(seen) else line[0], block[0])
+
+    return re.sub(r"(?s)// begin inline asm.*?// end inline asm", first_only, ptx)
 
 
 # ---- SASS ------------------------------------------------------------------------------------

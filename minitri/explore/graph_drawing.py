@@ -16,7 +16,7 @@ Left out: edges with ports, and how the page draws a view (page/drawing.js).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
 from typing import Any, NamedTuple
 

@@ -130,8 +130,6 @@ class _Recorder(Watch):
 
     steps: list[dict[str, Any]]
     line: Mapping[int, int]
-    access: dict[str, Any]
-    line_of_access: int | None = None
 
     def play(
         self, program: Program, memory: Mapping[str, Memory], line: Mapping[int, int], grid: Sequence[Sequence[int]],
@@ -148,7 +146,6 @@ class _Recorder(Watch):
                 run(program, tuple(place), memory, self.sizes, True, self)
             except AccessError as found:
                 error = found.problem
-                self.refused()
             runs.append({"steps": self.steps, "error": error} if cells > 0 else None)
             cells -= sum(len(s["values"]) for s in self.steps)
         return runs
@@ -160,31 +157,30 @@ class _Recorder(Watch):
         for i, extent in zip(at, self._shape(op)):
             out |= (i < 0) | (i >= extent)
         state = np.where(allowed, np.where(out, "x", "a"), "m")
-        self.line_of_access = self.line.get(id(op))
-        self.access = {
+        self._begin(op, {
             "array": op.buffer.name, "extents": list(self._shape(op)), "index": [i.reshape(-1).tolist() for i in at],
             "state": "".join(state.reshape(-1).tolist()), "shape": list(allowed.shape),
-        }  # fmt: skip
+        })  # fmt: skip
         super().bounds(op, index, inside)
+
+    def _begin(self, op: Op, step: dict[str, Any]) -> None:
+        """Records a step without values. It keeps none if the sanitizer refuses the access."""
+        if id(op) in self.line:
+            missing = {"values": [""] * math.prod(step["shape"]), "first": {}, "real": []}
+            self.steps.append({"line": self.line[id(op)], **step, **missing})
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
         """Records the values of a tile."""
         if id(op) in self.line:
             held = values[op.value if isinstance(op, Store) else op]
-            access = self.access if isinstance(op, (Load, Store)) else {"shape": list(held.shape)}
+            if not isinstance(op, (Load, Store)):
+                self._begin(op, {"shape": list(held.shape)})
             starts = {n: env[Symbol(n, "axis")].reshape(-1) for n in real}
-            self.steps.append({
-                "line": self.line[id(op)], "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line], **access,
+            self.steps[-1] |= {
+                "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line],
                 "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
-                "real": list(real.values()), "values": _numbers(np.broadcast_to(held, access["shape"])),
-            })  # fmt: skip
-
-    def refused(self) -> None:
-        """Records the access that the sanitizer has refused, as a step without values."""
-        if self.line_of_access is not None:
-            lanes = len(self.access["state"])
-            missing = {"values": [""] * lanes, "first": {}, "real": []}
-            self.steps.append({"line": self.line_of_access, **self.access, **missing})
+                "real": list(real.values()), "values": _numbers(np.broadcast_to(held, self.steps[-1]["shape"])),
+            }  # fmt: skip
 
 
 def _numbers(values: Any) -> list[str]:
