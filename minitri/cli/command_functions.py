@@ -237,9 +237,8 @@ def _serve(request: Request, port: int | None) -> None:
     if port is None and server.server_port != PORT:
         output.note(f"port {PORT} is taken: links of earlier runs do not lead here")
     output.note("serving this address to this machine; Ctrl-C ends it")
-    with suppress(KeyboardInterrupt):
+    with server, suppress(KeyboardInterrupt):
         server.serve_forever()
-    server.server_close()
 
 
 def bench(

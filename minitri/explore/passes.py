@@ -21,7 +21,6 @@ the text of a kernel that Triton reads. `rules` is the field `rules` of `Step`.
 """
 
 import inspect
-import os
 import re
 import subprocess
 import sys
@@ -166,8 +165,7 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
 
 def _printed(programs: str, target: str, seconds: float) -> str:
     """Returns the text that Triton prints while it compiles tile programs."""
-    path = os.pathsep.join(filter(None, sys.path))
-    dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
+    dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1")
     command = [sys.executable, "-m", "minitri.explore.passes", target]
     try:
         done = subprocess.run(
@@ -269,14 +267,9 @@ def patch(before: str, after: str) -> Patch:
     old, new = lines(before), lines(after)
     if max(len(old), len(new)) > MAX_COMPARED:
         return [(0, len(old), new, False)]
-    return list(_differences(old, new))
-
-
-def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, list[str], bool]]:
     without_numbers = [[VALUE.sub(r"\1", line) for line in text] for text in (old, new)]
-    for tag, a, b, c, d in SequenceMatcher(None, *without_numbers, autojunk=False).get_opcodes():
-        if tag != "equal" or old[a:b] != new[c:d]:
-            yield a, b, list(new[c:d]), tag == "equal"
+    parts = SequenceMatcher(None, *without_numbers, autojunk=False).get_opcodes()
+    return [(a, b, new[c:d], tag == "equal") for tag, a, b, c, d in parts if old[a:b] != new[c:d]]
 
 
 def lines(text: str) -> list[str]:

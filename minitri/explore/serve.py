@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("", self._page)
 
     def do_POST(self) -> None:
-        self._answer("explore", self._compile)
+        self._answer("explore", lambda: self._send(200, self._asked(self._json())))
 
     def _answer(self, name: str, work: Callable[[], None]) -> None:
         """Answers a request for the one path that its HTTP method has."""
@@ -195,9 +195,6 @@ class Handler(BaseHTTPRequestHandler):
         meta = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made)
         policy = html.unescape(meta[1]) if meta else "default-src 'none'"
         self._send(200, made, {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
-
-    def _compile(self) -> None:
-        self._send(200, self._asked(self._json()))
 
     def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
         desk = self.own.full if request.get("all") is True else self.own.quick

@@ -82,7 +82,9 @@ class _Walk:
         accesses = [op for op in self.program.ops() if isinstance(op, (Load, Store))]
         self.store = next(op for op in accesses if isinstance(op, Store))
         loads = [op for op in accesses if isinstance(op, Load)]
-        self.load = max(loads, key=lambda op: (*map(bool, self._along(op)), len(op.index)), default=None)
+        roles = {a.name: a.role for a in self.program.axes}
+        along = {op: {roles.get(name) for name in op.indexed_by} for op in loads}
+        self.load = max(loads, key=lambda op: ("loop" in along[op], "whole" in along[op], len(op.index)), default=None)
         tests = [(op, _conditions(op)) for op in accesses]
         self.tested = next((a for a in reversed(self.program.axes) if any(a.name in of for _, of in tests)), None)
         masked = [op for op, of in tests if self.tested and self.tested.name in of]
@@ -90,12 +92,6 @@ class _Walk:
 
     def _computes(self, ops: Iterable[Op]) -> bool:
         return any(self.node in self.trace.of(op.spans) for op in ops)
-
-    def _along(self, access: Access) -> tuple[TileAxis | None, TileAxis | None]:
-        """The loop and the whole axis that an access goes along."""
-        axes = [a for a in self.program.axes if a.name in access.indexed_by]
-        loop, whole = (next((a for a in axes if a.role == role), None) for role in ("loop", "whole"))
-        return loop, whole
 
     # ---- steps -------------------------------------------------------------------------------
 
