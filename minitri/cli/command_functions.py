@@ -184,14 +184,15 @@ def explore(
     request = request.as_shared()
     if serve:
         return _serve(request, port)
-    from minitri.explore.document import Shown, document
+    from minitri.explore.document import document
     from minitri.explore.page import Page
 
     request, times = _measured(request) if measure else (request, None)
     first = request.lower().compilation
     second = request.changed(compare).lower().compilation if compare else None
     with terminal.progress("explore", 1) as tell:
-        shown = document(first, second, shown=Shown(compare, times and times.measured, panes), tell=tell)
+        seconds = times and times.measured
+        shown = document(first, second, compare=compare, measured=seconds, panes=panes, tell=tell)
         html = Page(shown).html
     name = path or f"{shown['title']}.html"
     if name == "-":

@@ -125,12 +125,7 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
 PAIRS: dict[str, Any] = {"multiple": True, "callback": once}
 KINDS: dict[str, dict[str, Any]] = {
     "flag": {"is_flag": True},
-    "colour": {
-        "type": Choice(("auto", "always", "never")),
-        "callback": colour,
-        "expose_value": False,
-        "is_eager": True,
-    },
+    "colour": {"type": Choice(("auto", "always", "never")), "callback": colour},
     "pairs": {"type": pair, "metavar": "NAME=VALUE", **PAIRS},
     "sizes": {"type": size, "metavar": "NAME=SIZE", **PAIRS},
     "words": {"type": words, "default": ""},

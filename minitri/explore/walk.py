@@ -117,7 +117,7 @@ class _Walk:
             yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
 
     def _facts(self) -> dict[str, Any]:
-        """The values that the texts in walk.toml use."""
+        """The values that the texts in walk.toml use: the fields of the walk, and what follows from them."""
         node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
         code = " ".join(node.spans[0].text.split())
         gone_through = {pane for step in STEPS for pane in step["panes"]}
@@ -125,9 +125,8 @@ class _Walk:
         played: Data = self.player or {"sizes": {}, "kernels": []}
         played_axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
         loaded_axes = [a for a in axes if load and a.name in load.indexed_by]
-        return {
+        return vars(self) | {
             "terms": WORDS["terms"],
-            "texts": self.texts,
             "stages": [f"`{s}`" for s in self.texts if s in gone_through],
             "skipped": [f"`{s}`" for s in self.texts if s not in gone_through],
             "code": code if len(code) < 60 else node.op,
@@ -139,17 +138,12 @@ class _Walk:
             "sizes": _assignments(self.trace.compilation.context.sizes),
             "simplified": self._changes("graph.specialised", "graph.simplified"),
             "targeted": self._changes("tile.masked", "tile.target"),
-            "kernels": len(self.kernels),
             "operations": sum(len(operations(k)) for k in self.kernels),
             "axes": ", ".join(f"{a.name}: {a.extent}" for a in axes),
             "grid": list(map(_part, self.program.grid)),
             "count": _count(self.program.grid),
-            "store": self.store,
-            "load": load,
             "part": list(map(_part, loaded_axes)) or ["one element"],
             "loops": [a.name for a in loaded_axes if a.role == "loop"],
-            "tested": self.tested,
-            "masked": self.masked,
             "mask": comparison(_conditions(self.masked)[self.tested.name]) if self.tested else "",
             "neutral": self._neutral(),
             "played": _assignments(played["sizes"]),
