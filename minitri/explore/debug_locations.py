@@ -29,7 +29,7 @@ belong to which product.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, groupby
 
 from minitri.explore.instruction_registers import effects
 
@@ -360,11 +360,11 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
     """Yields the numbers of instructions without a line whose neighbours allocate or free tensor memory."""
-    run: list[int] = []
-    for k, (row, line) in enumerate(zip((*rows, None), (*lines, ""))):
-        if row is not None and (not row.operation or (set(row.lines) <= {head} and not _FRAME.search(line))):
-            run += [k] * row.operation
-            continue
-        if any(_ALLOCATOR.search(lines[n]) for n in run):
+
+    def without_line(k: int) -> bool:
+        return not rows[k].operation or (set(rows[k].lines) <= {head} and not _FRAME.search(lines[k]))
+
+    for unplaced, numbers in groupby(range(len(rows)), without_line):
+        run = [k for k in numbers if rows[k].operation]
+        if unplaced and any(_ALLOCATOR.search(lines[k]) for k in run):
             yield from run
-        run = []

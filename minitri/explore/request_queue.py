@@ -65,19 +65,14 @@ class Desk:
         self._end()
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        for attempt in range(2):  # a process may have died while it had nothing to do
-            child = self._ready()
-            try:
-                return child.ask(request, self.seconds)
-            except TimeoutError:
-                self._replace()
-                return failed(f"this takes more than {self.seconds:g} seconds here")
-            except (OSError, EOFError, ValueError):
-                died_at_work = child.process.poll() is None or attempt == 1
-                self._replace()
-                if died_at_work:
-                    break
-        return failed("the compiler did not survive this program")
+        try:
+            return self._ready().ask(request, self.seconds)
+        except TimeoutError:
+            reason = f"this takes more than {self.seconds:g} seconds here"
+        except (OSError, EOFError, ValueError):
+            reason = "the compiler did not survive this program"
+        self._replace()
+        return failed(reason)
 
     def _ready(self) -> Child:
         if self._child is None or self._child.process.poll() is not None:
