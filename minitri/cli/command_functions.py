@@ -259,8 +259,8 @@ def bench(
         if cases or plot or tune or host or ablate:
             raise click.UsageError("--random takes --seed, --dtype, --shrink, --budget and --json, and nothing else")
         raise SystemExit(random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json)))
-    elif benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
-        raise SystemExit(1)
+    else:
+        raise SystemExit(benchmarks.main(cases, json, plot, tune, host, ablate))
 
 
 # ---- fuzz ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ Left out: edges with ports, and how the page draws a view (page/drawing.js).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
 from typing import Any, NamedTuple
@@ -37,11 +38,10 @@ Marks = Callable[[Node], Sequence[int]]
 def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
     """The views of a graph."""
     picture = _Picture(graph, marks)
-    groups, count = picture.groups(), len(picture.nodes)
-    if count <= LARGE or not groups:
+    folded, count = picture.folded(), len(picture.nodes)
+    if count <= LARGE or not folded:
         return [picture.drawn("everything", {})]
-    folded = {n: title for title, members in groups.items() for n in members}
-    opened = [title for title, members in groups.items() if len(members) <= MOST]
+    opened = [title for title, size in Counter(folded.values()).items() if size <= MOST]
     everything = [picture.drawn("everything", {})] if count <= MOST else []
     titles = {title: k + 1 + len(everything) for k, title in enumerate(opened)}
     each = [picture.drawn(t, {n: g for n, g in folded.items() if g != t}, titles) for t in opened]
@@ -60,18 +60,20 @@ class _Picture:
         self.nodes = [n for n in order if n not in self.literals]
         self.edges = [(o, n) for n in self.nodes for o in operands(n) if o not in self.literals]
 
-    def groups(self) -> dict[str, list[Node]]:
-        """Groups by title: the nodes of one library call or line. Groups whose folding would make a cycle are left out."""
+    def folded(self) -> dict[Node, str]:
+        """The titles of groups, by node: a group has the nodes of one library call or line. Groups whose folding would
+        make a cycle are left out.
+        """
         found: dict[str, list[Node]] = {}
         for n in self.nodes:
             if not isinstance(n, Input) and (title := self._title(n)):
                 found.setdefault(title, []).append(n)
-        kept: dict[str, list[Node]] = {}
+        folded: dict[Node, str] = {}
         for title, members in found.items():
-            trial = {n: t for t, ms in {**kept, title: members}.items() for n in ms}
+            trial = folded | dict.fromkeys(members, title)
             if len(members) > 2 and nx.is_directed_acyclic_graph(self._quotient(trial)):
-                kept[title] = members
-        return kept
+                folded = trial
+        return folded
 
     def _title(self, node: Node) -> str:
         """`softmax, line 3` for a node of a function that line 3 calls, `line 3` for another node of that line."""
@@ -186,7 +188,9 @@ def layout(
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
     graph.add_edges_from(edges)
-    level = _levels(graph)
+    level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
+    inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]
+    level |= {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}  # right above the first user
     bends = _with_bends(graph, level)
     order = sorted(nx.topological_sort(graph), key=level.__getitem__)
     layers = [list(layer) for _, layer in groupby(order, level.__getitem__)]
@@ -208,15 +212,11 @@ def _line(start: Box, *rest: Box) -> Line:
     return ((start.middle, start.y + start.height), *((b.middle, b.y) for b in bends), (end.middle, end.y))
 
 
-def _levels(graph: nx.DiGraph[Any]) -> dict[Any, int]:
-    """The layer of each node: the longest path to it. An input lies right above its first user."""
-    level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
-    inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]
-    return level | {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}
-
-
 def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
-    """Adds a bend in each layer that an edge crosses. Returns the bends of each edge."""
+    """Adds a bend in each layer that an edge crosses. Returns the bends of each edge.
+
+    `level` has the layer of each node, and gets the layers of the bends.
+    """
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
         between = {("bend", a, b, k): k for k in range(level[a] + 1, level[b])}

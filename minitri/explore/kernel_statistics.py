@@ -3,7 +3,7 @@
 In: a compilation. Out: plain data for the page (`figures`):
 
     {chip, kernels, resources, missing}
-    kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}
+    kernel    {name, needed, asked, floor, bound, measured, predicted}     needed, asked: {read, written, operations}
     resource  {name, warps, registers, shared, local, spills, blocks, occupancy, bound, instructions}
 
 `missing` gives the reason why a figure is not available. Measured times of kernels come from the caller
@@ -29,7 +29,6 @@ from minitri.explore.instruction_registers import MACHINES
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_stages import KernelCode, MachineCode
 from minitri.hardware.chips import Peak, blocks_at_once, compute_unit, multiprocessor
-from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import Target
 from minitri.pipeline import Compilation
@@ -95,21 +94,14 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
         except CompileError as error:
             missing.append(str(error))
     return {
-        "chip": chip and {"name": chip.name, "bandwidth": chip.bandwidth, "rates": dict(chip.rates)},
+        "chip": chip and asdict(chip),
         "kernels": [_row(r, chip) for r in rows], "resources": taken, "missing": missing,
     }  # fmt: skip
 
 
 def _row(row: Row, chip: Peak | None) -> dict[str, Any]:
     bound, floor = row.floor(chip) if chip else ("", 0.0)
-    return {
-        "name": row.name, "needed": _work(row.needed), "asked": _work(row.asked) if row.asked else None,
-        "bound": bound, "floor": floor, "measured": row.measured,
-    }  # fmt: skip
-
-
-def _work(work: Work) -> dict[str, Any]:
-    return {"bytes": work.bytes, "operations": dict(work.operations), "total": work.total}
+    return asdict(row) | {"bound": bound, "floor": floor}
 
 
 # ---- NVIDIA and AMD ------------------------------------------------------------------------
