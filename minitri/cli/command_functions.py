@@ -86,14 +86,12 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
 
     Raises a usage error if there is no pass of this name.
     """
-    low["triton"]
-    if name == "all":
-        return list(low.passes)
-    names = [p.name for p in low.passes]
-    if name not in names:
+    chosen = [p for p in low.passes if name in ("all", p.name)]
+    if not chosen:
+        names = [p.name for p in low.passes]
         help = suggest(name, names) or f"there is {', '.join(names)}"
         raise click.UsageError(f"there is no pass `{name[:40]}`: {help}")
-    return [p for p in low.passes if p.name == name]
+    return chosen
 
 
 def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:

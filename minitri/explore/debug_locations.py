@@ -167,8 +167,7 @@ def _file(scope: str, table: Metadata) -> str:
 # ---- PTX and AMDGCN --------------------------------------------------------------------------
 
 _FILE = re.compile(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
-_AT = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
-_INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
+_AT = re.compile(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)\s+(\d+)")
 
 
 class _Locations:
@@ -183,11 +182,10 @@ class _Locations:
         self.called: dict[Site, Site] = {}
 
     def line(self, directive: str) -> Lines:
-        if (at := _AT.search(directive)) is None:
-            return ()
-        site = at.groups()
-        if inlined := _INLINED.search(directive):
-            self.called[site] = inlined.groups()
+        sites: list[Site] = _AT.findall(directive)
+        site = sites[0]
+        if len(sites) > 1:
+            self.called[site] = sites[1]
         for _ in range(100):
             if site[0] in self.ours:
                 return _known(int(site[1]))

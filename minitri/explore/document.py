@@ -158,8 +158,8 @@ class _Sources:
 
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
-        own, *rest = trace.sources
-        rest = [s for s in rest if s != own]  # an expression is parsed once more, as the body of a function
+        own, every = trace.source, {id(s.source): s.source for s in spans}.values()
+        rest = [s for s in every if s != own]  # an expression is parsed once more, as the body of a function
         self.parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
         self.data = [
             {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}

@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.spans import Source, Span
+from minitri.base.spans import Span
 from minitri.explore.triton_provenance import NONE, OWN, Nodes, Origin, generated_lines, machine_lines
 from minitri.explore.triton_stages import MachineCode
 from minitri.graph.ir import Graph, Input
@@ -69,27 +69,14 @@ class Trace:
     """
 
     def __init__(self, compilation: Compilation) -> None:
-        self.compilation, self.machine = compilation, MachineCode(compilation)
+        self.compilation, self.stages, self.machine = compilation, compilation.stages, MachineCode(compilation)
+        self.source = compilation.context.module.source  # the text of the program itself
         self.nodes = tuple(_nodes(self.compilation))
         self._at: dict[tuple[int, int, int], set[int]] = defaultdict(set)
         for k, n in enumerate(self.nodes):
             for s in n.spans:
                 self._at[id(s.source), s.start, s.end].add(k)
         self._stages: dict[str, StageTrace] = {}
-
-    @property
-    def source(self) -> Source:
-        """The text of the program itself."""
-        return self.compilation.context.module.source
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """Every text that a node comes from: first the program, and after it the library functions."""
-        return tuple({id(s): s for s in (self.source, *(s.source for n in self.nodes for s in n.spans))}.values())
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        return self.compilation.stages
 
     def __getitem__(self, stage: str) -> StageTrace:
         if stage not in self._stages:

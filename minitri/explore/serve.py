@@ -92,15 +92,12 @@ class Server(ThreadingHTTPServer):
         self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # first: a taken port closes the server
         super().__init__((ADDRESS, port), Handler)
         self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
+        self.address = f"http://{ADDRESS}:{self.server_port}/{self.token}/"
         self.first = dict(first or EXAMPLES[0])
         self.names = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self.rate = RATE
         self._bucket, self._filled, self._lock = BURST, time.monotonic(), threading.Lock()
-
-    @property
-    def address(self) -> str:
-        return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Closes a connection if there are `CONNECTIONS` other connections already."""

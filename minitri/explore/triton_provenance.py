@@ -159,10 +159,12 @@ def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> tuple[s
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
     """Returns the origin of each line of one of Triton's stages.
 
-    The stage contains all distinct kernels, each under a line with its name.
+    The stage contains all distinct kernels, each under a line with its name. `heads` has the line of the generated source
+    at which each kernel begins.
     """
     lines: list[Origin] = []
-    heads = _heads(machine.compilation.module_text)
+    source_lines = enumerate(machine.compilation.module_text.split("\n"), 1)
+    heads = {line[4:].partition("(")[0]: number for number, line in source_lines if line.startswith("def ")}
     for kernel in machine.kernels:
         text, head, shared = kernel.text(stage), heads[kernel.name], _with_twins(source, kernel, heads)
         rows = sass_rows(text, kernel.disassembly) if stage == "sass" else READERS[stage](text)
@@ -184,9 +186,3 @@ def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str
         here, *others = (source[heads[name] - 1 + k] for name in (kernel.name, *kernel.twins))
         made[heads[kernel.name] - 1 + k] = Origin(here.nodes.union(*(o.nodes for o in others)), here.how)
     return made
-
-
-def _heads(text: str) -> dict[str, int]:
-    """Returns the line of the generated source at which each kernel begins, by the name of the kernel."""
-    lines = enumerate(text.split("\n"), 1)
-    return {line[4:].partition("(")[0]: number for number, line in lines if line.startswith("def ")}

@@ -103,7 +103,13 @@ class _Walk:
 
     def steps(self) -> Iterator[dict[str, Any]]:
         """The steps whose stages have a text, and not the same one."""
-        facts, drawings = self._facts(), self._drawings()
+        facts = self._facts()
+        drawings = {
+            "fusion": self._fusion(),
+            "grid": self._array(self.store),
+            "tile": self.load and self._array(self.load),
+            "mask": self.masked and self.tested and {**self._array(self.masked), "tested": self.tested.name},
+        }
         loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
         lit = {"tile": loaded, "mask": loaded | {self.node}}
         for step in STEPS:
@@ -174,14 +180,6 @@ class _Walk:
         return next(filter(None, own), None)
 
     # ---- drawings ------------------------------------------------------------------------------
-
-    def _drawings(self) -> dict[str, dict[str, Any] | None]:
-        return {
-            "fusion": self._fusion(),
-            "grid": self._array(self.store),
-            "tile": self.load and self._array(self.load),
-            "mask": self.masked and self.tested and {**self._array(self.masked), "tested": self.tested.name},
-        }
 
     def _fusion(self) -> dict[str, Any]:
         kernels = [
