@@ -102,6 +102,8 @@ def program(
     trace = Trace(compiled)
     sources = _Sources(trace)
     marks = [{"label": n.text, "spans": [at for s in n.spans for at in sources.place(s)]} for n in trace.nodes]
+    graph = compiled.value("graph.simplified") if "graph.simplified" in trace.stages else None
+    drawn = views(graph, lambda node: sorted(trace.of(graph.spans.get(node, ())))) if graph else []
     with ThreadPoolExecutor(1) as aside:  # Triton's passes are printed by another process
         printed = None if quick else aside.submit(triton_passes, trace.machine)
         stages = _stages(trace, quick, tell)
@@ -110,7 +112,7 @@ def program(
         made = {
             "name": compiled.context.entry, "label": label, "target": str(compiled.context.target), "quick": quick,
             "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages, "marks": marks,
-            "views": _views(trace), "figures": figures(trace, measured, quick), "ledger": None if quick else plans(trace),
+            "views": drawn, "figures": figures(trace, measured, quick), "ledger": None if quick else plans(trace),
             "player": played, "walk": [] if quick else walk(trace, stages, ours, played),
         }  # fmt: skip
         tell(0.9, "passes")
@@ -140,17 +142,6 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
         "name": name, "text": stage.text, "links": [sorted(nodes) for nodes in stage.lines],
         "how": "".join(how[:1] or " " for how in stage.how),
     }  # fmt: skip
-
-
-def _views(trace: Trace) -> list[dict[str, Any]]:
-    """Returns drawings of the simplified graph.
-
-    A program that begins after the simplified graph has no drawings.
-    """
-    if "graph.simplified" not in trace.stages:
-        return []
-    graph = trace.compilation.value("graph.simplified")
-    return views(graph, lambda node: sorted(trace.of(graph.spans.get(node, ()))))
 
 
 class _Sources:

@@ -52,7 +52,6 @@ from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
 Sizes = Mapping[str, int]
-Memories = Mapping[str, Memory]
 Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
 
 
@@ -125,10 +124,6 @@ class _Recorder(Watch):
 
     steps: list[dict[str, Any]]
     line: Mapping[int, int]
-
-    def __init__(self, plan: Plan, programs: Sequence[Program], memory: Memories, sizes: Sizes) -> None:
-        super().__init__(plan, programs, memory, sizes)
-        self.memory = memory
 
     def copy(self) -> _Recorder:
         """Returns a recorder with a copy of the memory, which other programs may change."""

@@ -175,23 +175,18 @@ def _axes(op: Op) -> Container[str]:
 
 
 def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
+    """Yields the nodes of a graph in the order of their numbers (`Graph.numbered`), or the ops of kernels or programs."""
     start = compiled.context.start
     match compiled.value("graph" if start is None else start.stage):
         case Graph() as graph:
-            yield from _graph_nodes(graph)
+            texts = {about[0]: text.strip() for text, about in graph_lines(graph) if text.startswith("  %")}
+            for node in dict.fromkeys((*graph.nodes(), *graph.inputs)):
+                text = format_input(node) if isinstance(node, Input) else texts[node]
+                yield NodeInfo("input" if isinstance(node, Input) else _op(text), text, graph.spans.get(node, ()))
         case first:
             lines = plan_lines(first) if isinstance(first, Plan) else programs_lines(first)
-            yield from (
-                NodeInfo(_op(text), text.strip(), about.spans) for text, about in lines if isinstance(about, Op)
-            )
-
-
-def _graph_nodes(graph: Graph) -> Iterator[NodeInfo]:
-    """Returns the nodes in the order of their numbers (`Graph.numbered`)."""
-    texts = {about[0]: text.strip() for text, about in graph_lines(graph) if text.startswith("  %")}
-    for node in dict.fromkeys((*graph.nodes(), *graph.inputs)):
-        text = format_input(node) if isinstance(node, Input) else texts[node]
-        yield NodeInfo("input" if isinstance(node, Input) else _op(text), text, graph.spans.get(node, ()))
+            ops = ((text.strip(), about) for text, about in lines if isinstance(about, Op))
+            yield from (NodeInfo(_op(text), text, op.spans) for text, op in ops)
 
 
 def _op(text: str) -> str:

@@ -76,8 +76,8 @@ class Desk:
 
     def _ready(self) -> Child:
         if self._child is None or self._child.process.poll() is not None:
-            without = "TRITON_", "MLIR_", "MINITRI_LOGS"  # variables that change Triton, or print
-            self._child = Child(COMMAND, environment(*without, CUDA_VISIBLE_DEVICES=""))
+            # Without a GPU, and without variables that change Triton or print.
+            self._child = Child(COMMAND, environment("TRITON_", "MLIR_", "MINITRI_LOGS", CUDA_VISIBLE_DEVICES=""))
         return self._child
 
     def _replace(self) -> None:
