@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from minitri.explore.explanations import ABOUT, LANGUAGE, WORDS, _prefixes, word
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_stages import MachineCode
 from minitri.testing import random_program
+from minitri.triton import artifacts
 
 RIGHT, LEFT, ESCAPE, DOWN = "\ue014", "\ue012", "\ue00c", "\ue015"
 LAYERS = """\
@@ -334,6 +336,22 @@ def test_a_long_compilation_shows_its_progress() -> None:
     document(mt.compile("x + 1", x="f32[64]").lower().compilation, tell=lambda done, text: told.append((done, text)))
     parts = [done for done, _ in told]
     assert parts == sorted(parts) and parts[0] == 0 and any("kernel 1 of 1" in text for _, text in told)
+
+
+def test_triton_compiles_several_kernels_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel waits in the compiler until another one is there too."""
+    both, compiled = threading.Barrier(2, timeout=60), artifacts.compiled
+
+    def waiting(*args: Any) -> Any:
+        both.wait()
+        return compiled(*args)
+
+    monkeypatch.setattr(artifacts, "compiled", waiting)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    code = MachineCode(mt.compile("softmax(x @ w)", x="f16[64, 32]", w="f16[32, 128]").lower().compilation)
+    assert len(code.kernels) == 2
+    code.make(lambda done, text: None)
+    assert all(k.built.asm["ptx"] for k in code.kernels)
 
 
 BLOCK = """\

@@ -593,3 +593,30 @@ def test_computed_bytes_are_converted_to_halves(text: str, dtype: str) -> None:
     assert report.ok, report
     for target in ("cuda:80", "cuda:90"):
         assert f.lower(target=target, M=100, N=96)["ptx"]
+
+
+def test_a_single_row_of_a_centred_product_is_not_fused_into_a_loop() -> None:
+    """Only one row of the product is needed. The check of loops that reductions and products share allowed it, and
+    building the kernel failed with an AssertionError.
+    """
+    f = mt.compile(
+        """
+        def f(w: f16[17, 5], z: f16[5, 40], a: f16[40]):
+            c = w @ z
+            return einsum("...ij,j->...i", c - mean(c, axis=-1, keepdims=True), a)[0]
+        """
+    )
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float16) for shape in ((17, 5), (5, 40), (40,))]
+    report = f.check(*arrays)
+    assert report.ok, report
+
+
+def test_minus_one_next_to_an_empty_axis_is_an_error_if_no_size_fits() -> None:
+    """Sizes that both shapes have were removed first, and the rest was divided with a remainder: the result of a
+    program of `f32[0]` had the shape [0, 2, 0], and the reference had [0, 2, 1].
+    """
+    for shape in ("x.shape[0] // 2, 2, -1", "x.shape[0], 2, -1"):
+        assert "MT0205" in message(f"x.reshape({shape})", x="f32[0]")
+    assert "no size fits -1" in message("x.reshape(x.shape[0], 2, -1)", x="f32[N]")
+    assert mt.compile("x.reshape(x.shape[0], -1)", x="f32[N, 4]")(np.zeros((0, 4), np.float32)).shape == (0, 4)

@@ -346,6 +346,33 @@ def test_progress_without_a_terminal_is_an_occasional_line(
     assert capsys.readouterr().err == "fuzz: 25%, 2 programs\n"
 
 
+SLOW_COMMANDS: dict[str, tuple[str, ...]] = {  # each may take more than two seconds, on a large program
+    "check": (*ADD,),
+    "compile": (*ADD, "--emit=ast"),
+    "demo": (str(ROOT / "examples" / "softmax.mt"),),
+    "doctor": (),
+    "explain": (*ADD,),
+    "explore": (*ADD, "-o", "page.html"),
+    "fuzz": ("--programs=1", "--jobs=1", "--budget=20s"),
+    "run": (*ADD, "-D", "M=2", "-D", "N=3", "-i", "x=randn", "-i", "y=randn"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(SLOW_COMMANDS))
+def test_every_command_has_a_progress_bar(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    titles: list[str] = []
+    plain = terminal._plain_progress
+    monkeypatch.setattr(terminal, "_plain_progress", lambda title, total: titles.append(title) or plain(title, total))
+    done = CliRunner().invoke(main, [name, *SLOW_COMMANDS[name]])
+    assert done.exit_code == 0 and titles, (done.output, done.exception)
+
+
+def test_the_only_other_command_needs_a_gpu() -> None:
+    """tests/test_gpu.py runs it."""
+    assert main.commands.keys() - SLOW_COMMANDS.keys() == {"bench"}
+
+
 # ---- check -----------------------------------------------------------------------------------
 
 

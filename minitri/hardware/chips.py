@@ -29,6 +29,8 @@ from typing import Any
 from minitri.hardware.targets import ARCHITECTURES, Target
 from minitri.hardware.targets import CHIPS as ROWS
 
+SECTOR = 32  # bytes of memory that a GPU loads or stores at once
+
 # ---- what the programs on one multiprocessor share -------------------------------------------
 
 

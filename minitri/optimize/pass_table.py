@@ -198,7 +198,7 @@ PASSES: tuple[Pass, ...] = (
     room(graph_pass, "split-kv", "graph.loops", split_kv.split_loops, chip, gpu=True),
     room(graph_pass, "split-k", "graph.products", split_k.split_products, chip, gpu=True),
     room(graph_pass, "split-scan", "graph.simplified", split_scan.split_scans, chip, gpu=True),
-    room(plan_pass, "fusion", "kernels.fused", fuse.fuse, lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
+    room(plan_pass, "fusion", "kernels.fused", fuse.fuse, chip, lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
     room(plan_pass, "collapse-axes", "kernels.flat", collapse_axes.flatten),
     room(plan_pass, "online-reductions", "kernels.online", online_reductions.online, lambda c: partial(looped, context=c)),
     room(plan_pass, "f32-products", "kernels.products", f32_products.on_tensor_cores, lambda c: has_fast_tf32(c.target)),

@@ -7,21 +7,35 @@ becomes
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
 Reductions of columns are split even if they have many results. If a reduction depends on another reduction of the same
-elements, both reductions are split into the same parts. minitri/optimize/split_parts.py describes how parts are
-computed and combined. Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can
-split such a loop.
+elements, both reductions are split into the same parts. If a total depends on reductions of rows, each row is a part,
+so that one kernel computes both. minitri/optimize/split_parts.py describes how parts are computed and combined.
+Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can split such a loop.
 
 The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If a part
 is shorter than the others, it is padded. Left out: reductions of unknown sizes.
 """
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from minitri.base import dims
 from minitri.base.dims import Dim
-from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
-from minitri.graph.scalar_form import element
+from minitri.base.operators import POSITIONS
+from minitri.graph.ir import (
+    Apply,
+    Concat,
+    Contract,
+    Graph,
+    Input,
+    Interner,
+    Layouts,
+    Node,
+    Reduce,
+    Scan,
+    axis,
+    axis_symbol,
+)
+from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_kv import loops
 from minitri.optimize.split_parts import LANES, WAVES, Cut, Halves, split
@@ -32,6 +46,8 @@ ALIGNED, BLOCK = 16, 2048  # elements: the most that 16 bytes hold, and what a p
 MOST_PARTS = 1024  # the second kernel reduces this many at once
 SHORTEST_PART, LEAST = 128, 1024  # the fewest elements of a part, for columns and for rows
 PIECE = 512  # the fewest contiguous elements of a part of several axes
+MOST_ROWS, SHORTEST_ROW = 16384, 64  # parts that are rows: the most results of parts, and the fewest elements of each
+ONLINE = 8  # so many times more programs of columns with online reductions, which have few warps
 FEW_PARTS = 4  # parts of whole rows suffice if there are this many times fewer than wanted
 
 
@@ -42,32 +58,68 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     `layouts` has the strides of inputs that are not contiguous, by name.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
-    looped = loops(graph)
+    looped, online = loops(graph), _online(graph)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
-        choice = choose(made, chip, layouts) if node not in looped else None
+        choice = choose(made, chip, layouts, node in online) if node not in looped else None
         return Cut(i, made, *choice).made(cuts) if choice is not None else None
 
     return split(graph, split_reductions, halves, Reduce)
 
 
-def choose(node: Reduce, chip: Chip, layouts: Layouts = {}) -> tuple[int, int, Dim] | None:
+def _online(graph: Graph) -> set[Node]:
+    """Returns the reductions that form chains over the same elements, such as a mean and a variance. Programs correct
+    their results in each iteration of a loop.
+    """
+    found = set[Node]()
+    for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
+        before = [x for x, _ in _computed(node) if isinstance(x, Reduce) and x.axes == node.axes]
+        same = [x for x in before if x.x.shape == node.x.shape]
+        found |= {node, *same} if same else set()
+    return found
+
+
+def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim] | None:
     """Returns the axis to split, the number of parts and the length of a part. Returns None if the reduction would not
     become faster.
+
+    online   whether programs correct their results in each iteration of a loop
     """
     if any(e.constant is None for e in node.x.shape):
         return None
     extents, results = {k: int(node.x.shape[k]) for k in node.axes}, math.prod(map(int, node.shape))
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
-    parts = _parts(math.prod(extents.values()), results, width, WAVES * chip.multiprocessors)
+    wanted = WAVES * chip.multiprocessors * (ONLINE if online and width else 1)
+    parts = _parts(math.prod(extents.values()), results, width, wanted)
     if parts == 1:
         return None
+    rows = _axis_of_rows(node) if node.op not in POSITIONS else None
+    few = rows is not None and chip.multiprocessors <= extents[rows] and extents[rows] * results <= MOST_ROWS
+    if rows is not None and rows not in inner and few:
+        return rows, extents[rows], dims.ONE
     k = _axis(extents, inner, parts)
-    rows, long = k not in inner, extents[k]
-    most = long if rows or len(extents) == 1 else long // PIECE
-    length = _length(long, max(1, min(parts, most)), rows)
+    any_start, long = k not in inner, extents[k]
+    most = long if any_start or len(extents) == 1 else long // PIECE
+    length = _length(long, max(1, min(parts, most)), any_start)
     return (k, -(-long // length), Dim.of(length)) if 0 < length < long else None
+
+
+def _axis_of_rows(node: Reduce) -> int | None:
+    """Returns the axis along which the operand has rows that another reduction or a scan reduces too, or None.
+
+    Example: a sum over both axes of `x - mean(x, axis=1)`. If each part is one row, both reductions share a kernel.
+    """
+    extents = {k: int(node.x.shape[k]) for k in node.axes}
+    for x, index in _computed(node):
+        if isinstance(x, Reduce):
+            lacking = {k for k in extents if not any(axis_symbol(k) in d.symbols() for d in index)}
+        else:
+            lacking = {k for k in extents if isinstance(x, Scan) and axis_symbol(k) in index[x.axis].symbols()}
+        rows = [k for k in extents if k not in lacking and extents[k] > 1]
+        if len(rows) == 1 and math.prod(extents[k] for k in lacking) >= SHORTEST_ROW:
+            return rows[0]
+    return None
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
@@ -129,21 +181,28 @@ def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]
     The layout of the largest array or product in the operand decides. The operand may have no contiguous axis.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
+    for x, index in _computed(node):
+        size = dims.product(list(x.shape)).constant or 0
+        if isinstance(x, (Input, Contract, Concat)) and x.rank and size > largest:
+            symbols = index[_fastest(x, layouts)].symbols()
+            along = {k for k in range(node.x.rank) if axis_symbol(k) in symbols}
+            largest, width, found = size, x.dtype.bytes, along
+    return width, found
+
+
+def _computed(node: Reduce) -> Iterator[Element]:
+    """The arrays that the operand of a reduction is computed from, each with the index at which it is read."""
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
             break
         x, index = stack.pop()
-        size = dims.product(list(x.shape)).constant or 0
         if isinstance(x, Apply):
             stack += [element(a, index) for a in x.args]
         elif isinstance(x, Concat) and x.axis != x.rank - 1:
             stack += [element(p, index) for p in x.parts]
-        elif isinstance(x, (Input, Contract, Concat)) and x.rank and size > largest:
-            symbols = index[_fastest(x, layouts)].symbols()
-            along = {k for k in range(node.x.rank) if axis_symbol(k) in symbols}
-            largest, width, found = size, x.dtype.bytes, along
-    return width, found
+        else:
+            yield x, index
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:

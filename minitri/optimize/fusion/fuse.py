@@ -16,13 +16,14 @@ from dataclasses import replace
 
 from minitri.base.spans import Span
 from minitri.graph.ir import Graph, Layouts, Node
+from minitri.hardware.chips import Chip
 from minitri.kernels.demand import COMPUTE, NotOneKernel
 from minitri.kernels.ir import Decision, Plan
 from minitri.kernels.lower_graph import decision, plan_of, with_copies, with_stored_outputs
 from minitri.optimize.fusion.partition import Partition
 
 
-def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan:
+def fuse(graph: Graph, chip: Chip, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan:
     """Makes the plan of a graph: its kernels in launch order, with fusion.
 
     layouts   strides in elements of inputs that are not contiguous
@@ -31,7 +32,7 @@ def fuse(graph: Graph, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan
     graph = with_stored_outputs(graph)
     stored: set[Node] = set(kept)
     while True:
-        parts = Partition(graph, stored)
+        parts = Partition(graph, stored, chip)
         try:
             return plan_of(graph, parts.run(), _ledger(parts), layouts)
         except NotOneKernel as refusal:

@@ -140,12 +140,14 @@ def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract,
     """Checks whether a product is computed in each iteration of the shared loop.
 
     The column index of a product inside the loop is the axis of the loop, perhaps plus an offset. The other indices of
-    such a product are plain axes. A guard (a condition) may depend on rows or on columns but not on both, so that each
+    such a product are plain axes; an index over batches may be 0, but the row may not. A guard (a condition) may depend on rows or on columns but not on both, so that each
     factor has axes of its own.
     """
     if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
         return False
     *rest, column = demand.index
+    if plain_axis(rest[-1]) is None:
+        return False
     names = [plain_axis(d) for d in rest if d != 0]
     apart = set(about(demand.guards, rest)).isdisjoint(about(demand.guards, [column]))
     whole = {*_axes([column]), *names} - {part.loop} == {*part.parallel} - part.held

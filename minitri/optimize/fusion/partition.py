@@ -14,7 +14,9 @@ import networkx as nx
 
 from minitri.base.time_and_memory_limits import check_time
 from minitri.graph.ir import Apply, Contract, Graph, Node, is_copy
+from minitri.hardware.chips import Chip
 from minitri.kernels.demand import NotOneKernel
+from minitri.optimize.fusion import transposed_stores
 from minitri.optimize.fusion.first_parts import FirstParts
 from minitri.optimize.fusion.fused_indexing import MAX_BUFFERS, FusedIndexing
 from minitri.optimize.fusion.one_kernel import one_kernel
@@ -31,8 +33,10 @@ class NotOneLoop(NotOneKernel):
 class Partition(FirstParts):
     """The parts of a graph (sets of nodes, each a future kernel) while they are being merged."""
 
-    def __init__(self, graph: Graph, stored: set[Node]) -> None:
+    def __init__(self, graph: Graph, stored: set[Node], chip: Chip) -> None:
         super().__init__(graph, stored)
+        self.chip = chip
+        self._merged: dict[int, int] = {}  # parts that are now within another part
         self._changes: dict[int, int] = defaultdict(int)  # how often each part changed
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
 
@@ -165,12 +169,15 @@ class Partition(FirstParts):
             return f"not one loop: {refusal.reason}"
         except NotOneKernel as refusal:
             return again or refusal.reason
-        return again if found.loop is None else None  # a program that loops holds all columns of a product
+        if again and found.loop is None:
+            return again  # a program that loops holds all columns of a product
+        return transposed_stores.reason_against(found, self.chip)
 
     def _merge(self, joining: Sequence[int], b: int, graph: nx.DiGraph[int]) -> None:
         self._changes[b] += 1
         for a in joining:
             part = self.parts.pop(a)
+            self._merged[a] = b
             self.parts[b] |= part
             for n in part:
                 self.homes[n] = list(dict.fromkeys(b if h == a else h for h in self.homes[n]))
@@ -190,14 +197,20 @@ class Partition(FirstParts):
         """Merges some parts if no part depends on another one and all together can be one kernel. Returns whether the
         parts were merged.
         """
-        *joining, last = homes
-        if any(h not in self.parts for h in homes):
-            return False
+        *joining, last = homes = list(dict.fromkeys(map(self._current, homes)))
+        if not joining:
+            return True
         after = {s for h in homes for s in graph.successors(h)}
         if connected(graph, after, homes) or self._reason_against(joining, last) is not None:
             return False
         self._merge(joining, last, graph)
         return True
+
+    def _current(self, home: int) -> int:
+        """Returns the part that a part is now within."""
+        while home in self._merged:
+            home = self._merged[home]
+        return home
 
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.

@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from minitri.base.dims import Dim, Remainder, Symbol
+from minitri.hardware.chips import SECTOR
 from minitri.kernels.ir import Axis, Kernel, Load, Store
 from minitri.tiles.schedule import ceil_pow2, size
 
 ENOUGH = 1024  # the usual number of elements of a program
-SECTOR = 32  # bytes of memory that are loaded or stored at once
 
 
 def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) -> dict[str, int]:

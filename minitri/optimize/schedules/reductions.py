@@ -22,11 +22,10 @@ measures them again). Rows of unknown size get smaller blocks than long rows.
 import math
 
 from minitri.base.operators import POSITIONS
-from minitri.hardware.chips import Chip
+from minitri.hardware.chips import SECTOR, Chip
 from minitri.kernels.ir import Axis, Kernel, Load, Old, Reduce, Scan, Store
 from minitri.optimize.schedules.block_sizes import (
     ENOUGH,
-    SECTOR,
     aligned,
     at_most,
     contiguity,
@@ -244,7 +243,8 @@ def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
         deep, most = (max(1, n // blocks[a.name]) for n in (deep, most))
     blocks = filled(lanes if programs > 8 * few else lanes[1:], ENOUGH, blocks)  # wider blocks mean fewer programs
     looped = {a for a, role in roles.items() if role == "loop"}
-    warps = at_most(_column_warps(kernel, lanes[0], blocks, corrects, looped), blocks)
+    several = corrects and programs > 2 * few
+    warps = 2 if several else at_most(_column_warps(kernel, lanes[0], blocks, corrects, looped), blocks)
     axes = {name: (role, blocks[name]) for name, role in roles.items()}
     return Schedule(axes, warps, rule=f"columns, contiguous along {lanes[0].name}")
 
@@ -253,8 +253,8 @@ def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: 
     """Returns the number of warps of a program that reduces columns.
 
     In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one element.
-    With an online reduction, a thread should have 16 elements of 16 bits, or 32 wider elements, in each iteration.
-    Elements of 8 bits get 8 warps, because each of them is converted. If columns are short, one thread reduces a whole
+    With an online reduction there are 4 warps, because each iteration waits for all of them twice or more, and only 2
+    if there are several programs for each multiprocessor. Elements of 8 bits get 8 warps, because each of them is converted. If columns are short, one thread reduces a whole
     group of columns and loads 16 bytes of each row.
     """
     bytes, elements = widest_bytes(kernel), math.prod(blocks.values())
@@ -262,7 +262,7 @@ def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: 
     if alone and elements <= SHORT_COLUMN * blocks[lane.name] and _only_reduces(kernel):
         return max(1, min(8, blocks[lane.name] * bytes // (16 * 32)))
     if corrects:
-        return 8 if bytes <= 2 else 4
+        return 4
     if bytes == 1:
         return 8
     arrays = {op.buffer for op in kernel.body if isinstance(op, Load) and not looped.isdisjoint(op.axes)}

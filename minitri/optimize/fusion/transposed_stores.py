@@ -1,0 +1,62 @@
+"""Keeps a transposed result out of the kernel that reduces rows, if another kernel stores it faster.
+
+    a, b = layer_norm(x), x.mT * 2      two kernels: one has rows, the other one has square tiles
+    softmax(x).mT                       x has few rows: the row sums are one kernel, the quotients another one
+
+In: the axes of a future kernel. Out: the reason against this kernel, or None.
+
+A program that reduces rows has few rows, so each store of a transposed result covers only a few bytes of each memory
+sector. A kernel of its own reads the operands again, but loads and stores long runs, because its tiles lie along both
+axes. On an H100, f32[6304, 1023] takes 56 µs if one kernel stores both a norm and a transpose, and 18 + 23 µs as two
+kernels. If all results are transposed, a program can have the rows of a whole sector, which is faster than to read the
+operands again: f32[4096, 4096] takes 68 µs against 104 µs. With few rows this leaves most of the chip idle:
+f32[512, 16384] takes 162 µs against 55 µs. The program of a scan always has one row.
+"""
+
+from collections.abc import Iterable
+from math import prod
+
+from minitri.base.dims import Dim
+from minitri.graph.ir import Apply, Contract, Node, Scan
+from minitri.hardware.chips import SECTOR, Chip
+from minitri.kernels.demand import Demand, Indexing
+
+MANY = 1 << 20  # stands for an unknown size
+SMALL = 1 << 18  # bytes: a smaller result is stored before another kernel could begin
+
+
+def reason_against(part: Indexing, chip: Chip) -> str | None:
+    """Returns the reason why some results of a future kernel belong into another kernel, or None.
+
+    part   the axes of the kernel, with the elements that its operations need
+    """
+    leaves = [(n, d) for n in part.demands if part.is_leaf(n) for d in part.demands[n]]
+    rows_read = any(_innermost(n, d) & part.reduced for n, d in leaves if n.rank > 1)
+    whole = [(n, d) for n, d in part.stores if _axes(d) & part.reduced]
+    across = [n for n, d in whole if isinstance(n, Apply) and not _innermost(n, d) & part.reduced]
+    if not rows_read or not across or any(isinstance(n, Contract) for n in part.inside):
+        return None
+    bytes = max(n.dtype.bytes for n in across)
+    if max(_count(n.shape) for n in across) * bytes < SMALL:
+        return None
+    if len(across) < len(whole):
+        return "one result is transposed, another one is not"
+    rows = _count(part.axes[a] for a in part.parallel)
+    if any(isinstance(n, Scan) for n in part.inside):
+        return "the result of a scan is transposed"
+    few = rows * min(bytes, SECTOR) < SECTOR * chip.multiprocessors
+    return "the result is transposed, and there are few rows" if few else None
+
+
+def _count(extents: Iterable[Dim]) -> int:
+    return prod(MANY if e.constant is None else e.constant for e in extents)
+
+
+def _axes(demand: Demand) -> set[str]:
+    return {s.name for d in demand.index for s in d.symbols() if s.kind == "axis"}
+
+
+def _innermost(node: Node, demand: Demand) -> set[str]:
+    """Returns the axes along which neighbouring elements of an array are accessed."""
+    inner = next((d for d, e in zip(reversed(demand.index), reversed(node.shape)) if e != 1), None)
+    return _axes(Demand((inner,))) if inner is not None else set()

@@ -1,0 +1,61 @@
+"""The pass split-reduction: reductions in parts that are rows of another reduction or scan. tests/test_passes.py and
+tests/test_collapse_reduced_axes.py test other parts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minitri as mt
+
+X = {"x": "f32[M, N]"}
+# text, kernels for x of [2048, 1024] on an H100: with a row for each part, a total shares the kernel of the rows
+TOTALS: dict[str, tuple[str, int]] = {
+    "a total of centred rows": ("sum(exp(x - mean(x, axis=1, keepdims=True)))", 2),
+    "a maximum of rows with a norm": ("max(x * rsqrt(sum(x * x, axis=1, keepdims=True) + 1))", 2),
+    "a total of a scan": ("sum(relu(cumulative_sum(x, axis=1)))", 2),
+    "a total and the rows": ("sum(abs(softmax(x))), softmax(x)", 2),
+    "a total of elements": ("sum(exp(x))", 2),
+    "rows of columns": ("sum(exp(x - mean(x, axis=0, keepdims=True)))", 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(TOTALS))
+def test_a_total_shares_the_kernel_of_its_rows(name: str) -> None:
+    text, kernels = TOTALS[name]
+    low = mt.compile(text, **X).lower(M=2048, N=1024, target="h100")
+    assert len(low.kernels) == kernels, low["kernels"]
+
+
+@pytest.mark.parametrize("rows, parts", [(131, 0), (132, 132), (16384, 16384), (16385, 0)])
+def test_rows_are_parts_if_they_fill_the_chip_and_one_program_can_add_them(rows: int, parts: int) -> None:
+    f = mt.compile(TOTALS["a total of centred rows"][0], **X)
+    found = [s.parts for s in f.lower(M=rows, N=512, target="h100").compilation.value("graph.simplified").splits]
+    assert (parts in found) if parts else (rows not in found), found
+
+
+@pytest.mark.parametrize("columns, rows", [(63, False), (64, True)])
+def test_short_rows_are_no_parts(columns: int, rows: bool) -> None:
+    f = mt.compile(TOTALS["a total of centred rows"][0], **X)
+    splits = f.lower(M=4096, N=columns, target="h100").compilation.value("graph.simplified").splits
+    assert (4096 in [s.parts for s in splits]) is rows
+
+
+@pytest.mark.parametrize("name", list(TOTALS))
+@pytest.mark.parametrize("shape", [(133, 65), (200, 130), (140, 77)])
+def test_results_are_right_at_every_stage(name: str, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    f = mt.compile(TOTALS[name][0], **X)
+    report = f.check(x)
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_special_values_of_a_row_reach_the_total(value: float) -> None:
+    x = np.random.default_rng(0).standard_normal((150, 70)).astype(np.float32)
+    x[149, 69] = value
+    for text, _ in TOTALS.values():
+        with np.errstate(all="ignore"):
+            report = mt.compile(text, **X).check(x)
+        assert report.ok, report
