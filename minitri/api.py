@@ -9,30 +9,36 @@
         return x * k
 
 In: a text or a function. Out: a `Program`. The function `evaluate` returns the result of a text instead.
+language/linking.py makes one module of a Python function and the functions that it calls.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
-from minitri.base.tracebacks import hides_frames
+from minitri.base.time_and_memory_limits import using
+from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
+from minitri.base.types import DType
 from minitri.graph.names import unknown_function, unknown_name
 from minitri.language import ast
 from minitri.language.foreign.names import PREFIXES
 from minitri.language.front_end import (
     all_types,
+    from_function,
     is_module,
     parse_program,
+    plain_function,
     read_module,
     shared_names,
     untyped_parameters,
 )
+from minitri.language.linking import Definition, link, of_module, of_python
 from minitri.language.signatures import function_names
 from minitri.program import Program
-from minitri.program_from_function import FunctionProgram, defined
 from minitri.tiles.schedule import Options
 
 
@@ -133,7 +139,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return partial(jit, **options)
-    return FunctionProgram(defined(function), **options)
+    parsed = from_function(function).functions[-1]
+    return FunctionProgram(of_python(plain_function(function), parsed), **options)
 
 
 @hides_frames
@@ -145,3 +152,67 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
     if not isinstance(text, str):
         raise CompileError("MT0003", f"an expression is a text, not {type(text).__name__}")
     return Program(parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)
+
+
+# ---- programs made from Python functions ------------------------------------------------------
+
+
+def definition(value: Any) -> Definition | None:
+    """Returns the definition of a value that other functions can call.
+
+    A program has a definition, unless it was read from the text of a stage.
+    """
+    if isinstance(value, FunctionProgram):
+        return value.definition
+    if isinstance(value, Program) and value.start is None:
+        return of_module(value.module, value.name)
+    return None
+
+
+@hides_frames_of_methods
+class FunctionProgram(Program):
+    """A program made from a Python function, which is compiled again when a function or constant that it uses changes.
+
+    Every use of the program compares these functions and constants with their earlier values. A repeated call on a GPU
+    has no other cost. The settings are those of the class `Program`.
+    """
+
+    def __init__(self, definition: Definition, **settings: Any) -> None:
+        self.definition, self.settings = definition, settings
+        self._link()
+
+    def _link(self) -> None:
+        linked = link(self.definition, definition)
+        self.missing, self.watched = linked.missing, linked.reads
+        super().__init__(linked.module, **self.settings)
+
+    def _check_signature(self) -> None:
+        """Does nothing, because the file may define functions further down.
+
+        Errors in such functions are found at the first call.
+        """
+        text = self.definition.function.span.source.text
+        if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):
+            super()._check_signature()
+
+    def refresh(self) -> None:
+        """Links the module again if a function or a constant has changed."""
+        now = [(read, read()) for read, _ in self.watched]
+        if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
+            self.watched = now
+        else:
+            with using(self.limits):
+                self._link()
+
+    @property
+    def _source(self) -> str:
+        return "\n\n".join(f.span.text.rstrip() for f in self.module.functions)
+
+    def _made(self, **settings: Any) -> Program:
+        return FunctionProgram(self.definition, **settings)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Checks whether two values are the same constant: 1, 1.0 and True differ."""
+    constant = isinstance(new, (int, float, tuple, DType)) and type(old) is type(new)
+    return old is new or (constant and repr(old) == repr(new))

@@ -126,9 +126,9 @@ def _parts(compiled: Compilation) -> Iterator[str]:
     """
     if compiled.context.start is not None:
         return
+    splits = compiled.value("graph.simplified").splits
     rows = [
-        (f"  {label(s.node)}: {s.node.type}", f"{s.parts} parts", f"of {_count(s.length)} elements")
-        for s in compiled.value("graph.simplified").splits
+        (f"  {label(s.node)}: {s.node.type}", f"{s.parts} parts", f"of {_count(s.length)} elements") for s in splits
     ]
     if rows:
         yield f"in parts\n{table(rows, left=(0, 1, 2))}\n"
@@ -162,8 +162,7 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
     `wide` is true if memory offsets of some kernel have 64 bits.
     """
     symbols = {s.name: None for b in plan.inputs for e in b.shape for s in e.symbols()}
-    names = [name for name in symbols if name not in context.sizes]
-    if not names:
+    if not (names := [name for name in symbols if name not in context.sizes]):
         known = "these sizes and strides are literals in the kernels"
     elif context.sizes:
         known = f"{listed(names)} {'is an argument' if len(names) == 1 else 'are arguments'} of the kernels, the rest literals"

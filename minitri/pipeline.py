@@ -362,8 +362,8 @@ class Compilation:
         return self.value("tile.target").plan
 
     @cached_property
-    def compiled(self) -> list[artifacts.Built]:
-        """The result of Triton's compiler for each kernel."""
+    def compiled(self) -> list[Any]:
+        """Triton's compiled kernels."""
         start = time.perf_counter()
         made = artifacts.build(self.module_text, self.value("triton"), self.context.target)
         self.seconds["triton"] = time.perf_counter() - start

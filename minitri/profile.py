@@ -26,7 +26,7 @@ from minitri.kernels.memory_traffic import traffic
 from minitri.notebook.html import card, counted
 from minitri.program import Program
 from minitri.runtime.device_transfer import target_of
-from minitri.runtime.launch import on_device
+from minitri.runtime.launch import Bound, launcher
 from minitri.runtime.timing import Timing, measure, time_call
 
 __all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]
@@ -110,10 +110,9 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     run, call = program.prepare(*arrays, **named)
     moved = {t.kernel: t.total for t in traffic(run.plan, call.sizes)}
     kernels: list[KernelTime] = []
-    with on_device(call.model):
-        for launch in run.launches(call, run.memory(call)):  # in order: each finds the temporaries that it reads
-            k, timing = launch.step.kernel, measure(launch, call.device, repeats, max(1, warmup))
-            kernels.append(KernelTime(k.name, launch.programs, k.warps, timing, moved.get(k.name, 0)))
+    for launch in Bound(run, call).launches:  # in order: each finds the temporaries that it reads
+        k, timing = launch.step.kernel, measure(launcher([launch], call), call.device, repeats, max(1, warmup))
+        kernels.append(KernelTime(k.name, launch.programs, k.warps, timing, moved.get(k.name, 0)))
     total = measure(lambda: program(*arrays, **named), call.device, repeats, warmup)
     seconds = {k.name: k.seconds for k in kernels}
     measured = Measured(seconds, target_of(call.device), call.sizes, {s.kernel.name: s.kernel for s in run.steps})

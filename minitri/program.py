@@ -20,21 +20,20 @@ from minitri.base.lru_cache import Recent
 from minitri.base.time_and_memory_limits import using
 from minitri.base.tracebacks import forget_frames, hides_frames_of_methods
 from minitri.graph.argument_binding import sizes_of
+from minitri.graph.ir import Graph
 from minitri.graph.requirements import warn_of_requirements
 from minitri.hardware.targets import INTERPRETER, Target
 from minitri.language import ast
 from minitri.language.front_end import is_module
-from minitri.language.linking import Read
 from minitri.notebook.cards import program_card, stages_card
 from minitri.notebook.html import StageText
 from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
 from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
-from minitri.runtime.arguments import returned
-from minitri.runtime.binding import Call, check_conditions, constant, given_sizes, takes_float
+from minitri.runtime.binding import Call, float_default, given_sizes, takes_float
 from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
-from minitri.runtime.launch import Executable, Started, enough, require_graph
-from minitri.runtime.replay import Bound, Captured, ReplayCache, call_key
-from minitri.runtime.variants import Variants, known_options
+from minitri.runtime.launch import Bound, Executable, enough, require_graph
+from minitri.runtime.replay import Captured, ReplayCache, call_key
+from minitri.runtime.variants import Variants
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 from minitri.trust.check import check
@@ -56,8 +55,6 @@ class Program(BaseProgram):
     effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
     """
 
-    watched: Sequence[Read] = ()  # Python values outside the program that were used to compile it
-
     def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:
         super().__init__(module, entry, **settings)
         self._names = [p.name for p in self.function.params]
@@ -67,8 +64,8 @@ class Program(BaseProgram):
 
     @property
     def _typed(self) -> bool:
-        """Checks whether the types of all parameters are known before any call."""
-        return all(map(_is_typed, self.function.params))
+        """Checks whether the types of all parameters are known before any call. An int or a bool needs a value."""
+        return all(p.default is not None or takes_float(p) or _is_array(p) for p in self.function.params)
 
     def _check_signature(self) -> None:
         """Finds errors before any call, if the types of all parameters are declared."""
@@ -124,17 +121,13 @@ class Program(BaseProgram):
                 return replay(found[1], args)
             call = self._bound(args, keywords)
             with enough():
-                started = self._started(call)
-                results = returned(started.outputs)
+                bound = self._started(call)
             if found is not None:
-                replays.keep(*found, started, call, args)
-            return results
+                replays.keep(*found, bound, call, args)
+            return bound.results
         except CompileError as error:
             forget_frames(error)
             raise
-
-    def refresh(self) -> None:
-        """Compiles again if a Python value that the program uses has changed."""
 
     def _in_order(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Moves keyword arguments to their positions, if none is missing: `f(x, b=b, a=a)` becomes `f(x, a, b)`."""
@@ -143,15 +136,16 @@ class Program(BaseProgram):
             return args, keywords
         return (*args, *(keywords[name] for name in names)), {}
 
-    def _started(self, call: Call) -> Started:
+    def _started(self, call: Call) -> Bound:
+        """Runs the kernels of a call. On a GPU, the kernels may still run when this method returns."""
         call = self._ready(call)
-        return self._variants.executable(self, call).started(call)
+        bound = Bound(self._variants.executable(self, call), call)
+        bound()
+        return bound
 
     def _ready(self, call: Call) -> Call:
-        """Returns the call with checked sizes, and with arrays on one device in the layout that the kernels need."""
-        call = self.fitted(call)
-        check_conditions(self.conditions(call.instance), call.sizes)
-        return beside(call)
+        """Returns the call with arrays on one device, in the layout that the kernels need."""
+        return beside(self.fitted(call))
 
     def prepare(self, /, *args: Any, **keywords: Any) -> tuple[Executable, Call]:
         """Compiles the kernels for a call and checks the arguments of the call. Runs no kernel."""
@@ -194,7 +188,7 @@ class Program(BaseProgram):
         if stage not in RUNNABLE:
             help = f"these do: {', '.join(RUNNABLE)}"
             raise CompileError("MT0402", f"stage `{str(stage)[:40]}` does not run", help=help)
-        call = self._checked(args, keywords)
+        call = self._bound(args, keywords)
         with enough():
             results = self.evaluate(stage, call)
         return results[0] if len(results) == 1 else results
@@ -204,7 +198,8 @@ class Program(BaseProgram):
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)
-        self._fits_memory(moved)
+        if self.start is None or isinstance(self.start.value, Graph):
+            require_graph(self.graph(call.instance), call.sizes)  # evaluators store every value
         return run_stage.results(self._kept(moved, stage), stage, moved)
 
     def _kept(self, call: Call, stage: str) -> Compilation:
@@ -215,24 +210,15 @@ class Program(BaseProgram):
             kept.value(stage)
         return kept
 
-    def _fits_memory(self, call: Call) -> None:
-        """Raises CompileError if some value would not fit into memory, because evaluators store every value."""
-        require_graph(self.graph(call.instance), call.sizes)
-
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Compares the result of every pass with the reference. `report.guilty` is the name of the first wrong pass.
 
         A program that was read from a stage after the graph is compared with the program `against` of `mt.load`. Raises
         CompileError MT0402 if `mt.load` was called without `against`.
         """
-        call = self._checked(args, keywords)
+        call = self._bound(args, keywords)
         with enough():
             return check(self, call)
-
-    def _checked(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
-        call = self._bound(args, keywords)
-        check_conditions(self.conditions(call.instance), call.sizes)
-        return call
 
     # ---- stages as texts and pages ---------------------------------------------------
 
@@ -255,10 +241,12 @@ class Program(BaseProgram):
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
         """Returns the call that the arguments of `lower` describe. If the arguments are sizes, the call has no arrays."""
+        self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
-        if args or any(p.name in named and _takes_array(p) for p in self.function.params):
+        untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
+        if args or any(p.name in named for p in [*untyped, *filter(_is_array, self.function.params)]):
             return self._bound(args, given)
-        if untyped := [p for p in self.function.params if p.annotation is None and p.default is None]:
+        if untyped:
             raise self._without_types(untyped)
         return given_sizes(self.function, given)
 
@@ -294,6 +282,8 @@ class Program(BaseProgram):
         target = given.get("target") or str(own or "cuda:90")
         told = {**given, "target": target}
         if self.effort != "none" and target != "interpreter" and not (given.get("without") or given.get("options")):
+            from minitri.runtime.measured_schedules import known_options
+
             told["options"], schedules = known_options(self, call, own if target == str(own) else None)
         return told, schedules, unaligned(call.arrays)
 
@@ -383,14 +373,8 @@ class Lowered:
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
     """Returns the position and the default of each float parameter; the default is 0.0 if there is none."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
-    return {p.name: (k, constant(p.default) if p.default is not None else 0.0) for k, p in floats}
+    return {p.name: (k, 0.0 if p.default is None else float_default(function, p)) for k, p in floats}
 
 
-def _takes_array(param: ast.Param) -> bool:
-    return isinstance(param.annotation, ast.ArrayType) or (param.annotation is None and param.default is None)
-
-
-def _is_typed(param: ast.Param) -> bool:
-    """Checks whether a parameter has a type without an argument. An int or a bool needs a value or a default."""
-    at_call = isinstance(param.annotation, ast.ScalarType) and not takes_float(param)
-    return param.default is not None or (param.annotation is not None and not at_call)
+def _is_array(param: ast.Param) -> bool:
+    return isinstance(param.annotation, ast.ArrayType)

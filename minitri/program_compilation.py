@@ -11,7 +11,7 @@ the class `BaseProgram` instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,11 @@ from minitri.graph.index_width import LIMIT, needs_64_bits, numbers_fit
 from minitri.graph.ir import Condition, Graph
 from minitri.hardware.targets import ALIGNMENT, Target
 from minitri.language import ast
+from minitri.language.linking import Read
 from minitri.pipeline import Compilation, Context, Start
 from minitri.runtime.arguments import ArrayView
 from minitri.runtime.binding import Call, bind, check_conditions
-from minitri.runtime.launch import Executable
-from minitri.runtime.replay import Bound
+from minitri.runtime.launch import Bound, Executable
 from minitri.tiles.schedule import Options
 
 MAX_CHOICES = 64  # measured options kept for one program
@@ -40,12 +40,13 @@ class BaseProgram:
     limits    the limits that were in force when the program was made
     start     the first stage of the program, if the program was read from the text of a stage; else None
     against   another program, whose results are right by definition; else None
-    choices   options that were measured or read from the disk cache, by the key that runtime/measured_schedules.py
-              makes
+    watched   Python values outside the program that were used to compile it
+    choices   options that were measured or read from the disk cache, by the key of the context
     """
 
     start: Start | None = None
     against: BaseProgram | None = None
+    watched: Sequence[Read] = ()
 
     if TYPE_CHECKING:  # methods of `Program`
 
@@ -65,7 +66,7 @@ class BaseProgram:
         self.name = self.function.name
         self.without, self.options, self.effort = names(without), checked(options), check_effort(effort)
         self.limits = current()
-        self.choices: Recent[str, Options] = Recent(MAX_CHOICES)
+        self.choices: Recent[Any, Options] = Recent(MAX_CHOICES)
         self._graphs: Recent[Any, Compilation] = Recent(MAX_GRAPHS)
         self._conditions: Recent[Any, tuple[Condition, ...]] = Recent(MAX_GRAPHS)
 
@@ -105,15 +106,17 @@ class BaseProgram:
         programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. If a program is right
         for certain sizes only, its graph contains the sizes of the call as numbers.
         """
+        self.refresh()
         call = bind(self.function, args, keywords)
-        if not call.instance.types:
-            return call
-        with suppress(CompileError):
+        with suppress(CompileError) if call.instance.types else nullcontext():
             check_conditions(self.conditions(call.instance), call.sizes)
             return call
         call = call.with_known_sizes()
         check_conditions(self.conditions(call.instance), call.sizes)
         return call
+
+    def refresh(self) -> None:
+        """Compiles again if a Python value that the program uses has changed."""
 
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
@@ -139,7 +142,7 @@ class BaseProgram:
         All contexts with the same types of parameters share one graph.
         """
         built = self._built(context.instance)
-        made = Compilation(context, {"graph": built.value("graph")})
+        made = Compilation(context, built.values)
         made.seconds |= built.seconds
         return made
 
@@ -195,6 +198,15 @@ def for_arrays(options: Options, arrays: Mapping[str, ArrayView]) -> Options:
     A tensor descriptor can only read arrays that begin at a multiple of 16 bytes.
     """
     return replace(options, descriptors=False) if unaligned(arrays) else options
+
+
+def with_measured(context: Context, options: Options) -> Context:
+    """Returns the context of a call with measured options.
+
+    If the program has its own setting for tensor descriptors, this setting replaces the measured setting.
+    """
+    own = context.options.descriptors
+    return replace(context, options=options if own is None else replace(options, descriptors=own))
 
 
 def unaligned(arrays: Mapping[str, ArrayView]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.graph.argument_binding import Instance
 from minitri.graph.index_width import LIMIT, reach
 from minitri.graph.ir import Condition, Graph, Input
-from minitri.graph.parse import parse_graph
+from minitri.graph.text import parse_graph
 from minitri.kernels.ir import Buffer, Kernel, Plan, Position
 from minitri.kernels.parse import parse_plan
 from minitri.language import ast
@@ -45,11 +45,11 @@ from minitri.program import Lowered, Program
 from minitri.program_compilation import BaseProgram
 from minitri.runtime.arguments import ArrayView, laid
 from minitri.runtime.binding import Call
-from minitri.runtime.launch import Started
+from minitri.runtime.launch import Bound
 from minitri.tiles import ir as tiles
 from minitri.tiles.ir import Programs
-from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
+from minitri.tiles.text import parse_programs
 from minitri.trust import run_stage
 from minitri.trust.sanitizer import AccessError
 
@@ -206,10 +206,6 @@ class Loaded(Program):
         with _watched(stage):
             return super().evaluate(stage, self.fitted(call))
 
-    def _fits_memory(self, call: Call) -> None:
-        if isinstance(self.value, Graph):
-            super()._fits_memory(call)
-
     def _ready(self, call: Call) -> Call:
         """Returns the checked call.
 
@@ -221,7 +217,7 @@ class Loaded(Program):
                 run_stage.results(self._kept(call, "tile.target"), "tile.target", call)
         return call
 
-    def _started(self, call: Call) -> Started:
+    def _started(self, call: Call) -> Bound:
         with _watched("triton"):
             return super()._started(call)
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from minitri.bench.call_overhead import Table
-from minitri.bench.result_tables import Peer, Row, report
-from minitri.bench.speedup_distribution import distribution
+from minitri.bench.result_tables import Peer, Row, distribution, report
 
 
 def from_dict(found: Mapping[str, Any]) -> Row:

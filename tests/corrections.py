@@ -20,7 +20,7 @@ from typing import Any
 from markdown_tables import code, markdown_table
 
 import minitri as mt
-from minitri.base.diagnostics import CODES, CompileError, corrected
+from minitri.base.diagnostics import CODES, CompileError, Edit, edited
 
 HERE = Path(__file__).parent
 LIBRARIES = ("numpy", "torch", "jax")
@@ -30,6 +30,23 @@ NOTE = "<!-- Made by tests/documents.py. Do not edit. -->"
 @cache
 def table(name: str) -> dict[str, Any]:
     return tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def corrected(error: CompileError) -> str:
+    """Returns the source text after the edits of the error and of the other errors.
+
+    An edit of another error is left out if it conflicts with an earlier edit.
+    """
+    made = list(error.edits)
+    source = made[0].span.source
+    for edit in (e for other in error.others for e in other.edits if e.span.source == source):
+        touched = [k for k, e in enumerate(made) if e.span.start < edit.span.end and edit.span.start < e.span.end]
+        if not touched:
+            made.append(edit)
+        elif made[touched[0]].text.count(edit.span.text) == 1:  # the other mistake is part of what was rewritten
+            around = made[touched[0]]
+            made[touched[0]] = Edit(around.span, around.text.replace(edit.span.text, edit.text))
+    return edited(source.text, made)
 
 
 @dataclass(frozen=True)

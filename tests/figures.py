@@ -27,8 +27,7 @@ from program_coverage import CONSTRUCTS, coverage
 import minitri as mt
 from minitri.base.operators import OPERATORS, Operator
 from minitri.cli.main import main as minitri
-from minitri.fuzz import Session, Summary, fuzz
-from minitri.fuzz.session import machine
+from minitri.fuzz.session import Session, Summary, fuzz, machine
 from minitri.graph.evaluate import evaluate as evaluate_graph
 from minitri.testing import random_program
 from minitri.tiles.evaluate import evaluate as evaluate_tile

@@ -25,8 +25,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from corrections import corrected
+
 import minitri as mt
-from minitri.base.diagnostics import CompileError, ParseError, corrected
+from minitri.base.diagnostics import CompileError, ParseError
 from minitri.graph.names import function_names
 from minitri.language.front_end import is_module, parse_program
 from minitri.language.parser import parse_type

@@ -42,7 +42,7 @@ from patched import ROOT, Job, Outcome, run
 FILES = (
     "minitri/tiles/mask.py", "minitri/optimize/mask_elision.py", "minitri/tiles/lower.py", "minitri/tiles/schedule.py",
     "minitri/kernels/demand.py", "minitri/optimize/fusion/one_kernel.py",
-    "minitri/kernels/kernel_from_demands.py", "minitri/optimize/fusion/partition.py",
+    "minitri/kernels/lower_graph.py", "minitri/optimize/fusion/partition.py",
     "minitri/optimize/fusion/fuse.py", "minitri/optimize/collapse_axes.py", "minitri/optimize/online_reductions/kernels.py", "minitri/optimize/online_reductions/lower.py",
     "minitri/optimize/skip_blocks/skip.py", "minitri/optimize/skip_blocks/conditions.py", "minitri/optimize/skip_blocks/abstract_values.py", "minitri/optimize/skip_blocks/identity_proofs.py",
     "minitri/optimize/program_order.py", "minitri/optimize/boundary_peeling.py",

@@ -20,6 +20,7 @@ import itertools
 import json
 import linecache
 import os
+import re
 import resource
 import select
 import signal
@@ -35,6 +36,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 MEMORY = 8 << 30  # bytes of address space that a child may add to its parent's
+PLACE = re.compile(r"([a-z0-9_.]+):[a-z0-9_]+")
 SLOW_IMPORTS = (
     "numpy", "ml_dtypes", "networkx", "lark", "triton", "triton.language", "triton.runtime.interpreter",
     "triton.language.extra.libdevice", "click", "rich.console", "jinja2", "hypothesis", "pytest", "_pytest.doctest",
@@ -152,7 +154,8 @@ def _dependencies(name: str) -> frozenset[str]:
 
 @functools.cache
 def _imports() -> dict[str, set[str]]:
-    """The modules of minitri that each module may import: every name in an import statement anywhere in the file.
+    """The modules of minitri that each module may import: every name in an import statement anywhere in the file, and
+    every place `module:function` of a row of minitri/optimize/pass_table.py.
 
     `minitri` itself imports modules on demand, so here it imports all of them.
     """
@@ -171,6 +174,12 @@ def _named(name: str, tree: ast.AST) -> Iterator[str]:
             yield from (a.name for a in node.names if a.name.partition(".")[0] == "minitri")
         elif isinstance(node, ast.ImportFrom) and (package := node.module or "").partition(".")[0] == "minitri":
             yield from [f"{package}.{a.name}" for a in node.names if _file(f"{package}.{a.name}")] or [package]
+        elif (
+            isinstance(node, ast.Constant)
+            and (place := PLACE.fullmatch(str(node.value)))
+            and name.endswith(".pass_table")
+        ):
+            yield f"minitri.optimize.{place[1]}"
 
 
 def _file(name: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from functools import partial
 
 from minitri.bench import cases as table
 from minitri.bench.case import Case
@@ -34,15 +33,15 @@ def cases() -> Iterator[Case]:
 
 
 def main() -> None:
-    from minitri.bench.clock import Cuda, alternating_times
+    from minitri.bench.clock import alternating_times
     from minitri.bench.measure_case import compare, forget
     from minitri.bench.run import copy_of_memory
 
-    clock, copy = partial(alternating_times, device=Cuda()), copy_of_memory()
+    copy = copy_of_memory()
     for case in cases():
         if sys.argv[1:] and not any(word in case.name for word in sys.argv[1:]):
             continue
-        row = compare(case, "cuda", clock, copy)
+        row = compare(case, "cuda", alternating_times, copy)
         best, compiled, own = row.ratio(*PEERS) or 0.0, row.ratio("compile") or 0.0, row.best("minitri") or 1.0
         mark, wrong = "!!" if best < BELOW else "  ", "" if row.ok else "  WRONG"
         print(

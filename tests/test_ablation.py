@@ -108,6 +108,6 @@ def test_torch_computes_the_same_as_an_extra_case(case: Case) -> None:
 
 
 def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "torch", None)
+    monkeypatch.setattr(run.torch.cuda, "is_available", lambda: False)
     with pytest.raises(StageUnavailable, match="needs a GPU"):
         run.main([], ablate=True)

@@ -110,4 +110,4 @@ def test_blocks_of_computed_factors_fit_in_shared_memory(name: str) -> None:
         target="cuda:90"
     )
     built = artifacts.build(low["triton"], low.compilation.value("triton"), low.compilation.context.target)
-    assert max(b.shared for b in built) <= (shared_bytes(low.compilation.context.target) or 0)
+    assert max(b.metadata.shared for b in built) <= (shared_bytes(low.compilation.context.target) or 0)

@@ -25,8 +25,7 @@ from test_operators import types
 
 import minitri as mt
 from minitri.base.diagnostics import CompileError
-from minitri.base.finfo_and_iinfo import finfo
-from minitri.base.types import DTYPES, DType, bool_, f32, i64
+from minitri.base.types import DTYPES, DType, bool_, f32, finfo, i64
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the oracles may warn, stages must not
 

@@ -353,7 +353,7 @@ def test_compiled_attention_fits_in_shared_memory(name: str, d: int) -> None:
     most = shared_bytes(Target.parse("cuda:90"))
     kernels = low.compilation.value("triton")
     built = artifacts.build(low.compilation.module_text, kernels, low.compilation.context.target)
-    assert most is not None and all(b.shared <= most for b in built)
+    assert most is not None and all(b.metadata.shared <= most for b in built)
 
 
 def attention_with(name: str, d: int, target: str) -> Any:

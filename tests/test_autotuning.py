@@ -138,7 +138,7 @@ def test_explain_shows_what_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert page.startswith("main for cuda:100") and "; 8 warps" in page
     assert f"schedules: measured, kept in {tmp_path}: {mt.Options(warps=8)}\n" in page
     assert "; 8 warps" not in f.explain(x, target="cuda:90") + f.explain(x, options=mt.Options(warps=4))
-    f.choices[tuning._key_text({"program": "main", "for": "cuda:100"})] = mt.Options(warps=2)
+    f.choices[f.context(bind(f.function, (x,), {}), Target.parse("cuda:100")).key] = mt.Options(warps=2)
     assert "kept in this process" in f.explain(x) and "; 2 warps" in f.explain(x)
     f.choices.clear()
     json_disk_cache.put("autotune", {"program": "main", "for": "cuda:100"}, {"blocks": {"zz": 64}})

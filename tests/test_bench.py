@@ -21,11 +21,11 @@ import torch
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.bench import cases as table
-from minitri.bench import measure_case, run, torch_twin
+from minitri.bench import measure_case, run
 from minitri.bench.call_overhead import Table
 from minitri.bench.case import Case, Input
 from minitri.bench.cases import cases
-from minitri.bench.clock import Calls, Cuda, Pace, Run
+from minitri.bench.clock import Calls, Pace, Run
 from minitri.bench.measure_case import COMPUTING, COPY_BYTES, MOVING, array, as_tuple, compare, relative, small, within
 from minitri.bench.result_tables import Peer, Row, as_dict, report
 from minitri.cli import terminal
@@ -74,12 +74,6 @@ def test_operations_count_only_pairs_that_the_mask_keeps(mask: str) -> None:
             batch, heads, length, d = case.inputs[0].shape
             place = torch.arange(length)
             assert case.flops == 4 * batch * heads * d * int(table._seen(mask, place[:, None] - place).sum())
-
-
-def test_cases_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_twin, "torch", None)
-    (case,) = table.cases_of("add", "add", ["f32 3x4"])
-    assert (case.name, case.inputs) == ("add f32 3x4", (Input("f32", (3, 4)),) * 2)
 
 
 def test_weights_are_of_either_sign() -> None:
@@ -246,21 +240,24 @@ def test_each_set_of_inputs_has_its_own_call() -> None:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A machine that claims to have a GPU. Cases are small and run on the CPU."""
     clock = Clock(minitri=0.5, copy=1.0, full=1.5)
-    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "a GPU", empty_cache=lambda: None)
+    cuda = SimpleNamespace(is_available=lambda: True, empty_cache=lambda: None)
     made = SimpleNamespace(
-        cuda=cuda, __version__="2", int8=torch.int8, empty_like=torch.empty_like, compiler=SimpleNamespace(reset=lambda: None),
+        cuda=cuda, int8=torch.int8, empty_like=torch.empty_like, compiler=SimpleNamespace(reset=lambda: None),
         empty=lambda n, dtype, device: torch.empty(n, dtype=dtype) if device == "cuda" else None,
     )  # fmt: skip
-
-    def turns(peers: Mapping[str, Calls], pace: Pace, device: Any) -> dict[str, float | Exception]:
-        assert isinstance(device, Cuda)
-        return clock(peers, pace)
 
     def measured(case: Case, device: str, clock: Any, copy: Run, tune: bool) -> Row:
         assert device == "cuda"
         return compare(shrunk(case), "cpu", clock, copy, tune)
 
-    for name, value in {"torch": made, "alternating_times": turns, "compare": measured, "COPY_BYTES": 1 << 10}.items():
+    facts = {"device": "a GPU", "torch": "2", "triton": "3", "minitri": "4"}
+    for name, value in {
+        "torch": made,
+        "gpu_facts": lambda: facts,
+        "alternating_times": clock,
+        "compare": measured,
+        "COPY_BYTES": 1 << 10,
+    }.items():
         monkeypatch.setattr(run, name, value)
     return clock
 

@@ -13,7 +13,7 @@ import minitri as mt
 from minitri.explain import explain
 from minitri.explore.provenance import Trace
 from minitri.runtime.binding import bind
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 from minitri.trust.check import check
 
 PROGRAMS = {  # text, types → whether the program is peeled

@@ -12,10 +12,10 @@ import corrections
 import numpy as np
 import pytest
 import torch
-from corrections import LIBRARIES, Mistake, error_of, idioms, rewritten, table
+from corrections import LIBRARIES, Mistake, corrected, error_of, idioms, rewritten, table
 
 import minitri as mt
-from minitri.base.diagnostics import CompileError, Edit, corrected
+from minitri.base.diagnostics import CompileError, Edit
 from minitri.language import syntax_repairs
 from minitri.language.parser import whole_text
 from minitri.language.python_corrections import comprehension, expression, statement, update
@@ -66,6 +66,11 @@ def test_the_help_of_an_idiom_shows_the_whole_call() -> None:
     assert error is not None and "`where(x > 0, x, -x)`" in error.help
     error = error_of("2 * F.mse_loss(x + 1, x)", {"x": "f32[N]"})
     assert error is not None and "`mean(((x + 1) - x) ** 2)`" in error.help
+
+
+def test_a_missing_axis_is_added_to_a_method() -> None:
+    error = error_of("x.cumsum() + 1", {"x": "f32[M, N]"})
+    assert error is not None and corrected(error) == "x.cumsum(axis=-1) + 1"
 
 
 # ---- the same values -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch
 
 import minitri as mt
 from minitri.explore.provenance import Trace
-from minitri.hardware.targets import CUDA_ARCHS, TARGETS, Target
+from minitri.hardware.targets import ARCHITECTURES, TARGETS, Target
 from minitri.triton.compile import compile_options
 
 XW = {"x": "f16[M, K]", "w": "i8[K, N]"}
@@ -46,7 +46,8 @@ def test_all_kernels_except_the_first_wait(name: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_kernels_start_early_only_on_gpus_that_support_it(target: str) -> None:
     known = Target.parse(target)
-    assert known.has_early_starts == (known.kind == "cuda" and known.arch in CUDA_ARCHS[CUDA_ARCHS.index("90") :])
+    archs = list(ARCHITECTURES["cuda"])
+    assert known.has_early_starts == (known.kind == "cuda" and known.arch in archs[archs.index("90") :])
     text = lowered("a split sum", target)["triton"]
     assert ("wait_for_previous" in text) == ("launch_pdl" in text) == known.has_early_starts
 

@@ -14,7 +14,7 @@ import pytest
 import minitri as mt
 from minitri.base.dims import Dim
 from minitri.base.types import bf16, dtype, f32, f64, i32
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 from minitri.triton.emit import EmittedKernel, emit
 from minitri.triton.expressions import constant, convert, number, other_value
 

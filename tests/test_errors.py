@@ -263,7 +263,7 @@ def test_an_error_of_numpy_has_a_position() -> None:
     """MT0306: the reference runs alone, without the types that would have found the mistake."""
     module = parse_program("x[7] + y", "<expression>", {"x": "f32[N]", "y": "f32[N]"})
     with pytest.raises(CompileError) as caught:
-        evaluate(module, "main", {"x": np.zeros(3, np.float32), "y": np.zeros(3, np.float32)}, {"N": 3}, {})
+        evaluate(module, "main", {"x": np.zeros(3, np.float32), "y": np.zeros(3, np.float32)}, {"N": 3})
     assert caught.value.code == "MT0306" and "--> <expression>:1:1" in str(caught.value)
 
 

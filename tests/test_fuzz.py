@@ -16,7 +16,10 @@ from test_check import Planted, min_for_max, nodes, only, ops, planted
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.cli.main import main
-from minitri.fuzz import Case, Session, examined, fuzz, read, trial, workers, written
+from minitri.fuzz import workers
+from minitri.fuzz.failure_file import Case, read, written
+from minitri.fuzz.session import Session, fuzz
+from minitri.fuzz.trial import examined, trial
 from minitri.graph.ir import Apply, Node
 from minitri.hardware.targets import StageUnavailable
 from minitri.testing import RandomProgram, choice_lists, random_program

@@ -17,7 +17,7 @@ import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.hardware import chips
 from minitri.hardware.chips import CHIPS, GENERIC, H200, Chip, chip_of, multiprocessor, peak, shared_bytes
-from minitri.hardware.targets import CUDA_ARCHS, GPUS, HIP_ARCHS, TARGETS, Target
+from minitri.hardware.targets import ARCHITECTURES, GPUS, TARGETS, Target
 from minitri.kernels.ir import Kernel
 from minitri.optimize import dequantised_product_cost, program_order
 from minitri.optimize.schedules import products
@@ -98,7 +98,7 @@ def test_an_architecture_gets_the_generic_chip(text: str) -> None:
 
 
 def test_an_undescribed_architecture_gets_the_generic_chip() -> None:
-    assert "130" not in CUDA_ARCHS and "gfx9999" not in HIP_ARCHS
+    assert "130" not in ARCHITECTURES["cuda"] and "gfx9999" not in ARCHITECTURES["hip"]
     assert chip_of(Target("cuda", "130")) == GENERIC["cuda"] and chip_of(Target("hip", "gfx9999")) == GENERIC["hip"]
     assert peak(Target("cuda", "130")) is None
 

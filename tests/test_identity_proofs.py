@@ -26,8 +26,8 @@ from minitri.optimize.skip_blocks.abstract_values import (
 )
 from minitri.optimize.skip_blocks.skip import skip
 from minitri.tiles.ir import Loop
-from minitri.tiles.parse import parse_programs
 from minitri.tiles.schedule import Options
+from minitri.tiles.text import parse_programs
 
 # ---- kinds -----------------------------------------------------------------------------------
 

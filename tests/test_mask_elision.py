@@ -15,7 +15,7 @@ from minitri.kernels.ir import Load, Mask, Store
 from minitri.kernels.text import comparison
 from minitri.optimize.mask_elision import implies, mask
 from minitri.tiles.ir import Program
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 
 
 def masked(axes: str, body: str, x: str = "8", out: str = "7", lanes: str = "i") -> Program:
@@ -112,6 +112,18 @@ def test_a_guard_replaces_a_weaker_check(name: str) -> None:
     axes, body, x, kept = GUARDED[name]
     lanes, out = ("i, j", "7, 4") if "j" in axes else ("i", "7")
     assert remaining_checks(masked(axes, body, x=x, out=out, lanes=lanes)) == kept
+
+
+DROPPED = {  # axes, index and guards, size of x: the line of a check that is not the bounds check of an axis
+    "a weaker guard": ("grid i: 7 by 4", "i if i < 8", "7", "i < 8: no test, i < 7 is tested"),
+    "elements past the end of a block": ("grid i: 6 by 3", "i", "8", "i_lane < 3: no test, x reaches further"),
+}
+
+
+@pytest.mark.parametrize("name", list(DROPPED))
+def test_a_dropped_guard_and_a_dropped_check_in_a_block_have_a_reason(name: str) -> None:
+    axes, body, x, line = DROPPED[name]
+    assert line in load_mask(masked(axes, body, x=x)).reasons
 
 
 I, J, N = (Dim({(symbol,): 1}) for symbol in (Symbol("i", "axis"), Symbol("j", "axis"), Symbol("N", "size")))

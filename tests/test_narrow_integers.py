@@ -10,7 +10,7 @@ import pytest
 import minitri as mt
 from minitri.kernels.text import describe
 from minitri.optimize import narrow_integers
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 
 X, XY = {"x": "f32[N]"}, {"x": "f32[M, N]"}
 CASES = {  # (text, types, sizes, whether some integers are narrowed)

@@ -36,7 +36,7 @@ from minitri.pipeline import Compilation
 from minitri.runtime import interpreter, launch, variants
 from minitri.runtime.arguments import view
 from minitri.runtime.binding import bind
-from minitri.runtime.launch import Executable
+from minitri.runtime.launch import Bound
 from minitri.triton import source
 from minitri.trust import run_stage
 from minitri.trust.check import compare, enclosures
@@ -843,7 +843,7 @@ def nothing_runs() -> Iterator[None]:
     """Fails if anything is allocated or launched."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "empty", lambda *_: pytest.fail("allocated"))
-        patch.setattr(Executable, "started", lambda *_: pytest.fail("launched"))
+        patch.setattr(Bound, "__call__", lambda *_: pytest.fail("launched"))
         yield
 
 

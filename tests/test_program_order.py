@@ -10,7 +10,7 @@ import pytest
 import minitri as mt
 from minitri.explain import explain
 from minitri.runtime.binding import bind
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 from minitri.trust.check import check
 
 ATTENTION = "softmax(where({}, q @ k.mT * 0.1, -inf)) @ v"

@@ -21,8 +21,8 @@ from minitri.base.types import DTYPES, DType, bool_, f32
 from minitri.graph import evaluate as graph_evaluate
 from minitri.graph import ir
 from minitri.graph.ir import Graph, Interner, Node
-from minitri.graph.parse import parse_graph
 from minitri.graph.rewrite import copy, rebuild
+from minitri.graph.text import parse_graph
 from minitri.graph.verify import verify as verify_graph
 from minitri.kernels import evaluate as kernels_evaluate
 from minitri.kernels.ir import Kernel, Op, Plan, Reduce, Scan, with_operands
@@ -31,9 +31,9 @@ from minitri.kernels.verify import verify as verify_plan
 from minitri.tiles import evaluate as tiles_evaluate
 from minitri.tiles.ir import Program, Programs
 from minitri.tiles.lower import lower
-from minitri.tiles.parse import parse_programs
 from minitri.tiles.rewrite import exchange
 from minitri.tiles.schedule import Schedule
+from minitri.tiles.text import parse_programs
 from minitri.tiles.verify import verify_all
 from minitri.triton import rt, rt_interpreter
 from minitri.triton.emit import emit

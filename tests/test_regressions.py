@@ -613,8 +613,8 @@ def test_a_single_row_of_a_centred_product_is_not_fused_into_a_loop() -> None:
 
 
 def test_minus_one_next_to_an_empty_axis_is_an_error_if_no_size_fits() -> None:
-    """Sizes that both shapes have were removed first, and the rest was divided with a remainder: the result of a
-    program of `f32[0]` had the shape [0, 2, 0], and the reference had [0, 2, 1].
+    """Sizes that both shapes have were removed, and the rest was divided with a remainder. The result of a program of
+    `f32[0]` had the shape [0, 2, 0], but the reference had [0, 2, 1].
     """
     for shape in ("x.shape[0] // 2, 2, -1", "x.shape[0], 2, -1"):
         assert "MT0205" in message(f"x.reshape({shape})", x="f32[0]")

@@ -17,9 +17,8 @@ from conftest import GOLDENS
 import minitri as mt
 from minitri.cli.inputs import make_inputs
 from minitri.graph.evaluate import evaluate as evaluate_graph
-from minitri.graph.parse import parse_graph
 from minitri.graph.rewrite import specialise
-from minitri.graph.text import format_graph
+from minitri.graph.text import format_graph, parse_graph
 from minitri.hardware.targets import INTERPRETER
 from minitri.kernels.evaluate import evaluate as evaluate_kernels
 from minitri.kernels.parse import parse_plan
@@ -30,7 +29,7 @@ from minitri.pipeline import Compilation
 from minitri.runtime.binding import bind
 from minitri.testing import random_program
 from minitri.tiles.evaluate import evaluate as evaluate_tile
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.mt"))
 STAGES = ("graph", "graph.simplified", "kernels", "tile", "tile.masked", "tile.target")

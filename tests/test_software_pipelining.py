@@ -18,8 +18,7 @@ from minitri.base.diagnostics import CompileError
 from minitri.kernels.ir import Dot, Load
 from minitri.optimize.software_pipelining import rotate
 from minitri.tiles.ir import Loop, Program
-from minitri.tiles.parse import parse_programs
-from minitri.tiles.text import format_programs
+from minitri.tiles.text import format_programs, parse_programs
 from minitri.trust.proofs import prove
 
 SMALL = {"k": 16, "r": 16}

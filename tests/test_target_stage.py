@@ -13,8 +13,7 @@ from test_structure import modules
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.testing import random_program
-from minitri.tiles.parse import parse_programs
-from minitri.tiles.text import format_programs
+from minitri.tiles.text import format_programs, parse_programs
 from minitri.triton.emit import emit
 
 TARGETS = ("cuda:90", "cuda:80", "hip:gfx942", "interpreter")

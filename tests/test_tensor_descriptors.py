@@ -23,12 +23,12 @@ from minitri.explain import explain
 from minitri.hardware.chips import CHIPS, H200, Chip
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Buffer, Dot, Load, Store
-from minitri.optimize.schedules.products import RESERVED, Tile, has_steps, programs, stores_fit
+from minitri.optimize.schedules.products import RESERVED, has_steps, programs
 from minitri.optimize.tensor_descriptors import describe
 from minitri.runtime import measured_schedules, variants
 from minitri.runtime.binding import bind
 from minitri.tiles.ir import Access, Program
-from minitri.tiles.parse import parse_programs
+from minitri.tiles.text import parse_programs
 from minitri.triton.artifacts import build
 from minitri.triton.descriptors import Descriptor
 from minitri.trust import run_stage
@@ -194,7 +194,7 @@ def test_stores_use_descriptors_if_shared_memory_is_sufficient(
     assert program.persistent == 128 and program.descriptor_stores == stores
     assert (".store([" in low["triton"]) == stores
     (built,) = build(low["triton"], low.compilation.value("triton"), Target.parse("cuda:90"))
-    assert built.shared <= H200.shared
+    assert built.metadata.shared <= H200.shared
 
 
 def test_the_shared_memory_of_the_chip_decides_to_the_byte() -> None:
@@ -205,10 +205,8 @@ def test_the_shared_memory_of_the_chip_decides_to_the_byte() -> None:
     blocks = dict(zip((*dots[0].tile, dots[0].over), (128, 256, 64)))
     options = mt.Options(blocks, warps=8, stages=3, persistent=128, descriptors=True)
     for shared in (needed, needed - 1):
-        assert stores_fit(kernel, dots, Tile(128, 256, 64, 8, 3), shared) == (shared == needed)
-        assert scheduled(kernel, options=options, chip=replace(H200, shared=shared)).descriptor_stores == (
-            shared == needed
-        )
+        chosen = scheduled(kernel, options=options, chip=replace(H200, shared=shared))
+        assert chosen.descriptor_stores == (shared == needed)
 
 
 @given(st.integers(1, 10**6), st.sampled_from(list(CHIPS.values())))

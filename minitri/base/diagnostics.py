@@ -11,7 +11,7 @@ example, the text of an error, `str(error)`, is
       = more: minitri explain MT0203
 
 error_codes.toml has a short description of every code. `error.edits` has the correction as data, for editors. The
-function `corrected` applies the correction of an error to its source.
+function `edited` applies edits to a text.
 """
 
 from __future__ import annotations
@@ -92,12 +92,13 @@ class CompileError(Exception):
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
         """Adds these corrections to the error; None stands for no correction.
 
-        Returns the error. `help` says what to write.
+        Returns the error. `help` says what to write. If `help` is "", the text of a single correction becomes the help.
         """
         self.edits = tuple(edit for edit in edits if edit is not None)
-        if help or self.edits:
-            lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")] if self.edits else []
-            self.help = printable(help or ("remove it" if lines == ["``"] else f"write {', then '.join(lines)}"))
+        if not help and len(self.edits) == 1:
+            lines = [f"`{line.strip()}`" for line in self.edits[0].text.split("\n")]
+            help = "remove it" if lines == ["``"] else f"write {', then '.join(lines)}"
+        self.help = printable(help) or self.help
         return self
 
     def guess(self, span: Span, question: str) -> Self:
@@ -127,11 +128,9 @@ class CompileAxisError(CompileValueError, CompileIndexError):
     """
 
 
-_PYTHON = {
-    "ValueError": CompileValueError, "TypeError": CompileTypeError, "IndexError": CompileIndexError,
-    "AxisError": CompileAxisError,
-}  # fmt: skip
-_KINDS = {code: _PYTHON[row["python"]] for code, row in _TABLE.items() if "python" in row}
+_KINDS: dict[str, type[CompileError]] = {
+    code: globals()[f"Compile{row['python']}"] for code, row in _TABLE.items() if "python" in row
+}
 BUILTIN: dict[str, tuple[str, ...]] = {
     code: tuple(e.__name__ for e in (ValueError, TypeError, IndexError) if issubclass(kind, e))
     for code, kind in _KINDS.items()
@@ -146,9 +145,6 @@ class ParseError(CompileError, SyntaxError):
     """
 
     msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]
-
-    def __str__(self) -> str:
-        return summary(self)
 
 
 class ShapeWarning(UserWarning):
@@ -184,10 +180,9 @@ def render(error: CompileError, width: int = 100) -> str:
 
 def report(error: CompileError, width: int = 100) -> str:
     """Returns the error and all others of the program in full, and the commands that explain their codes."""
-    codes = dict.fromkeys(e.code for e in (error, *error.others))
-    return "\n".join(
-        [*(render(e, width) for e in (error, *error.others)), *(f"  = more: minitri explain {code}" for code in codes)]
-    )
+    errors = (error, *error.others)
+    codes = dict.fromkeys(e.code for e in errors)
+    return "\n".join([*(render(e, width) for e in errors), *(f"  = more: minitri explain {code}" for code in codes)])
 
 
 def summary(error: CompileError) -> str:
@@ -208,23 +203,6 @@ def _place(error: CompileError) -> str:
     return "{}:{}: ".format(*error.span.line_column) if error.span else ""
 
 
-def corrected(error: CompileError) -> str:
-    """Returns the source text after the edits of the error and of the other errors.
-
-    An edit of another error is left out if it conflicts with an earlier edit.
-    """
-    made = list(error.edits)
-    source = made[0].span.source
-    for edit in (e for other in error.others for e in other.edits if e.span.source == source):
-        touched = [k for k, e in enumerate(made) if e.span.start < edit.span.end and edit.span.start < e.span.end]
-        if not touched:
-            made.append(edit)
-        elif made[touched[0]].text.count(edit.span.text) == 1:  # the other mistake is part of what was rewritten
-            around = made[touched[0]]
-            made[touched[0]] = Edit(around.span, around.text.replace(edit.span.text, edit.text))
-    return edited(source.text, made)
-
-
 def edited(text: str, edits: Iterable[Edit]) -> str:
     """Returns the text after the edits, which must not overlap."""
     for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
@@ -237,6 +215,8 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 
     The source line is cut to `columns` characters.
     """
+    from rich.cells import cell_len  # East Asian characters take two columns, combining characters none
+
     line, column = span.line_column
     text = span.first_line.expandtabs(1)
     width = max(1, min(span.end - span.start, len(text) - column + 1))
@@ -246,7 +226,7 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
     return [
         f"  --> {printable(str(span))}",
         f"  {gutter} | {printable(text)}",
-        f"  {' ' * len(gutter)} | {' ' * _columns(before)}{'^' * _columns(under)} {label}".rstrip(),
+        f"  {' ' * len(gutter)} | {' ' * cell_len(before)}{'^' * cell_len(under)} {label}".rstrip(),
     ]
 
 
@@ -266,13 +246,6 @@ def _window(text: str, column: int, limit: int) -> tuple[str, int]:
 def printable(text: str) -> str:
     """Replaces each unprintable character by `?`, so that the text cannot send escape codes to a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _columns(text: str) -> int:
-    """Returns the width of a text on a terminal. East Asian characters take two columns, combining characters none."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -73,7 +73,7 @@ class Dim:
     def __init__(self, terms: dict[Monomial, int]) -> None:
         kept = [(m, c) for m, c in terms.items() if c]
         if len(kept) > 1:
-            kept.sort(key=_term_key)
+            kept.sort(key=lambda term: (-len(term[0]), list(map(_atom_key, term[0]))))  # the longest term comes first
         self.terms = tuple(kept)
         constant = self.constant
         self._hash = hash(self.terms) if constant is None else hash(constant)
@@ -88,9 +88,7 @@ class Dim:
         """The value of a polynomial without symbols, or None if the polynomial has symbols."""
         if not self.terms:
             return 0
-        if len(self.terms) == 1 and not self.terms[0][0]:
-            return self.terms[0][1]
-        return None
+        return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
     @property
     def atom(self) -> Atom | None:
@@ -236,10 +234,6 @@ def _atom_key(atom: Atom) -> tuple[str, str]:
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
 
 
-def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[str, str]]]:
-    return -len(term[0]), list(map(_atom_key, term[0]))
-
-
 def _signed(position: int, monomial: Monomial, c: int) -> str:
     sign = "-" if c < 0 else "+" if position else ""
     factors = [str(abs(c))] if abs(c) != 1 or not monomial else []
@@ -294,11 +288,8 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 def _is_count(d: Dim) -> bool:
     """Checks whether `d` is a product of sizes and one positive number."""
-    return (
-        len(d.terms) == 1
-        and d.terms[0][1] > 0
-        and all(isinstance(a, Symbol) and a.kind == "size" for a in d.terms[0][0])
-    )
+    monomial, c = d.terms[0] if len(d.terms) == 1 else ((), 0)
+    return c > 0 and all(isinstance(a, Symbol) and a.kind == "size" for a in monomial)
 
 
 def remainder(a: Dim, b: Dim) -> Dim:

@@ -143,8 +143,7 @@ def _is_refuted(goal: Dim) -> bool:
 
 def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
     """Searches for a proof. `depth` is how many maxima and minima the search may still split into cases."""
-    found = _at_once(goal, facts)
-    if found is not None:
+    if (found := _at_once(goal, facts)) is not None:
         return found
     everything = [goal, *(f.expr for f in facts)]
     atom = next((p for d in everything for p in d.pairs() if isinstance(p, Extreme)), None)
@@ -153,8 +152,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
     for exprs, with_bounds in (([goal], False), ([goal], True), (everything, True)):  # cheapest first
         known = [*facts, *_definitions(exprs, facts, with_bounds)]
         known += _signs([goal, *(f.expr for f in known)])
-        found = _by_sum(goal, known) or _by_division(goal, known)
-        if found is not None:
+        if (found := _by_sum(goal, known) or _by_division(goal, known)) is not None:
             return found
     never = _by_sum(-ONE, [*facts, *_signs(everything)])
     return None if never is None else Proof(goal, never=never)
@@ -184,8 +182,7 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
     for value, when in _in_cases(atom):
         known = [Fact(f.expr.replace_atoms({atom: value}), f.because) for f in facts]
         known.append(Fact(when, f"the case {atom} = {value}"))
-        proof = _search(goal.replace_atoms({atom: value}), known, depth - 1)
-        if proof is None:
+        if (proof := _search(goal.replace_atoms({atom: value}), known, depth - 1)) is None:
             return None
         cases.append(proof)
     return Proof(goal, atom=atom, cases=tuple(cases))
@@ -256,8 +253,7 @@ def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
     """Proves the goal by n*goal + n - 1 >= 0 and n >= 1. Returns None if that fails."""
-    positive = _positive(n, facts)
-    if positive is None:
+    if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1
     proof = _by_sum(wide, [*facts, *_signs([wide])])
@@ -274,8 +270,7 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):
-        weights = combination(goal, [m * f.expr for m, f in terms])
-        if weights is not None:
+        if (weights := combination(goal, [m * f.expr for m, f in terms])) is not None:
             return _proof(goal, terms, weights)
     return None
 

@@ -62,15 +62,13 @@ def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim,
     def atom(a: Atom) -> Dim:
         if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
             return Dim({(a,): 1})
-        range = _pair_range(a, ranges, positive)
-        if range is None:
+        if (range := _pair_range(a, ranges, positive)) is None:
             return Dim({(Symbol("?", "value"),): 1})
         symbol = Symbol(f"#{a}", "axis")
         fresh[symbol] = range
         return Dim({(symbol,): 1})
 
-    abstracted = d.map_atoms(atom)
-    return abstracted, {**ranges, **fresh}
+    return d.map_atoms(atom), {**ranges, **fresh}
 
 
 def _pair_range(a: Atom, ranges: Ranges, positive: frozenset[Symbol]) -> Range | None:
@@ -113,9 +111,7 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
                     return floordiv(whole, units) if isinstance(a, Quotient) else remainder(whole, units) * unit + rest
         return a.of(x, y)
 
-    if all(isinstance(a, Symbol) for a in d.atoms()):
-        return d
-    return d.map_atoms(atom)
+    return d if all(isinstance(a, Symbol) for a in d.atoms()) else d.map_atoms(atom)
 
 
 def joined(d: Dim, ranges: Ranges = {}) -> Dim:
@@ -160,6 +156,5 @@ def _units(x: Dim, y: Dim) -> list[Dim]:
     ((divisor, k),) = y.terms
     shared = ((sorted((Counter(m) & Counter(divisor)).elements(), key=str), gcd(c, k)) for m, c in x.terms if m)
     units = dict.fromkeys(Dim({tuple(m): c}) for m, c in shared if k > 0)
-    return sorted(
-        (u for u in units if u != y and u != 1), key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True
-    )
+    smaller = [u for u in units if u != y and u != 1]
+    return sorted(smaller, key=lambda u: (len(u.terms[0][0]), u.terms[0][1]), reverse=True)

@@ -2,6 +2,7 @@
 
     child = Child(["python", "-m", "minitri.explore.compile_worker"], environment)
     child.ask({"text": "x + 1"}, seconds=6)
+    serve(answer, sys.stdin)                    in the child: calls `answer` for each request
 
 In: a command line and requests. Out: the answers of the child process. A request raises TimeoutError if the answer
 takes too long, and EOFError if the process has died. The child runs in its own process group, so `end` also kills the
@@ -17,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
 
 MAX_ANSWER_BYTES = 64 << 20
 
@@ -80,8 +81,24 @@ class Child:
 def environment(*without: str, **more: str) -> dict[str, str]:
     """Returns the environment variables for a child: the variables of this process, changed, with one thread for numpy.
 
-    A child that runs Python imports modules from the same folders as this process. Variables whose names begin with a prefix in `without` are left out. The variables in `more` are added.
+    A child that runs Python imports modules from the same folders as this process. Variables whose names begin with a
+    prefix in `without` are left out. The variables in `more` are added.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     path = os.pathsep.join(filter(None, sys.path))
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path, **more}
+
+
+def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> None:
+    """Answers the requests of the parent process: one line of JSON on standard output for each line of JSON.
+
+    All other printed text goes to standard error. If there is a request `first`, it is answered before the others, and
+    the answer is not sent: it loads what every request needs.
+    """
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if first is not None:
+        answer(first)
+    for line in requests:
+        out.write(json.dumps(answer(json.loads(line))) + "\n")
+        out.flush()

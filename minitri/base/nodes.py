@@ -6,10 +6,16 @@
 In: a class with annotated fields. Out: a dataclass with these fields. The one idea: a metaclass makes the dataclasses,
 so a file of nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show its fields,
 because a tree may be deep.
+
+The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
 """
 
-from dataclasses import dataclass
-from typing import Any, dataclass_transform
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
+
+N = TypeVar("N")
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -30,3 +36,40 @@ class KeywordNodeClass(NodeClass):
     """The metaclass of node classes whose fields are given by keyword."""
 
     only_keywords = True
+
+
+@cache
+def node_fields(cls: type) -> tuple[str, ...]:
+    """Returns the fields of a class of nodes whose types contain nodes, such as `tuple[Expr, ...]`."""
+    types = get_type_hints(cls)
+    return tuple(f.name for f in fields(cls) if _has_nodes(types[f.name]))
+
+
+def _has_nodes(kind: Any) -> bool:
+    return isinstance(kind, NodeClass) or any(map(_has_nodes, get_args(kind)))
+
+
+def children(node: Any) -> tuple[Any, ...]:
+    """Returns the nodes in the fields of a node, also those in tuples, in the order of the fields."""
+    found: list[Any] = []
+    stack = [getattr(node, name) for name in reversed(node_fields(type(node)))]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, tuple):
+            stack += reversed(value)
+        elif isinstance(type(value), NodeClass):
+            found.append(value)
+    return tuple(found)
+
+
+def with_children(node: N, change: Callable[[Any], Any]) -> N:
+    """Returns a copy of a node in which `change(child)` replaces each child. Returns `node` if no child changes."""
+
+    def new(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(new, value))
+        return change(value) if isinstance(type(value), NodeClass) else value
+
+    old = {name: getattr(node, name) for name in node_fields(type(node))}
+    made = {name: new(value) for name, value in old.items()}
+    return node if made == old else replace(node, **made)  # type: ignore[type-var]

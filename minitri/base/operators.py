@@ -105,9 +105,7 @@ class Operator:
         """Returns the dtype to which operands are converted, given their promoted dtype."""
         if self.operands == "bool":
             return bool_
-        if self.operands == "float" and not promoted.is_float:
-            return f32
-        return promoted
+        return f32 if self.operands == "float" and not promoted.is_float else promoted
 
     def result_dtype(self, operand: DType) -> DType:
         return bool_ if self.result == "bool" else operand

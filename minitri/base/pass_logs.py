@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from minitri.base.diagnostics import Span
+from minitri.base.spans import Span
 
 SETTING = "MINITRI_LOGS"  # the environment variable
 OWN = ("fusion", "autotune", "cache")
@@ -87,6 +87,5 @@ def recorded() -> Iterator[list[Firing]]:
 
 def fired(rule: Callable[..., Any], before: Any, after: Any, spans: tuple[Span, ...] = ()) -> None:
     """Reports that a rule was applied. The function does nothing outside a `recorded` block."""
-    found = _firings.get()
-    if found is not None:
+    if (found := _firings.get()) is not None:
         found.append(Firing(rule, before, after, spans))

@@ -14,20 +14,17 @@ SLIP = 0.7  # cost of a likely typing error; any other error costs 1
 LONGEST = 64  # characters of a name that are compared
 
 
-def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Returns the known names that are spelt most like `name`, the best first.
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Returns at most three known names that are spelt most like `name`, the best first.
 
     A name of fewer than six letters may contain one error, and a longer name two errors. For a name of one letter, only
     a change of case is accepted.
     """
     name = name[:LONGEST]
-    names = sorted(set(known) - {name})
     limit = 0.1 if len(name) < 2 else 1.0 if len(name) < 6 else 2.0
-    costs = {other: distance(name, other, limit) for other in names}
-    near = [other for other in names if costs[other] <= limit]
-    near.sort(key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
-    best = [other for other in near if costs[other] <= min(costs[near[0]] + 0.5, limit)]
-    return best[:most]
+    costs = {other: distance(name, other, limit) for other in sorted(set(known) - {name})}
+    near = sorted(costs, key=lambda other: (costs[other], other[:1] != name[:1], len(other)))
+    return [other for other in near if costs[other] <= min(costs[near[0]] + 0.5, limit)][:3]
 
 
 def distance(a: str, b: str, limit: float) -> float:
@@ -40,9 +37,8 @@ def distance(a: str, b: str, limit: float) -> float:
     for i in range(1, len(a) + 1):
         before, last, row = last, row, [float(i)]
         for j in range(1, len(b) + 1):
-            cost = min(
-                last[j - 1] + _replaced(a[i - 1], b[j - 1]), last[j] + _inserted(a, i), row[j - 1] + _inserted(b, j)
-            )
+            replaced = last[j - 1] + _replaced(a[i - 1], b[j - 1])
+            cost = min(replaced, last[j] + _inserted(a, i), row[j - 1] + _inserted(b, j))
             if before and a[i - 1] == b[j - 2 : j - 1] and b[j - 1] == a[i - 2]:
                 cost = min(cost, before[j - 2] + SLIP)
             row.append(cost)

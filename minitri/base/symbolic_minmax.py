@@ -58,8 +58,7 @@ class Smallest(Extreme):
 
 
 def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
-    winner = _winner(kind, a, b)
-    if winner is not None:
+    if (winner := _winner(kind, a, b)) is not None:
         return winner
     for x, y in ((a, b), (b, a)):
         inner, shift = _shifted(kind, x)
@@ -74,9 +73,7 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
     """Returns the operand that is the maximum (minimum) for all sizes, or None if this is not proven."""
     difference = sign(a - b)
-    if difference is None:
-        return None
-    return a if (difference >= 0) == (kind is Largest) else b
+    return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
 
 
 def _shifted(kind: type[Extreme], d: Dim) -> tuple[Extreme | None, int]:

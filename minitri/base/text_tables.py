@@ -7,10 +7,8 @@ def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
     """Returns a table as text. Columns are right-aligned, except the columns whose numbers are in `left`."""
     lines = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(w.ljust(n) if k in left else w.rjust(n) for k, (w, n) in enumerate(zip(line, widths))).rstrip()
-        for line in lines
-    )
+    formats = [f"{'<' if k in left else '>'}{width}" for k, width in enumerate(widths)]
+    return "\n".join("  ".join(map(format, line, formats)).rstrip() for line in lines)
 
 
 def milliseconds(seconds: float) -> str:

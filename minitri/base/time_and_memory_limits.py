@@ -55,8 +55,7 @@ class _Clock:
         self.next_reading = time.perf_counter() + seconds
 
     def has_run_out(self) -> bool:
-        now = time.perf_counter()
-        if now < self.next_reading:
+        if (now := time.perf_counter()) < self.next_reading:
             return False
         left = self.deadline - time.thread_time()
         self.next_reading = now + left
@@ -127,8 +126,7 @@ def check_time() -> None:
 
 def exceeded(name: str, message: str, span: Span | None = None) -> CompileError:
     """Returns the CompileError for an exceeded limit. The help text of the error says how to raise the limit `name`."""
-    value = getattr(current(), name)
-    doubled = 2 * value
+    doubled = 2 * getattr(current(), name)
     help = f"if you trust the program: `with mt.limits({name}={doubled:_})`, or `--limit {name}={doubled}`"
     return CompileError("MT0401", message, span, help=help)
 

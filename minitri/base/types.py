@@ -1,4 +1,4 @@
-"""Defines dtypes, type promotion and array types.
+"""Defines dtypes, type promotion, array types, and the properties of dtypes such as `finfo(f32).eps`.
 
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
@@ -7,7 +7,6 @@ True division and float functions of integers give f32. docs/reference/semantics
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -72,11 +71,6 @@ class DType:
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
         return 0, (1 << self.bits) - 1
 
-    @property
-    def overflow(self) -> float:
-        """The smallest number that a float dtype rounds to infinity."""
-        return {32: 2.0**128 - 2.0**103, 64: math.inf}[self.bits]
-
 
 f16 = DType("f16", "f", 16, "float16", "fp16")
 bf16 = DType("bf16", "f", 16, "bfloat16", "bf16")
@@ -116,9 +110,8 @@ def promote(a: DType, b: DType) -> DType:
     """Returns the common dtype to which arrays of these two dtypes are converted."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
-    if {a, b} == {f16, bf16}:  # neither can represent all values of the other
-        return f32
-    return _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
+    is_mixed = {a, b} == {f16, bf16}  # neither can represent all values of the other
+    return f32 if is_mixed else _BY_NUMPY_NAME[np.promote_types(a.numpy, b.numpy).name]
 
 
 class ListValue(tuple[Any, ...]):
@@ -137,3 +130,45 @@ class ArrayType:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+# ---- properties of dtypes that a program can read ----------------------------------------------
+
+KINDS = {
+    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
+    "complex floating": "", "numeric": "iuf",
+}  # fmt: skip
+"""For each kind that `isdtype` knows, the letters of `DType.kind` that belong to it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Info:
+    """The result of `finfo(f32)` or `iinfo(i8)`. `facts` maps names such as "eps" to values."""
+
+    name: str
+    facts: dict[str, int | float | DType]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@cache
+def finfo(dtype: DType) -> Info:
+    """Returns the facts bits, eps, max, min, smallest_normal and dtype of a float dtype.
+
+    Raises CompileError MT0202 for another dtype.
+    """
+    if not dtype.is_float:
+        raise CompileError("MT0202", f"finfo takes floats, not {dtype}", help="iinfo is for integers")
+    known = ml_dtypes.finfo(dtype.numpy)
+    facts = {name: float(getattr(known, name)) for name in ("eps", "max", "min", "smallest_normal")}
+    return Info(f"finfo({dtype})", {"bits": dtype.bits, **facts, "dtype": dtype})
+
+
+@cache
+def iinfo(dtype: DType) -> Info:
+    """Returns the facts bits, max, min and dtype of an integer dtype. Raises CompileError MT0202 for another dtype."""
+    if not dtype.is_integer:
+        raise CompileError("MT0202", f"iinfo takes integers, not {dtype}", help="finfo is for floats")
+    low, high = dtype.limits
+    return Info(f"iinfo({dtype})", {"bits": dtype.bits, "max": high, "min": low, "dtype": dtype})

@@ -11,7 +11,6 @@ The versions of a case alternate while they are timed (clock.py), and all of the
 compared with the reference in f64. A version is not run if its generated code equals the code with all optimisations.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -23,13 +22,14 @@ from minitri.base.text_tables import table
 from minitri.bench import call_overhead
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import INTERPRETED
-from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
+from minitri.bench.clock import Calls, Clock, Pace, Times, alternating_times
 from minitri.bench.measure_case import as_tuple, forget, make_ready, rotated, tensor, time_together, within
 from minitri.bench.result_tables import Row, write_json
 from minitri.bench.roofline_plot import heat_map
 from minitri.cli.terminal import progress
 from minitri.optimize.pass_table import OPTIONAL
 from minitri.program import Program
+from minitri.runtime import timing
 
 WORTH = 1.03  # an optimisation pays if a case without it takes this many times as much
 WHOLE = ""  # the version that leaves nothing out
@@ -45,11 +45,9 @@ def ablate(chosen: Sequence[Case], json_path: str | None = None, plot_path: str 
     with progress("ablation", len(chosen)) as tell:
         for k, case in enumerate(chosen):
             tell(k, case.name)
-            interpreted = case.kind == INTERPRETED
-            clock = wall_times if interpreted else partial(alternating_times, device=Cuda())
-            found.cells += measure(case, OPTIONAL, clock, "cpu" if interpreted else "cuda")
-            if json_path is not None:
-                write_json(json_path, asdict(found))
+            where = (wall_times, "cpu") if case.kind == INTERPRETED else (alternating_times, "cuda")
+            found.cells += measure(case, OPTIONAL, *where)
+            write_json(json_path, asdict(found))
     print(f"{found.device}\n\n{found}\n\n{found.matrix()}")
     if plot_path is not None:
         heat_map(asdict(found), plot_path)
@@ -131,9 +129,7 @@ def measure(case: Case, optimisations: Sequence[str], clock: Clock, device: str)
 
 def wall_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
     """Returns the median time of nine calls of each version, in seconds, by the host's clock."""
-    return {
-        n: statistics.median(call_overhead.first_result(calls[0])[1] for _ in range(9)) for n, calls in peers.items()
-    }
+    return {name: timing.measure(calls[0], "cpu", repeats=9, warmup=0).median for name, calls in peers.items()}
 
 
 def versions_of(case: Case, optimisations: Sequence[str], arrays: Sequence[Any]) -> dict[str, Program]:

@@ -10,18 +10,16 @@ modules are imported before the measurement, and the input is on the GPU. The ti
 with every cache empty, and once more in a second process.
 """
 
-import gc
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 import timeit
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -33,11 +31,8 @@ from minitri.bench.torch_twin import torch_twin
 T = TypeVar("T")
 BATCHES, CALLS = 20, 500
 FIRST = {"add": "x + x", "softmax": "softmax(x, axis=-1)"}
-CHILD = """
-import sys, torch, triton, triton.language, triton.compiler.code_generator, networkx, lark, minitri.api, minitri.triton.rt
-from minitri.bench import call_overhead
-print(call_overhead.first(*sys.argv[1:]))
-"""
+# Modules that a first call would import.
+IMPORTED = ("triton.language", "triton.compiler.code_generator", "networkx", "lark", "minitri.api", "minitri.triton.rt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +63,7 @@ def tables() -> list[Table]:
 
 def call_times() -> Table:
     """Returns the host time of a call in microseconds, for each implementation."""
-    row = json.loads(
-        _child("import json; from minitri.bench import host; print(json.dumps(call_overhead.microseconds()))")
-    )
-    return Table("host time a call", "us", {"add f32 1024": row})
+    return Table("host time a call", "us", {"add f32 1024": in_new_process(microseconds)})
 
 
 def microseconds() -> dict[str, float]:
@@ -111,12 +103,14 @@ def first_results() -> Table:
         for who in ("minitri", "compile"):
             with empty_caches():
                 for when in ("caches empty", "second process"):
-                    rows.setdefault(f"{name}, {when}", {})[who] = float(_child(CHILD, who, text)) * 1e3
+                    rows.setdefault(f"{name}, {when}", {})[who] = in_new_process(first, who, text) * 1e3
     return Table("first result", "ms", rows)
 
 
 def first(who: str, text: str) -> float:
     """Returns the seconds until the implementation `who` has the first result of an expression of x."""
+    for module in IMPORTED:
+        import_module(module)
     x = torch.randn(1000, 1000, device="cuda")
     make = mt.compile if who == "minitri" else lambda text: torch.compile(torch_twin(text), dynamic=False)
     return first_result(lambda: make(f"def f(x: f32[M, N]):\n    return {text}\n")(x))[1]
@@ -128,15 +122,11 @@ def first_result(call: Callable[[], T]) -> tuple[T, float]:
     At the start of the call, the GPU has no queued work. Python's garbage collector is off: after much compilation, one
     collection takes as long as a small program.
     """
-    _wait()
-    gc.disable()
-    try:
-        start = time.perf_counter()
-        result = call()
-        _wait()
-        return result, time.perf_counter() - start
-    finally:
-        gc.enable()
+    results: list[T] = []
+    seconds = timeit.timeit(
+        lambda: (results.append(call()), _wait()), _wait, number=1
+    )  # timeit turns the collector off
+    return results[0], seconds
 
 
 def _wait() -> None:
@@ -157,13 +147,10 @@ def empty_caches() -> Iterator[str]:
             yield folder
 
 
-def _child(code: str, *arguments: str) -> str:
-    """Returns the last line that a new Python process prints.
-
-    Modules that the process imports may print earlier lines.
-    """
-    command = [sys.executable, "-P", "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+def in_new_process(function: Callable[..., T], *arguments: Any) -> T:
+    """Returns the result of a function in a new Python process, which has done nothing else."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # a process with a GPU must not fork
+        return pool.submit(function, *arguments).result()
 
 
 # ---- memory ------------------------------------------------------------------------------

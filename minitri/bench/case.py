@@ -12,11 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-try:
-    import torch as _torch
-except ImportError:  # the table without a GPU needs no torch
-    _torch = None
-torch: Any = _torch
+import torch as typed_torch
+
+torch: Any = typed_torch
 
 
 @dataclass(frozen=True, slots=True)

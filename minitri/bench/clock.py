@@ -85,7 +85,7 @@ class Cuda:
         return time.perf_counter()
 
 
-def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda) -> dict[str, float | Exception]:
+def alternating_times(peers: Mapping[str, Calls], pace: Pace, device: Cuda = Cuda()) -> dict[str, float | Exception]:
     """Returns the median time of a call of each implementation, in seconds, or the exception that the implementation
     raised.
 

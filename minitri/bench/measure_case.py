@@ -53,7 +53,7 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
     reference = as_tuple(case.eager(*[a.double() if a.is_floating_point() else a for a in arrays]))
     torch.backends.cuda.matmul.allow_tf32 = case.tf32
     row = Row(case.name, within(case), case.kind, flops=case.flops)
-    row.bytes = _bytes_moved(case, arrays, sum(r.numel() * _bytes(r, arrays[0]) for r in reference))
+    row.bytes = _bytes_moved(case, arrays, reference)
     sets = rotated(arrays)
     ready = make_ready(_implementations(case, sets, row, tune), row.peers, reference)
     ready |= make_ready({name: partial(_bound, p, sets) for name, p in case.beside.items()}, row.beside, None)
@@ -64,6 +64,14 @@ def compare(case: Case, device: str, clock: Clock, copy: Run | None, tune: bool 
             row.peak, row.planned = _memory(case, arrays)
         _predict(case, arrays, row)
     return row
+
+
+def gpu_facts() -> dict[str, Any]:
+    """Returns the name of the GPU and the versions of the libraries."""
+    import triton
+
+    versions = {"torch": torch.__version__, "triton": triton.__version__, "minitri": mt.__version__}
+    return {"device": torch.cuda.get_device_name(), **versions}
 
 
 def forget() -> None:
@@ -93,7 +101,7 @@ def tensor(given: Input, device: str) -> Any:
 
 def rotated(arrays: Arrays) -> list[Arrays]:
     """Returns the arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
-    size = sum(a.numel() * a.element_size() for a in arrays)
+    size = sum(a.nbytes for a in arrays)
     count = min(max(math.ceil(ROTATED / max(size, 1)), 1), SETS)
     return [arrays, *(list(map(_copied, arrays)) for _ in range(count - 1))]
 
@@ -106,21 +114,14 @@ def _copied(a: Any) -> Any:
     return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device).copy_(a)
 
 
-def _bytes_moved(case: Case, arrays: Arrays, out: int) -> int:
+def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
     """Returns the number of bytes that the case must read and write.
 
-    `out` is the number of bytes of the outputs.
+    A float result has the dtype of the first input.
     """
-    read = [a.numel() * a.element_size() for a in arrays]
+    read, like = [a.nbytes for a in arrays], arrays[0]
+    out = sum(r.numel() * (like if r.is_floating_point() else r).element_size() for r in reference)
     return out + sum(read) if not case.picks else 2 * out + sum(read[1:])
-
-
-def _bytes(reference: Any, like: Any) -> int:
-    """Returns the bytes of one element of a result.
-
-    A float result has the dtype of the first input, `like`.
-    """
-    return (like if reference.is_floating_point() else reference).element_size()
 
 
 # ---- peers -----------------------------------------------------------------------------

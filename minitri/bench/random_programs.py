@@ -92,9 +92,8 @@ class RandomProgram:
 def draw(seed: str, dtype: str, sizes: Sizes = EVERYDAY) -> RandomProgram:
     """Returns the random program of a seed. Two calls with the same seed return the same program."""
     rng = Random(seed)
-    return next(
-        found for _ in count() if (found := EverydayWriter(rng, dtype, sizes).program(f"{dtype} {seed}")) is not None
-    )
+    tried = (EverydayWriter(rng, dtype, sizes).program(f"{dtype} {seed}") for _ in count())
+    return next(found for found in tried if found is not None)
 
 
 def _flops(twin: Callable[..., Any], inputs: Sequence[Input]) -> int:

@@ -1,7 +1,7 @@
 """`minitri bench --random N`: measures random programs, and shrinks the slow ones.
 
 In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch
-(speedup_distribution.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
+(result_tables.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
 
 torch.compile takes seconds for a program. So worker processes, one for each processor core, first compile a batch of
 programs. When the batch is compiled, the workers rest, and the main process measures the programs one after another.
@@ -28,11 +28,10 @@ from typing import Any
 import minitri as mt
 from minitri.bench import call_overhead
 from minitri.bench.case import Input, torch
-from minitri.bench.clock import Calls, Clock, Cuda, Pace, Times, alternating_times
-from minitri.bench.measure_case import compare, forget, tensor
+from minitri.bench.clock import Calls, Clock, Pace, Times, alternating_times
+from minitri.bench.measure_case import compare, forget, gpu_facts, tensor
 from minitri.bench.random_programs import RandomProgram, draw
-from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, write_json
-from minitri.bench.speedup_distribution import distribution, ratio
+from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, distribution, ratio, write_json
 from minitri.bench.torch_twin import torch_twin
 from minitri.cli.terminal import progress
 from minitri.runtime.device_transfer import require_gpu
@@ -64,12 +63,9 @@ def main(session: Session) -> int:
 
     The result is 0 if every result was right.
     """
-    import triton
-
     require_gpu()
     jobs = os.cpu_count() or 1
     mt.compile("x + x")(torch.ones(8, device="cuda"))  # the time of imports must not count in a first result
-    facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     first = ("def f(x: f32[8]):\n    return x + x\n", (Input("f32", (8,)),), "cuda")
     with call_overhead.empty_caches() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of inductor about random programs
@@ -77,7 +73,7 @@ def main(session: Session) -> int:
         spawn = get_context("spawn")  # a process with a GPU must not fork
         with ProcessPoolExecutor(jobs, spawn, compile_time, first) as pool:
             measure = partial(measured, device="cuda", clock=short_times, pool=pool, caches=Path(folder))
-            rows, _ = run(session, measure, facts | {"minitri": mt.__version__}, BATCHES * jobs)
+            rows, _ = run(session, measure, gpu_facts(), BATCHES * jobs)
     return 0 if all(r.ok for r in rows) else 1
 
 
@@ -93,9 +89,8 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
     def late() -> bool:
         """Checks whether the time of the session is up, after writing the results so far to the file."""
         seconds = now() - start
-        if session.json is not None:
-            found = {"cases": [as_dict(r) for r in rows], "shrunk": [as_dict(r) for r in shrunk]}
-            write_json(session.json, {**facts, "seconds": seconds, **found})
+        found = {"cases": list(map(as_dict, rows)), "shrunk": list(map(as_dict, shrunk))}
+        write_json(session.json, {**facts, "seconds": seconds, **found})
         return session.budget is not None and seconds > session.budget
 
     with progress("bench", session.programs) as tell:
@@ -140,7 +135,7 @@ def _loss(row: Row) -> float:
 
 def short_times(peers: Mapping[str, Calls], pace: Pace) -> Times:
     """Returns the times of implementations that alternate, with a short warm-up."""
-    return alternating_times(peers, Pace(min(pace.warm_up, WARM_UP)), Cuda())
+    return alternating_times(peers, Pace(min(pace.warm_up, WARM_UP)))
 
 
 def measured(

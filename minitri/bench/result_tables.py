@@ -1,12 +1,18 @@
-"""Tables of measurements: times, errors, memory, means.
+"""Tables of measurements: times, errors, memory, means, and the distribution of speedups over many random programs.
 
-In: one `Row` for each case. Out: text, and dictionaries for JSON.
+In: one `Row` for each case or random program. Out: text, and dictionaries for JSON.
+
+The ratio of a random program is the time of torch over the time of minitri: above 1, minitri is faster. The time of
+torch is the shorter time of eager torch and torch.compile. The distribution has a line for each class of programs, a
+table of first results, the rank correlation of predicted and measured times, and the ten slowest programs with their
+text.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
@@ -14,6 +20,8 @@ from minitri.base.text_tables import table
 
 PEERS = ("eager", "library", "cudnn", "flash", "flex", "compile", "max-autotune")
 TORCH = ("eager", "compile")  # what random programs are compared with
+BOUNDS = (0.95, 0.9, 0.8)  # ratios below which random programs are counted
+WORST = 10  # random programs that are printed
 
 
 @dataclass(slots=True)
@@ -82,6 +90,11 @@ class Row:
         return best / own if own and best else None
 
 
+def ratios(rows: Sequence[Row], *others: str) -> list[float]:
+    """Returns the ratios of the rows that have one."""
+    return [x for r in rows if (x := r.ratio(*others))]
+
+
 def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     names = [n for n in ("minitri", "minitri tuned", *PEERS) if any(n in r.peers for r in rows)]
     rate = facts["copy_bytes_per_second"] / 1e12
@@ -94,8 +107,8 @@ def report(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         times.append((r.name, *map(time_of, each), *over, _share(r), _milliseconds(r.predicted)))
         errors.append((r.name, *(number(p and p.error, ".1e") for p in each), "ok" if r.ok else "WRONG"))
     notes = [f"{r.name}, {n}: {p.note}" for r in rows for n, p in (*r.peers.items(), *r.beside.items()) if p.note]
-    ratios = [*_means(rows), *_beside(rows), *_tuning(rows), *predictions(rows)]
-    return "\n".join([head, "", table(times), *ratios, "", table(errors), "", *_memory(rows), *notes])
+    compared = [*_means(rows), *_beside(rows), *_tuning(rows), *predictions(rows)]
+    return "\n".join([head, "", table(times), *compared, "", table(errors), "", *_memory(rows), *notes])
 
 
 def _memory(rows: Sequence[Row]) -> list[str]:
@@ -111,7 +124,7 @@ def _means(rows: Sequence[Row]) -> list[str]:
     lines: list[str] = []
     for what in dict.fromkeys(r.kind for r in rows):
         group = [r for r in rows if r.kind == what]
-        best, compiled = ([x for r in group if (x := r.ratio(*names))] for names in (PEERS, ("compile",)))
+        best, compiled = ratios(group, *PEERS), ratios(group, "compile")
         if best and compiled:
             mean = f"best/ours {geometric_mean(best):.2f} (least {min(best):.2f}), compile/ours {geometric_mean(compiled):.2f}"
             lines.append(f"{what}, geometric mean of {len(group)} cases: {mean}")
@@ -139,12 +152,12 @@ def predictions(rows: Sequence[Row]) -> list[str]:
     pairs = [(r.predicted, own) for r in rows if r.predicted and (own := r.best("minitri"))]
     if len(pairs) < 2:
         return []
-    ratios = [guess / own for guess, own in pairs]
+    over = [guess / own for guess, own in pairs]
     ranks = [[sorted(times).index(t) for t in times] for times in zip(*pairs)]
     apart = sum((a - b) ** 2 for a, b in zip(*ranks))
-    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    span = f"{min(over):.2f} to {max(over):.2f}"
     correlation = f"{1 - 6 * apart / (len(pairs) * (len(pairs) ** 2 - 1)):.3f} of {len(pairs)} cases"
-    return [f"predicted/ours {geometric_mean(ratios):.2f} ({span}), rank correlation {correlation}"]
+    return [f"predicted/ours {geometric_mean(over):.2f} ({span}), rank correlation {correlation}"]
 
 
 def time_of(peer: Peer | None) -> str:
@@ -168,6 +181,70 @@ def _share(row: Row) -> str:
     return f"{row.flops / own / 1e12:.0f} TFLOP/s" if row.flops else f"{row.floor / own:.2f}"
 
 
+# ---- random programs ------------------------------------------------------------------------
+
+
+def distribution(rows: Sequence[Row], shrunk: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    """Returns the whole report as text.
+
+    `shrunk` has the smallest slow part of each program that was shrunk.
+    """
+    wrong = [r for r in rows if not r.ok]
+    slow = sorted((r for r in rows if r.ok and ratio(r) < math.inf), key=ratio)[:WORST]
+    head = f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}"
+    counts = f"{len(rows)} programs of {facts['dtype']} from seed {facts['seed']}: {len(rows) - len(wrong)} right"
+    return "\n".join([
+        f"{head}\n{counts}\n", _classes(rows), "", _first_results(rows), "", *predictions(rows),
+        *(f"\nWRONG {_text(r)}" for r in wrong), *(f"\n{_text(r)}" for r in slow),
+        *(f"\nthe smallest part that is slow: {_text(r)}" for r in shrunk),
+    ])  # fmt: skip
+
+
+def ratio(row: Row) -> float:
+    """Returns the time of torch over the time of minitri; inf if torch or minitri has no time."""
+    return row.ratio(*TORCH) or math.inf
+
+
+def _classes(rows: Sequence[Row]) -> str:
+    """Returns a line for all programs, and a line for each class of programs.
+
+    Each line shows the number of programs in a class, and their speedups.
+    """
+    words = sorted({word for r in rows for word in r.kind.split(", ")})
+    head = ("torch/minitri", "programs", "mean", "compile/ours", *(f"< {b}" for b in BOUNDS), "least")
+    lines: list[tuple[str, ...]] = [head]
+    for word in ("all", *words):
+        group = [r for r in rows if r.ok and word in ("all", *r.kind.split(", "))]
+        over, compiled = ratios(group, *TORCH), ratios(group, "compile")
+        if over and compiled:
+            below = (f"{sum(x < b for x in over) / len(over):.0%}" for b in BOUNDS)
+            means = (f"{geometric_mean(x):.2f}" for x in (over, compiled))
+            lines.append((word, str(len(over)), *means, *below, f"{min(over):.2f}"))
+    return table(lines)
+
+
+def _first_results(rows: Sequence[Row]) -> str:
+    lines: list[tuple[str, ...]] = [("first result (s)", "median", "95%", "longest")]
+    for name in ("minitri", "compile"):
+        if seconds := sorted(s for r in rows if name in r.peers and (s := r.peers[name].first)):
+            chosen = (median(seconds), seconds[math.ceil(0.95 * len(seconds)) - 1], seconds[-1])
+            lines.append((name, *(f"{s:.2f}" for s in chosen)))
+    return table(lines)
+
+
+def _text(row: Row) -> str:
+    """Returns the text of a program with its times and its ratio."""
+    times = "".join(f"{n} {time_of(p)}, " for n, p in row.peers.items())
+    errors = ", ".join(f"{n} {number(p.error, '.1e')}" for n, p in row.peers.items())
+    notes = "".join(f"\n    {n}: {p.note}" for n, p in row.peers.items() if p.note)
+    predicted = number(row.predicted and row.predicted * 1e3, ".3f")
+    first = f"{row.name}: {number(row.ratio(*TORCH), '.2f')} ({row.kind})"
+    return f"{first}\n    ms: {times}predicted {predicted}\n    errors: {errors}{notes}\n{row.program}".rstrip()
+
+
+# ---- JSON ----------------------------------------------------------------------------------
+
+
 def as_dict(row: Row) -> dict[str, Any]:
     ratios = {"best_over_minitri": row.ratio(*PEERS), "compile_over_minitri": row.ratio("compile")}
     own = row.best("minitri")
@@ -175,8 +252,10 @@ def as_dict(row: Row) -> dict[str, Any]:
     return {**asdict(row), "ok": row.ok, **ratios, "of_copy": of_copy}
 
 
-def write_json(path: str, value: Mapping[str, Any]) -> None:
-    """Writes `value` as JSON. Raises CompileError MT0003 if the file cannot be written."""
+def write_json(path: str | None, value: Mapping[str, Any]) -> None:
+    """Writes `value` as JSON to a file, if there is a path. Raises CompileError MT0003 if the file cannot be written."""
+    if path is None:
+        return
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2)

@@ -18,24 +18,21 @@ nothing about speed. The host's time of a call and the time to a first result ar
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-import minitri as mt
 from minitri.base.diagnostics import CompileError, listed, suggest
 from minitri.bench import ablation, call_overhead
 from minitri.bench.case import Case, torch
 from minitri.bench.cases import ablated, cases
-from minitri.bench.clock import Cuda, Run, alternating_times
-from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, small_table
+from minitri.bench.clock import Run, alternating_times
+from minitri.bench.measure_case import COPY_BYTES, MOVING, compare, copy_rate, forget, gpu_facts, small_table
 from minitri.bench.result_tables import Row, as_dict, report, write_json
 from minitri.bench.roofline_plot import HELP, plot
 from minitri.cli.terminal import progress
 from minitri.hardware.targets import StageUnavailable
-
-Keep = Callable[[Mapping[str, Any]], None]
 
 
 def main(
@@ -48,7 +45,7 @@ def main(
     calls   whether the host time of a call and the time to a first result are measured even if not all cases are
     ablate  whether only minitri runs, with one optimisation left out at a time (ablation.py)
     """
-    with_gpu = torch is not None and torch.cuda.is_available()
+    with_gpu = torch.cuda.is_available()
     chosen = [] if ablate else select(names)
     for asked, what, help in (
         (ablate, "what an optimisation is worth needs a GPU", "leave out `--ablate`"),
@@ -59,15 +56,10 @@ def main(
             raise StageUnavailable("MT0402", what, help=help)
     if ablate:
         return ablation.ablate(ablated(names), json_path, plot_path)
-
-    def keep(found: Mapping[str, Any]) -> None:
-        if json_path is not None:
-            write_json(json_path, found)
-
-    keep({})  # fails before the measurements if the file cannot be written
-    rows, facts = _on_gpu(chosen, keep, tune, calls or not names) if with_gpu else small_table(chosen)
-    found = {**facts, "cases": [as_dict(r) for r in rows]}
-    keep(found)
+    write_json(json_path, {})  # fails before the measurements if the file cannot be written
+    rows, facts = _on_gpu(chosen, json_path, tune, calls or not names) if with_gpu else small_table(chosen)
+    found = {**facts, "cases": list(map(as_dict, rows))}
+    write_json(json_path, found)
     if plot_path is not None and with_gpu:
         plot(found, plot_path)
     return 0 if all(r.ok for r in rows) else 1
@@ -91,26 +83,21 @@ def select(names: Sequence[str]) -> list[Case]:
 # ---- on a GPU --------------------------------------------------------------------------
 
 
-def _on_gpu(chosen: Sequence[Case], keep: Keep, tune: bool, calls: bool) -> tuple[list[Row], dict[str, Any]]:
+def _on_gpu(chosen: Sequence[Case], json_path: str | None, tune: bool, calls: bool) -> tuple[list[Row], dict[str, Any]]:
     """Returns the rows of a run on the GPU, and facts about the run such as the device.
 
-    After each case, `keep` is called with the results so far. So an interrupted run has a file with the cases before
+    After each case, the results so far are written to the file. So an interrupted run has a file with the cases before
     the interruption.
     """
-    import triton
-
     start = time.perf_counter()
-    clock, copy = partial(alternating_times, device=Cuda()), copy_of_memory()
-    facts: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "minitri": mt.__version__, "copy_bytes_per_second": copy_rate(clock({"copy": [copy]}, MOVING)["copy"]),
-    }  # fmt: skip
+    copy = copy_of_memory()
+    facts = gpu_facts() | {"copy_bytes_per_second": copy_rate(alternating_times({"copy": [copy]}, MOVING)["copy"])}
     rows: list[Row] = []
     with progress("bench", len(chosen)) as tell:
         for k, case in enumerate(chosen):
             tell(k, case.name)
-            rows.append(compare(case, "cuda", clock, copy, tune))
-            keep({**facts, "cases": [as_dict(r) for r in rows]})
+            rows.append(compare(case, "cuda", alternating_times, copy, tune))
+            write_json(json_path, {**facts, "cases": list(map(as_dict, rows))})
             forget()
     print(report(rows, facts), flush=True)
     if calls:

@@ -52,8 +52,6 @@ def torch_twin(text: str) -> Callable[..., Any]:
 
     The torch function returns one tensor, or a tuple of several tensors.
     """
-    if torch is None:  # the cases are there without it, but none of their torch functions runs
-        return lambda *arrays: None
     function = parse_module(text, "<twin>").functions[-1]
     steps = [(s.targets[0].id if isinstance(s, ast.Assign) else RESULT, _closure(s.value)) for s in function.body]
     used = {n.id for s in function.body for n in ast.postorder(s.value) if isinstance(n, ast.Name)}

@@ -125,9 +125,8 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     seconds = time.perf_counter() - start
     outputs = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     if check and request.start not in (None, "graph") and request.against is None:
-        output.note(
-            f"not checked: a program that begins at `{request.start}` has no reference (give it --against FILE)"
-        )
+        what = f"a program that begins at `{request.start}`"
+        output.note(f"not checked: {what} has no reference (give it --against FILE)")
         check = False
     passes = ("interpreter", "gpu")  # what this machine runs; `minitri check` tries kernels for other targets
     with terminal.progress("check"):
@@ -272,8 +271,8 @@ def fuzz(
 
     The exit code is 1 if stages disagree.
     """
-    from minitri.fuzz import Session, Summary
-    from minitri.fuzz import fuzz as run_session
+    from minitri.fuzz.session import Session, Summary
+    from minitri.fuzz.session import fuzz as run_session
 
     if replay is not None:
         return _replay(Path(replay), on, as_json)

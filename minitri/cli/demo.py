@@ -45,9 +45,8 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
     echo(f"\nA whole stage:  minitri compile {shown} --emit=tile    (or any other name, or all)")
     echo(f"All as a page:  minitri explore {shown} -o page.html\n")
     _run(program, file)
-    echo(
-        "\n# Where to go next\n\nREADME.md has a tour, docs/learn/ the compiler, docs/reference/language.md the language."
-    )
+    echo("\n# Where to go next\n")
+    echo("README.md has a tour, docs/learn/ the compiler, docs/reference/language.md the language.")
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
@@ -72,9 +71,8 @@ def _run(program: Program, path: str) -> None:
         result = program(*inputs.arrays)
         report = program.check(*inputs.arrays)
     first: Any = result[0] if isinstance(result, tuple) else result
-    echo(
-        f"# A run: {sizes_text(inputs.sizes)}\n\n{first.dtype}{list(first.shape)}, the first numbers: {first.ravel()[:4]}"
-    )
+    numbers = f"{first.dtype}{list(first.shape)}, the first numbers: {first.ravel()[:4]}"
+    echo(f"# A run: {sizes_text(inputs.sizes)}\n\n{numbers}")
     verdict = "ok" if report.ok else f"WRONG, {report.first}"
     echo(f"{len(report.ran)} stages of it checked against numpy: {verdict}")
     echo(f"Again:  minitri run {path}\nStages: minitri check {path}")

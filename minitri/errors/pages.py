@@ -123,26 +123,24 @@ class Page:
     """The texts and programs about an error code.
 
     meaning   what the code means, in a few sentences
-    wrong     a program that causes the error, or None if only a bug or an edited stage can cause it
     advice    how to correct the program
-    right     the corrected program
     related   other error codes about similar mistakes
+    wrong     a program that causes the error, or None if only a bug or an edited stage can cause it
+    right     the corrected program
     """
 
     meaning: str
-    wrong: Example | None
     advice: str
-    right: Example | None
-    related: tuple[str, ...] = ()
-
-
-def _page(row: dict[str, Any]) -> Page:
-    wrong, right = (Example(**row[side]) if side in row else None for side in ("wrong", "right"))
-    return Page(row["meaning"], wrong, row["advice"], right, tuple(row["related"]))
+    related: Sequence[str]
+    wrong: Example | None = None
+    right: Example | None = None
 
 
 TEXTS = table_beside(__file__, "pages.toml")
-PAGES = {code: _page(row) for code, row in TEXTS.items()}
+PAGES = {
+    code: Page(**row | {side: Example(**row[side]) for side in ("wrong", "right") if side in row})
+    for code, row in TEXTS.items()
+}
 
 
 def as_text(code: str, page: Page) -> str:

@@ -20,8 +20,6 @@ GPU, and it never runs a kernel. No part of a request is used as the name of a f
 requests, and ends a worker process that does not answer.
 """
 
-import json
-import os
 import resource
 import sys
 from collections.abc import Mapping
@@ -29,6 +27,7 @@ from typing import Any, TextIO
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
+from minitri.base.json_child_process import serve
 from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import limits
 from minitri.explore.document import document, utf16_size
@@ -144,12 +143,7 @@ def _require(held: bool, message: str) -> None:
 def main(requests: TextIO) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # printed text must not be mixed with the answers
-    answer({"text": "x + 1", "types": {"x": "f32[N]"}})  # loads what every request needs
-    for line in requests:
-        out.write(json.dumps(answer(json.loads(line))) + "\n")
-        out.flush()
+    serve(answer, requests, {"text": "x + 1", "types": {"x": "f32[N]"}})
 
 
 if __name__ == "__main__":

@@ -50,15 +50,9 @@ Seconds = Mapping[str, float] | None  # by the name of a kernel
 
 
 def document(
-    compiled: Compilation,
-    other: Compilation | None = None,
-    *,
-    quick: bool = False,
-    compare: Mapping[str, Any] = {},
-    measured: Seconds = None,
-    panes: Sequence[str] = (),
-    tell: Tell = SILENT,
-) -> dict[str, Any]:
+    compiled: Compilation, other: Compilation | None = None, *, quick: bool = False, compare: Mapping[str, Any] = {},
+    measured: Seconds = None, panes: Sequence[str] = (), tell: Tell = SILENT,
+) -> dict[str, Any]:  # fmt: skip
     """Returns the data of a page about one program, or about two programs that are compared.
 
     quick      whether parts that need Triton's compiler are left out

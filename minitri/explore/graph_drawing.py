@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 import numpy as np
 
-from minitri.base.diagnostics import Span
+from minitri.base.spans import Span
 from minitri.graph.ir import Const, Graph, Input, Node, View, operands
 from minitri.graph.text import format_node, format_number
 

@@ -3,7 +3,7 @@
 In: a compilation. Out: plain data for the page (`figures`):
 
     {chip, kernels, resources, missing}
-    kernel    {name, needed, asked, floor, bound, measured, predicted}     needed, asked: {read, written, operations}
+    kernel    {name, needed, asked, floor, bound, measured}     needed, asked: {bytes, operations}
     resource  {name, warps, registers, shared, local, spills, blocks, occupancy, bound, instructions}
 
 `missing` gives the reason why a figure is not available. Measured times of kernels come from the caller
@@ -28,7 +28,8 @@ from minitri.base.diagnostics import CompileError, listed
 from minitri.explore.instruction_registers import MACHINES
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_stages import KernelCode, MachineCode
-from minitri.hardware.chips import Peak, blocks_at_once, compute_unit, multiprocessor
+from minitri.hardware.chips import SIMDS, Peak, blocks_at_once, multiprocessor
+from minitri.hardware.predicted_work import Work
 from minitri.hardware.roofline import Row, roofline
 from minitri.hardware.targets import Target
 from minitri.pipeline import Compilation
@@ -101,7 +102,14 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
 
 def _row(row: Row, chip: Peak | None) -> dict[str, Any]:
     bound, floor = row.floor(chip) if chip else ("", 0.0)
-    return asdict(row) | {"bound": bound, "floor": floor}
+    return {
+        "name": row.name, "needed": _work(row.needed), "asked": _work(row.asked) if row.asked else None,
+        "bound": bound, "floor": floor, "measured": row.measured,
+    }  # fmt: skip
+
+
+def _work(work: Work) -> dict[str, Any]:
+    return {"bytes": work.bytes, "operations": dict(work.operations), "total": work.total}
 
 
 # ---- NVIDIA and AMD ------------------------------------------------------------------------
@@ -111,19 +119,19 @@ def _nvidia(code: KernelCode, target: Target) -> Resources:
     kernel, built, limits = code.kernel, code.built, multiprocessor(target)
     usage = inspected(built.asm["cubin"], kernel.name, "cuobjdump", "-res-usage")
     registers, stack, static, local = (_number(rf"\b{n}:(\d+)", usage) for n in ("REG", "STACK", "SHARED", "LOCAL"))
-    shared = max(built.shared, static)
+    shared = max(built.metadata.shared, static)
     counts = blocks_at_once(limits, kernel.warps, registers, shared) if limits else {}
     return _resources(code, "sass", registers, shared, max(stack, local), counts, limits.warps if limits else 0)
 
 
 def _amd(code: KernelCode, target: Target) -> Resources:
-    kernel, shared, text, limits = code.kernel, code.built.shared, code.text("amdgcn"), compute_unit(target)
+    kernel, shared, text, limits = code.kernel, code.built.metadata.shared, code.text("amdgcn"), multiprocessor(target)
     registers = _number(r"; TotalNumVgprs: (\d+)", text) or _number(r"; NumVgprs: (\d+)", text)
     waves = _number(r"; Occupancy: (\d+)", text)  # the warps that the registers allow on one SIMD
-    most = limits.waves * limits.simds if limits else 0
+    most = limits.warps if limits else 0
     counts: dict[str, int] = {}
     if limits and waves:
-        counts = {"warps": most // kernel.warps, "registers": waves * limits.simds // kernel.warps}
+        counts = {"warps": most // kernel.warps, "registers": waves * SIMDS // kernel.warps}
         counts |= {"shared memory": limits.shared // shared} if shared else {}
     return _resources(code, "amdgcn", registers, shared, _number(r"; ScratchSize: (\d+)", text), counts, most)
 

@@ -42,8 +42,7 @@ from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Axis, Compute, Constant, Op
 from minitri.pipeline import Compilation
 from minitri.tiles.ir import Programs
-from minitri.tiles.parse import parse_programs
-from minitri.tiles.text import format_programs
+from minitri.tiles.text import format_programs, parse_programs
 from minitri.triton.artifacts import lowered_to_ttgir, require_triton
 from minitri.triton.emit import emit
 from minitri.triton.source import module_text
@@ -166,9 +165,8 @@ def _printed(programs: str, target: str, seconds: float) -> str:
     dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1")
     command = [sys.executable, "-m", "minitri.explore.passes", target]
     try:
-        done = subprocess.run(
-            command, input=programs.encode(), capture_output=True, env=dumping, timeout=seconds, check=True
-        )
+        given = programs.encode()
+        done = subprocess.run(command, input=given, capture_output=True, env=dumping, timeout=seconds, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         message = f"Triton's passes cannot be shown: {type(error).__name__}"
         raise StageUnavailable("MT0402", message, help="the stages ttir and ttgir are there") from None

@@ -42,7 +42,7 @@ from minitri.kernels.evaluate import Memory, allocate
 from minitri.kernels.ir import Buffer, Load, Mask, Op, Plan, Store, op_operands
 from minitri.language import ast
 from minitri.pipeline import Compilation, Context
-from minitri.runtime.binding import check_conditions, constant
+from minitri.runtime.binding import check_conditions, float_default
 from minitri.tiles.evaluate import places, run
 from minitri.tiles.ir import Program
 from minitri.tiles.rewrite import exchange
@@ -258,8 +258,8 @@ def inputs(compiled: Compilation) -> dict[str, Any]:
 
 def _array(b: Buffer, sizes: Sizes, least: int, function: ast.Function) -> Any:
     if b.role == "scalar":
-        default = next((p.default for p in function.params if p.name == b.name), None)
-        return 1.0 if default is None else constant(default)
+        param = next(p for p in function.params if p.name == b.name)
+        return 1.0 if param.default is None else float_default(function, param)
     shape = [e.evaluate(sizes) for e in b.shape]
     count = np.arange(math.prod(shape)).reshape(shape)
     period = {"f": 10, "b": 2}.get(b.dtype.kind, min(least, 8))

@@ -27,7 +27,7 @@ from minitri.hardware.targets import StageUnavailable, Target
 from minitri.pipeline import Compilation
 from minitri.triton import artifacts
 from minitri.triton import compile as machine_code
-from minitri.triton.artifacts import Built, Kind
+from minitri.triton.artifacts import Kind
 from minitri.triton.emit import EmittedKernel
 
 T = TypeVar("T")
@@ -53,8 +53,9 @@ class KernelCode:
         return f"{self.name}, the same as {listed(self.twins)}" if self.twins else self.name
 
     @property
-    def built(self) -> Built:
-        return self._once("built", self._build)
+    def built(self) -> Any:
+        """Triton's compiled kernel."""
+        return self._once("built", lambda: artifacts.compiled(self.source, self.kernel, self.target))
 
     def text(self, stage: str) -> str:
         return self._once(stage, lambda: artifacts.kernel_text(self.built.asm, stage, self.name))
@@ -75,10 +76,6 @@ class KernelCode:
                 self.text(stage)
             if "sass" in self.target.stages:
                 self.disassembly  # noqa: B018
-
-    def _build(self) -> Built:
-        made = artifacts.compiled(self.source, self.kernel, self.target)
-        return Built(made.asm, made.metadata.shared)
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         if name not in self._made:

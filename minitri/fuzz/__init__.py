@@ -6,9 +6,3 @@ workers.py   starts worker processes and reports their crashes and hangs as fail
 session.py   runs a session of random programs: its seeds, counts and failures
 failure_file.py   writes and reads a failure as one file
 """
-
-from minitri.fuzz.failure_file import Case, read, written
-from minitri.fuzz.session import Session, Summary, fuzz
-from minitri.fuzz.trial import Outcome, examined, trial
-
-__all__ = ["Case", "Outcome", "Session", "Summary", "examined", "fuzz", "read", "trial", "written"]

@@ -46,6 +46,16 @@ class Case:
     arguments: Sequence[Any] | None = field(default=None, compare=False)
 
     @property
+    def kind(self) -> str:
+        """The kind of the failure, as it is written in the name of a file."""
+        return (self.relation or self.guilty).replace(": ", "-").replace(" ", "-")
+
+    @property
+    def file(self) -> str:
+        """The name of the file for this case."""
+        return f"seed-{self.seed}-{self.kind}.mt"
+
+    @property
     def values(self) -> list[Any]:
         return self.program.arguments(self.seed) if self.arguments is None else list(self.arguments)
 

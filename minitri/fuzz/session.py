@@ -125,8 +125,8 @@ def _saved(directory: Path | None, answer: Answer) -> str | None:
     if directory is None:
         return None
     seed, kind = answer["seed"], answer["kind"]
-    path = directory / (answer.get("file") or f"seed-{seed}-{kind}.mt")
     unshrunk = Case(random_program(seed), seed, guilty=kind, said=answer["said"])
+    path = directory / unshrunk.file
     directory.mkdir(parents=True, exist_ok=True)
     path.write_text(answer.get("text") or written(unshrunk, path.name), encoding="utf-8")
     return str(path)

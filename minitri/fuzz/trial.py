@@ -20,7 +20,7 @@ from minitri.runtime.binding import Call, bind
 from minitri.testing import RandomProgram, choice_lists
 from minitri.testing.changed_programs import RELATIONS, parsed
 from minitri.trust import run_stage
-from minitri.trust.check import check, compilation, enclosures, first_wrong, worst
+from minitri.trust.check import check, compilation, enclosures, worst
 from minitri.trust.check_report import CheckReport, CheckRow
 
 VARIANTS = {"cpu": ("interpreter", "cuda", "cuda general", "cuda wide"), "gpu": ("interpreter", "cuda", "gpu")}
@@ -75,22 +75,21 @@ def _fails_alike(case: Case, first: Case, on: str) -> bool:
 
     Only the comparison that failed is repeated.
     """
-    try:
-        program = parsed(case.program.text)
-        call = bind(program.function, case.values, {})
-        if first.relation:
-            return bool(_differs(program, call, case.program.text, first.relation, on))
-        row = first_wrong(program, call, [first.variant] if first.variant else [])
-        return row is not None and row.by == first.guilty
-    except Exception as error:
-        return _refused(case, error).guilty == first.guilty
+    variants, relations = ((name,) if name else () for name in (first.variant, first.relation))
+    found = examined(case, variants, on=on, relations=relations).case
+    return found is not None and (found.relation, found.guilty) == (first.relation, first.guilty)
 
 
-def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: str = "cpu") -> Outcome:
+def examined(
+    case: Case, variants: Sequence[str], shrinking: bool = False, on: str = "cpu",
+    relations: Sequence[str] | None = None,
+) -> Outcome:  # fmt: skip
     """Checks a case, on the CPU or a GPU.
 
-    The passes in the given variants are checked first, and the changed programs after that.
+    The passes in the given variants are checked first, and the changed programs after that. Without `relations`, all
+    changed programs of `PAIRS` are checked.
     """
+    relations = PAIRS[on] if relations is None else relations
     try:
         program = parsed(case.program.text)
         call = bind(program.function, case.values, {})
@@ -99,7 +98,7 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: s
         if not report.ok:
             return Outcome(ran, 0, _found(case, report))
         refused = 0
-        for k, relation in enumerate(PAIRS[on]):
+        for k, relation in enumerate(relations):
             try:
                 said = _differs(program, call, case.program.text, relation, on)
             except StageUnavailable:
@@ -108,7 +107,7 @@ def examined(case: Case, variants: Sequence[str], shrinking: bool = False, on: s
                 return Outcome(ran, k, replace(case, relation=relation, said=said))
     except Exception as error:
         return Outcome(case=_refused(case, error))
-    return Outcome(ran, len(PAIRS[on]) - refused, refused=refused)
+    return Outcome(ran, len(relations) - refused, refused=refused)
 
 
 def _refused(case: Case, error: Exception) -> Case:

@@ -28,58 +28,44 @@ def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]
 
     Closing the generator `answers` ends the worker processes.
     """
-    workers = [_Worker(on) for _ in range(jobs)]
-    idle, busy = list(workers), dict[Future[Answer], _Worker]()
+    idle, busy = list[Child](), dict[Future[Answer], Child]()
     with ThreadPoolExecutor(jobs) as pool:
         try:
             while True:
-                while idle and (seed := next(seeds, None)) is not None:
-                    worker = idle.pop()
-                    busy[pool.submit(worker.answer, seed)] = worker
+                while len(busy) < jobs and (seed := next(seeds, None)) is not None:
+                    worker = idle.pop() if idle else _started(on)
+                    busy[pool.submit(_answer, worker, seed)] = worker
                 if not busy:
                     return
                 done, _ = wait(busy, 0.5, FIRST_COMPLETED)
-                idle += [busy.pop(future) for future in done]
+                finished = [busy.pop(future) for future in done]
+                idle += [worker for worker in finished if worker.process.poll() is None]
                 yield from [future.result() for future in done] or [None]
         finally:
-            for worker in workers:
+            for worker in (*idle, *busy.values()):
                 worker.end()
 
 
-class _Worker:
-    """A worker process, which starts with the first seed, and again after a crash or a hang."""
+def _started(on: str) -> Child:
+    """Starts a worker without the environment variables TRITON_*, which would change what is tested."""
+    return Child((*COMMAND, on), environment("TRITON_"), keep_stderr=True)
 
-    def __init__(self, on: str) -> None:
-        self.on = on
-        self.child: Child | None = None
-        self.ended = False
 
-    def answer(self, seed: int) -> Answer:
-        """Returns the process's answer for a seed, or how the process ended."""
-        if self.child is None:  # environment variables TRITON_* would change what is tested
-            self.child = Child((*COMMAND, self.on), environment("TRITON_"), keep_stderr=True)
-        child = self.child
-        if self.ended:
-            child.end()
-        try:
-            found = child.ask(seed, LIMIT)
-        except TimeoutError:
-            return self._failure(child, seed, "hang", f"no answer within {LIMIT:g} s")
-        except (OSError, EOFError, ValueError):
-            with suppress(subprocess.TimeoutExpired):
-                child.process.wait(timeout=5)  # its exit status may be a moment late
-            return self._failure(child, seed, "crash", f"the process ended with {child.process.returncode}")
-        if found.get("lost"):
-            child.end()
-            self.child = None
-        return found
+def _answer(worker: Child, seed: int) -> Answer:
+    """Returns the worker's answer for a seed, or how the worker ended."""
+    try:
+        found = worker.ask(seed, LIMIT)
+    except TimeoutError:
+        return _failure(worker, seed, "hang", f"no answer within {LIMIT:g} s")
+    except (OSError, EOFError, ValueError):
+        with suppress(subprocess.TimeoutExpired):
+            worker.process.wait(timeout=5)  # its exit status may be a moment late
+        return _failure(worker, seed, "crash", f"the process ended with {worker.process.returncode}")
+    if found.get("lost"):
+        worker.end()
+    return found
 
-    def _failure(self, child: Child, seed: int, kind: str, said: str) -> Answer:
-        self.child = None
-        last = child.end().strip().splitlines()[:20]
-        return {"seed": seed, "stages": 0, "pairs": 0, "refused": 0, "kind": kind, "said": "\n".join([said, *last])}
 
-    def end(self) -> None:
-        self.ended = True
-        if self.child is not None:
-            self.child.end()
+def _failure(worker: Child, seed: int, kind: str, said: str) -> Answer:
+    last = worker.end().strip().splitlines()[:20]
+    return {"seed": seed, "stages": 0, "pairs": 0, "refused": 0, "kind": kind, "said": "\n".join([said, *last])}

@@ -156,9 +156,9 @@ def declared_result(t: Typer, array: Array, function: ast.Function, k: int, size
 
 def require_count(function: ast.Function, given: int) -> None:
     """Raises CompileError MT0207 if a function returns another number of results than it declares."""
-    if function.returns is not None and len(function.returns) != given:
-        message = f"{function.name} declares {len(function.returns)} results and returns {given}"
-        raise CompileError("MT0207", message, function.body[-1].span)
+    declared = given if function.returns is None else len(function.returns)
+    message = f"{function.name} declares {declared} results and returns {given}"
+    ensure(declared == given, "MT0207", message, span=function.body[-1].span)
 
 
 def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
@@ -168,10 +168,8 @@ def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Arr
     for another dtype or rank. `what` is the beginning of the error message.
     """
     message = f"{what} {array}, which is declared as {type}"
-    if array.dtype != type.dtype:
-        raise CompileError("MT0207", message, span, help=f"convert it: `astype(…, {type.dtype})`")
-    if array.rank != len(type.shape):
-        raise CompileError("MT0207", message, span)
+    ensure(array.dtype == type.dtype, "MT0207", message, f"convert it: `astype(…, {type.dtype})`", span)
+    ensure(array.rank == len(type.shape), "MT0207", message, span=span)
     t.span = span
     for a, b in zip(array.shape, type.shape):
         t.require(a, "==", b, "MT0207", message)
@@ -226,8 +224,7 @@ def static(compute: Callable[[], Any]) -> Any:
         raise CompileError("MT0208", "the result of these constants is past all floats", help="write inf") from None
     except (TypeError, ValueError) as error:
         raise CompileError("MT0208", f"these constants do not combine: {str(error)[:80]}") from None
-    if isinstance(result, complex):
-        raise CompileError("MT0208", "the result of these constants is a complex number")
+    ensure(not isinstance(result, complex), "MT0208", "the result of these constants is a complex number")
     return plain(result) if isinstance(result, Dim) else result
 
 

@@ -17,23 +17,26 @@ from minitri.base.spans import Span
 from minitri.graph.corrections import correct
 from minitri.graph.names import is_method, unknown_function
 from minitri.language import ast
+from minitri.language.ast_interpreter import Interpreter
 from minitri.language.signatures import function_names
 
 BROKEN: Any = object()
 MOST_ERRORS = 20
 
 
-class ErrorCollection:
-    """The errors found so far in a program.
+class ErrorCollection(Interpreter):
+    """An interpreter that goes on after an error.
 
+    errors  the errors found so far in the program
     calls   the functions whose bodies surround the current expression, each with the span of its call
     site    the span of the user's call while the body of a library function is built, else None
     """
 
-    errors: list[CompileError]
-    functions: Mapping[str, ast.Function]
-    calls: list[tuple[ast.Function, Span]]
-    site: Span | None
+    def __init__(self, functions: Mapping[str, ast.Function]) -> None:
+        super().__init__(functions)
+        self.errors: list[CompileError] = []
+        self.calls: list[tuple[ast.Function, Span]] = []
+        self.site: Span | None = None
 
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.

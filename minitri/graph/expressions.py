@@ -9,7 +9,7 @@ CompileErrors of this file have no source span, so minitri/graph/lower_ast.py ad
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,13 @@ import numpy as np
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, sign
-from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import BY_SYMBOL, OPERATORS
 from minitri.base.time_and_memory_limits import MAX_BITS, current, exceeded
-from minitri.base.types import DType, ListValue, i64
-from minitri.graph import indexing
+from minitri.base.types import DType, Info, ListValue, i64
 from minitri.graph.argument_binding import as_int, plain, static
-from minitri.graph.functions import views
+from minitri.graph.functions import indexing, views
 from minitri.graph.literals import Power, names_in, require_power_fits
-from minitri.graph.names import ATTRIBUTES, unknown_attribute
+from minitri.graph.names import unknown_attribute
 from minitri.graph.typing_rules import Array, Typer, Value, describe, ensure
 from minitri.language import ast
 from minitri.language.constant_arithmetic import BINARY, COMPARE
@@ -75,8 +73,7 @@ def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
         if op == "**" and isinstance(x, Dim) and isinstance(y, int) and y < 0:
             y = float(y)  # N ** -1 is a fraction, as 4 ** -1 is
-        folded = fold_numbers(op, x, y)
-        if folded is not None:
+        if (folded := fold_numbers(op, x, y)) is not None:
             return folded
         if isinstance(x, (int, Dim)) and isinstance(y, Dim):
             _require_exact(t, op, x, y)
@@ -163,28 +160,23 @@ def attribute(t: Typer, x: Value, node: ast.Attribute) -> Value:
         ensure(node.name in x.facts, "MT0103", f"{x} has no attribute `{node.name[:40]}`", help)
         return x.facts[node.name]
     array = t.array(x)
-    match node.name:
-        case "T":
-            return views.permute_dims(t, array, None)
-        case "mT":
-            return views.matrix_transpose(t, array)
-        case "shape":
-            return tuple(map(plain, array.shape))
-        case "ndim":
-            return array.rank
-        case "size":
-            return plain(dims.product(array.shape))
-        case "dtype":
-            return t.settled([array])
-        case _:
-            raise unknown_attribute(node, ATTRIBUTES, len(array.shape))
+    if node.name not in _ATTRIBUTES:
+        raise unknown_attribute(node, array.rank)
+    return _ATTRIBUTES[node.name](t, array)
+
+
+_ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
+    "T": lambda t, x: views.permute_dims(t, x, None), "mT": views.matrix_transpose,
+    "shape": lambda t, x: tuple(map(plain, x.shape)), "ndim": lambda t, x: x.rank,
+    "size": lambda t, x: plain(dims.product(x.shape)), "dtype": lambda t, x: t.settled([x]),
+}  # fmt: skip
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
     """Calls an elementwise operator with arguments that need checks: numbers, keywords, or a bound None of `clip`."""
-    if keywords and not (name == "clip" and set(keywords) <= {"min", "max"}):
-        wrong = next(k for k in keywords if name != "clip" or k not in ("min", "max"))
-        raise CompileError("MT0102", f"{name} takes its operands by position, not `{wrong}=`")
+    for keyword in keywords:
+        is_bound = name == "clip" and keyword in ("min", "max")
+        ensure(is_bound, "MT0102", f"{name} takes its operands by position, not `{keyword}=`")
     if name == "clip":
         return _clip(t, args, keywords)
     if all(isinstance(a, NUMBERS) and not isinstance(a, Dim) for a in args) and args:

@@ -41,7 +41,7 @@ from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
 from minitri.base.minmax_canonical_form import Allows, tidy
-from minitri.base.nodes import NodeClass
+from minitri.base.nodes import NodeClass, children
 from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import ArrayType, DType
@@ -259,7 +259,7 @@ class Graph:
 
     def nodes(self) -> list[Node]:
         """Returns all nodes that the outputs depend on, in a fixed order with operands first."""
-        return topological(self.outputs)
+        return postorder(self.outputs, operands)
 
     def numbered(self) -> Graph:
         """Returns the same graph with numbered spans: each span has the position of its node in `nodes()`.
@@ -277,24 +277,7 @@ def is_copy(node: Node) -> bool:
 
 
 def operands(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Input() | Const() | Index():
-            return ()
-        case Apply():
-            return node.args
-        case View() | Reduce() | Scan():
-            return (node.x,)
-        case Gather():
-            return (node.x, *node.picks)
-        case Concat():
-            return node.parts
-        case Contract():
-            return (node.a, node.b)
-
-
-def topological(roots: Iterable[Node]) -> list[Node]:
-    """Returns all nodes that the roots depend on, in topological order: operands first, from left to right."""
-    return postorder(roots, operands)
+    return children(node)
 
 
 def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:

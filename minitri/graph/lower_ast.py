@@ -31,9 +31,8 @@ from minitri.graph.functions import FUNCTIONS
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
-from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe
+from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.language import ast
-from minitri.language.ast_interpreter import Interpreter
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
 from minitri.language.signatures import bind, function_names, signature_of
 
@@ -41,71 +40,69 @@ from minitri.language.signatures import bind, function_names, signature_of
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
     """Returns the graph of one function of a module. Raises CompileError if the program is invalid."""
     function = next(f for f in module.functions if f.name == entry)
-    builder = _Builder(module, entry)
-    return builder.graph(function, instance)
+    return _Builder(module, entry).graph(function, instance)
 
 
-class _Builder(Interpreter, ErrorCollection):
+def default(function: ast.Function, param: ast.Param) -> Value:
+    """Returns the value of a parameter's default. Raises CompileError for a default that the parameter cannot take."""
+    module = ast.Module(function.span, function.span.source, (function,))
+    return _Builder(module, function.name).default(param, function)
+
+
+class _Builder(ErrorCollection):
     """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same graph nodes."""
 
     def __init__(self, module: ast.Module, entry: str) -> None:
         super().__init__({f.name: f for f in module.functions})
         self.typer, self.entry = Typer(), entry
+        self.inputs: list[Input] = []
         self.compare = partial(expressions.compare, self.typer)
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
-        self.calls: list[tuple[ast.Function, Span]] = []  # each with the span of its call
-        self.errors: list[CompileError] = []
-        self.site: Span | None = None  # inside a library function: the user's call, where errors are reported
 
     # ---- the entry -------------------------------------------------------------------
 
     def graph(self, function: ast.Function, instance: Instance) -> Graph:
         sizes = argument_binding.sizes_of(function, instance.packs)
         scope: Scope = {name: d for name, d in sizes.items() if isinstance(d, Dim)}
-        inputs: list[Input] = []
         for param in function.params:
             try:
-                scope[param.name] = self._parameter(function, param, sizes, instance, inputs)
+                scope[param.name] = self._parameter(function, param, sizes, instance)
             except CompileError as error:
                 raise error.at(param.span) from None
         value = self.body(function, scope)
         if self.errors:
             raise self.all_errors()
-        results = list(value) if isinstance(value, tuple) else [value]
+        results = argument_binding.items_of(value)
         argument_binding.require_count(function, len(results))
         outputs = [self._output(r, function, k, sizes) for k, r in enumerate(results)]
         t = self.typer
         t.span = None
-        graph = Graph(function.name, tuple(inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
+        graph = Graph(function.name, tuple(self.inputs), tuple(outputs), tuple(dict.fromkeys(t.conditions)), t.spans)
         return graph.numbered()
 
-    def _parameter(
-        self, function: ast.Function, param: ast.Param, sizes: Sizes, instance: Instance, inputs: list[Input]
-    ) -> Value:
+    def _parameter(self, function: ast.Function, param: ast.Param, sizes: Sizes, instance: Instance) -> Value:
         t = self.typer
         match param.annotation:
             case ast.ArrayType():
                 type = argument_binding.array_type(param.annotation, sizes)
             case ast.ScalarType(kind="float"):
                 node = t.nodes.input(param.name, f64, (), True)
-                inputs.append(node)
+                self.inputs.append(node)
                 t.place(node, param.span)
                 return Array(node, f64, weak=True)
             case _ if param.name in instance.statics:
                 return argument_binding.static_argument(param, instance.statics[param.name], function)
-            case ast.ScalarType():
-                return self._default(param, function)
             case None if param.name in instance.types:
                 type = instance.types[param.name]
-            case None if param.default is not None:
-                return self._default(param, function)
+            case ast.ScalarType() | None if param.annotation or param.default:
+                return self.default(param, function)
             case _:
                 help = f'give it one (`{param.name}: "f32[M, N]"`) or call the program with arrays'
                 raise CompileError("MT0106", f"the parameter `{param.name}` has no type yet", param.span, help=help)
         _check_size(type.shape, param.span)
         node = t.nodes.input(param.name, type.dtype, type.shape)
-        inputs.append(node)
+        self.inputs.append(node)
         array = Array(t.nodes.cast(node, type.dtype.compute), type.dtype)
         for made in dict.fromkeys((node, array.node)):
             t.place(made, param.span)
@@ -116,8 +113,7 @@ class _Builder(Interpreter, ErrorCollection):
         t.span = function.body[-1].span
         try:
             array = argument_binding.declared_result(t, t.strong(result), function, k, sizes)
-            node = t.rounded(array)
-            if node not in t.spans:
+            if (node := t.rounded(array)) not in t.spans:
                 t.place(node, function.body[-1].span)
             return node
         except CompileError as error:
@@ -138,8 +134,7 @@ class _Builder(Interpreter, ErrorCollection):
         if function in callers:
             chain = " -> ".join(f.name for f in [*callers, function])
             raise CompileError("MT0105", f"{function.name} calls itself: {chain}", span)
-        if len(self.calls) >= MAX_CALLS:
-            raise CompileError("MT0401", f"calls are more than {MAX_CALLS} deep here", span)
+        ensure(len(self.calls) < MAX_CALLS, "MT0401", f"calls are more than {MAX_CALLS} deep here", span=span)
         given = bind(function.name, signature_of(function), args, keywords)
         return self.once(function, given, lambda: self._inlined(function, given, span))
 
@@ -150,15 +145,13 @@ class _Builder(Interpreter, ErrorCollection):
         """
         sizes: Sizes = {}
         scope: Scope = {}
-        typed = [p for p in function.params if isinstance(p.annotation, ast.ArrayType)]
         for param in function.params:
             if param.name in given:
                 value = argument_binding.static_argument(param, given[param.name], function)
             else:
-                value = self._default(param, function)
-            scope[param.name] = array_argument(self.typer, param, value, sizes, function) if param in typed else value
-        if typed:
-            scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
+                value = self.default(param, function)
+            scope[param.name] = array_argument(self.typer, param, value, sizes, function)
+        scope |= typed_arguments(self.typer, function, scope, sizes)  # now that every dimension is bound
         scope = {**{n: d for n, d in sizes.items() if isinstance(d, Dim)}, **scope}
         self.calls.append((function, span))
         try:
@@ -167,7 +160,7 @@ class _Builder(Interpreter, ErrorCollection):
             self.calls.pop()
         if value is BROKEN:
             return value
-        results = value if isinstance(value, tuple) else (value,)
+        results = argument_binding.items_of(value)
         argument_binding.require_count(function, len(results))
         results = tuple(
             argument_binding.declared_result(self.typer, r, function, k, sizes) if isinstance(r, Array) else r
@@ -182,11 +175,10 @@ class _Builder(Interpreter, ErrorCollection):
         finally:
             self.site = before
 
-    def _default(self, param: ast.Param, function: ast.Function) -> Value:
+    def default(self, param: ast.Param, function: ast.Function) -> Value:
         if param.default is None:
             raise CompileError("MT0102", f"{function.name} needs its argument `{param.name}`")
-        value = self.expression(param.default, {})
-        if value is BROKEN:
+        if (value := self.expression(param.default, {})) is BROKEN:
             raise self.all_errors()
         try:
             return argument_binding.static_argument(param, value, function)
@@ -281,9 +273,8 @@ def _check_size(shape: Shape, span: Span) -> None:
 
     Unknown sizes are ignored.
     """
-    if len(shape) > MAX_RANK:
-        message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
-        raise CompileError("MT0401", message, span, help="reshape it to fewer axes")
+    message = f"this has {len(shape)} axes, the limit is {MAX_RANK}"
+    ensure(len(shape) <= MAX_RANK, "MT0401", message, "reshape it to fewer axes", span)
     known = [e.constant for e in shape if e.constant is not None]
     if max(known, default=0) > MAX_ELEMENTS or 0 not in known and math.prod(known) > MAX_ELEMENTS:
         raise CompileError("MT0401", "this has more elements than 64 bits can number", span, help="take smaller sizes")

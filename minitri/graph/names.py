@@ -10,7 +10,7 @@ program as well.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from minitri.base.diagnostics import CompileError, Edit, listed, suggest
@@ -44,8 +44,7 @@ def unknown_name(node: ast.Name, root: ast.Expr, scope: Iterable[str], functions
         return _uncalled(node, root)
     error = CompileError("MT0101", f"there is no `{name}` here", node.span)
     if name in foreign.PREFIXES:
-        path = _Path(node, root)
-        return path.explained(error, known) if path.member else error.correct(help=NO_PREFIX)
+        return _explained(error, node, root, {*known})
     if answer := foreign.value(name):
         written = "" if answer.row.arguments else answer.row.instead
         return _advised(error, node.span, written, f"{suggest(name, own)} {answer.sentence(called=False)}".lstrip())
@@ -74,13 +73,8 @@ def _uncalled(node: ast.Name, root: ast.Expr) -> CompileError:
     return error
 
 
-def unknown_function(
-    call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr | None = None
-) -> CompileError:
-    """Returns the error for a call `name(x)` or `x.name()` of an unknown function.
-
-    `root` is the whole expression, if the call is only a part of an expression.
-    """
+def unknown_function(call: ast.Call, own: Iterable[str], known: Iterable[str], root: ast.Expr) -> CompileError:
+    """Returns the error for a call `name(x)` or `x.name()` of an unknown function. `root` is the whole expression."""
     name, own = call.function, list(own)
     method = is_method(call)
     error = CompileError("MT0101", f"there is no function `{name[:40]}`", called_name(call))
@@ -91,7 +85,7 @@ def unknown_function(
     if method and name in ATTRIBUTES and len(args) == 1:
         return error.write(call.span, f"{args[0]}.{name}", f"it is no function: write `{args[0]}.{name}`")
     if answer := foreign.called(name, args, list(keywords), method=method):
-        written = fitted(rewritten_call(answer.row, args, keywords), call, root or call)
+        written = fitted(rewritten_call(answer.row, args, keywords), call, root)
         return _advised(error, call.span, written, f"{suggest(name, own)} {answer.sentence(True, written)}".lstrip())
     if guess := suggest(name, [*own, *known]):
         return error.guess(called_name(call), guess)
@@ -118,11 +112,8 @@ def _undefined(error: CompileError, call: ast.Call) -> CompileError:
     return error.write(Span(source, start.start(), start.start()), stub, f"define it above: `def {name}({params}):`")
 
 
-def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) -> CompileError:
-    """Returns the error for an unknown attribute `x.name`. `known` are the attributes that arrays have.
-
-    `rank` is the rank of x, or 0 if the rank is unknown.
-    """
+def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
+    """Returns the error for an unknown attribute `x.name`, where `rank` is the rank of x."""
     name, value = node.name, node.value.span.text
     place = replace(node.span, start=node.span.end - len(name))
     error = CompileError("MT0103", f"arrays have no attribute `{name[:40]}`", place)
@@ -139,9 +130,9 @@ def unknown_attribute(node: ast.Attribute, known: Sequence[str], rank: int = 0) 
     if pair and name == "indices" and (arg := PLACES.get(pair.function)):
         start = called_name(pair).start - node.span.start
         return error.write(node.span, f"{value[:start]}{arg}{value[start + len(pair.function) :]}")
-    if guess := suggest(name, known):
+    if guess := suggest(name, ATTRIBUTES):
         return error.guess(place, guess)
-    return error.correct(help=f"arrays have {listed([f'.{a}' for a in known])}")
+    return error.correct(help=f"arrays have {listed([f'.{a}' for a in ATTRIBUTES])}")
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
@@ -175,51 +166,38 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
     return next((n for n in ast.postorder(root) if any(part is node for part in ast.children(n))), None)
 
 
-class _Path:
-    """The names around a prefix such as `np`.
+def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
+    """Adds to the error for a prefix such as `np` what to write instead of the whole name or call.
 
-    For `np.linalg.norm(x)` these are the path `np`, `linalg` and its member `norm`.
-
-    `call` is the call of the member, or None if the member is not called.
+    For `np.linalg.norm(x)`, the path is `np`, `linalg` and the member is `norm`. `known` are the names of the language.
     """
-
-    def __init__(self, node: ast.Expr, root: ast.Expr) -> None:
-        names, here = [node.id] if isinstance(node, ast.Name) else [], node
-        while isinstance(above := _around(here, root), ast.Attribute):
-            names.append(above.name)
-            here = above
-        is_called = isinstance(above, ast.Call) and is_method(above) and above.args[0] is here
-        self.call = above if isinstance(above, ast.Call) and is_called else None
-        if self.call is not None:
-            names.append(self.call.function)
-        self.whole, self.root = self.call or here, root
-        *self.path, self.member = names if len(names) > 1 else [*names, ""]
-
-    def explained(self, error: CompileError, known: Iterable[str]) -> CompileError:
-        """Adds to the error what to write instead of the call or the name, and at which span."""
-        texts = [a.span.text for a in self.call.args[1:]] if self.call else []
-        keywords = _keywords(self.call) if self.call else {}
-        answer = foreign.prefixed(self.path, self.member, texts if self.call else None, list(keywords))
-        prefix, error.span = self._spans()
-        if answer is None and self.member in known:
-            plain = self.whole.span.text[prefix.end - prefix.start :]
-            there = f"write `{plain[:LONGEST]}`: `{self.member}` is there without a prefix"
-            return error.write(error.span, self.member, there)
-        if answer is None:
-            return error.correct(help=NO_PREFIX).guess(error.span, suggest(self.member, known))
-        row = answer.row
-        written = rewritten_call(row, texts, keywords) if self.call else "" if row.arguments else row.instead
-        help = answer.sentence(self.call is not None, written)
-        is_same = row.here and row.name == self.member and (not self.call or len(keywords) == len(self.call.keywords))
-        if written and is_same:
-            known = {*known}
-            plain = re.sub(rf"\b{self.path[0]}\.(?=(\w+))", lambda m: "" if m[1] in known else m[0], written)
-            return error.write(prefix, "", help.replace(f"`{written}`", f"`{plain}`", 1))
-        return _advised(error, self.whole.span, fitted(written, self.whole, self.root), help)
-
-    def _spans(self) -> tuple[Span, Span]:
-        """Returns the span of the prefix `np.linalg.`, and the span of the prefix together with its member."""
-        source, start = self.whole.span.source, self.whole.span.start
-        found = re.compile(rf"\(*(?:\w+[\s)]*\.\s*)+(?={self.member}\b)").match(source.text, start)
-        middle = found.end() if found else start
-        return Span(source, start, middle), Span(source, start, middle + len(self.member))
+    names, whole = [node.id], node
+    while isinstance(above := _around(whole, root), ast.Attribute):
+        names.append(above.name)
+        whole = above
+    call = above if isinstance(above, ast.Call) and is_method(above) and above.args[0] is whole else None
+    if call is not None:
+        names.append(call.function)
+        whole = call
+    *path, member = names
+    if not path:
+        return error.correct(help=NO_PREFIX)
+    source, start = whole.span.source, whole.span.start
+    found = re.compile(rf"\(*(?:\w+[\s)]*\.\s*)+(?={member}\b)").match(source.text, start)
+    prefix = Span(source, start, found.end() if found else start)
+    error.span = replace(prefix, end=prefix.end + len(member))
+    texts = [a.span.text for a in call.args[1:]] if call else []
+    keywords = _keywords(call) if call else {}
+    answer = foreign.prefixed(path, member, texts if call else None, list(keywords))
+    if answer is None and member in known:
+        plain = whole.span.text[prefix.end - start :]
+        return error.write(error.span, member, f"write `{plain[:LONGEST]}`: `{member}` is there without a prefix")
+    if answer is None:
+        return error.correct(help=NO_PREFIX).guess(error.span, suggest(member, known))
+    row = answer.row
+    written = rewritten_call(row, texts, keywords) if call else "" if row.arguments else row.instead
+    help = answer.sentence(call is not None, written)
+    if written and row.here and row.name == member and (not call or len(keywords) == len(call.keywords)):
+        plain = re.sub(rf"\b{path[0]}\.(?=(\w+))", lambda m: "" if m[1] in known else m[0], written)
+        return error.write(prefix, "", help.replace(f"`{written}`", f"`{plain}`", 1))
+    return _advised(error, whole.span, fitted(written, whole, root), help)

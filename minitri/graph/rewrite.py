@@ -66,8 +66,7 @@ def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, 
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = copy(interner, node, args)
-        replacement = rule(interner, node, made)
-        if replacement is None:
+        if (replacement := rule(interner, node, made)) is None:
             return made
         fired(by, made, replacement, interner.place)
         return replacement

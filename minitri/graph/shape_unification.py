@@ -23,12 +23,14 @@ from minitri.language import ast
 
 
 def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, function: ast.Function) -> Value:
-    """Returns the argument as an array. Binds the callee's dimension names to the sizes of the array.
+    """Returns the argument for a parameter of an array type as an array.
 
-    A weak scalar is converted to the dtype of the annotation. Raises CompileError MT0207 for a wrong rank.
+    Binds the callee's dimension names to the sizes of the array. A weak scalar is converted to the dtype of the
+    annotation. An argument for any other parameter stays unchanged. Raises CompileError MT0207 for a wrong rank.
     """
     declared = param.annotation
-    assert isinstance(declared, ast.ArrayType)
+    if not isinstance(declared, ast.ArrayType):
+        return value
     wanted = DTYPES[declared.dtype]
     array = t.cast(value, wanted) if t.promoted([value])[1] else t.array(value)
     match_sizes(declared, array.shape, sizes, lambda: CompileError(
@@ -36,35 +38,30 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
     return array
 
 
-def solve_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> None:
-    """Finds the sizes of dimension names that occur only in expressions such as `2 * N`.
+def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
+    """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    The size found from one parameter may be needed for another parameter. So the loop runs until it finds no new size.
+    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. The size found from one
+    parameter may be needed for another parameter. So the loop runs until it finds no new size.
     """
+    arguments = [
+        (param, param.annotation, t.array(scope[param.name]), f"argument `{param.name}` of {function.name} is")
+        for param in function.params
+        if isinstance(param.annotation, ast.ArrayType)
+    ]
     before = -1
     while before != len(sizes):
         before = len(sizes)
-        for param in function.params:
-            if isinstance(param.annotation, ast.ArrayType):
-                array = t.array(scope[param.name])
-                what = f"argument `{param.name}` of {function.name} is {array}"
-                message = f"{what}, too small for {param.annotation.span.text}"
-                for size, least in solve_sizes(param.annotation, array.shape, sizes):
-                    t.require(size, ">=", Dim.of(least), "MT0207", message)
-
-
-def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
-    """Returns the array arguments by name, each with the sizes that its annotation declares."""
-    solve_arguments(t, function, scope, sizes)
+        for _, declared, array, what in arguments:
+            message = f"{what} {array}, too small for {declared.span.text}"
+            for size, least in solve_sizes(declared, array.shape, sizes):
+                t.require(size, ">=", Dim.of(least), "MT0207", message)
     found: Scope = {}
-    for param in function.params:
-        if isinstance(param.annotation, ast.ArrayType):
-            what = f"argument `{param.name}` of {function.name} is"
-            for name in (n for d in param.annotation.dims for n in unbound(d, sizes)):
-                help = "use the dimension alone in the type of some parameter"
-                raise CompileError("MT0304", f"no argument tells the size of `{name.id}`", name.span, help=help)
-            type = array_type(param.annotation, sizes)
-            found[param.name] = typed(t, t.array(scope[param.name]), type, what, param.span)
+    for param, declared, array, what in arguments:
+        for name in (n for d in declared.dims for n in unbound(d, sizes)):
+            help = "use the dimension alone in the type of some parameter"
+            raise CompileError("MT0304", f"no argument tells the size of `{name.id}`", name.span, help=help)
+        found[param.name] = typed(t, array, array_type(declared, sizes), what, param.span)
     return found
 
 

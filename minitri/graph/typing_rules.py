@@ -17,11 +17,10 @@ from typing import Annotated, Union
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim
-from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import OPERATORS, POSITIONS, Operator, reduction
 from minitri.base.spans import Span
 from minitri.base.symbolic_minmax import at_most_one
-from minitri.base.types import ArrayType, DType, ListValue, bool_, f32, f64, i64, promote
+from minitri.base.types import ArrayType, DType, Info, ListValue, bool_, f32, f64, i64, promote
 from minitri.graph import ir, literals
 from minitri.graph.ir import MAX_SPANS, Condition, Interner, Node, Shape
 
@@ -88,7 +87,7 @@ class Typer:
         if dtype.is_integer:
             low, high = dtype.limits
             ensure(low <= value <= high, "MT0208", f"{value} does not fit {dtype}", f"{dtype} holds {low} to {high}")
-        if dtype.is_float and math.inf > abs(value) >= dtype.compute.overflow:
+        if dtype.is_float and math.isfinite(value) and math.isinf(ir.const_value(value, dtype.compute)):
             help = "write `inf` if you mean it, or compute in f64: `astype(x, f64)`"
             raise CompileError("MT0208", f"{value:.3g} is past the largest {dtype.compute}", help=help)
         return self.nodes.const(value, dtype.compute)
@@ -266,10 +265,8 @@ class Typer:
         if node.shape == shape:
             return node
         lead = len(shape) - node.rank
-        index = tuple(
-            dims.ZERO if e == 1 or (e != shape[lead + k] and at_most_one(e)) else ir.axis(lead + k)
-            for k, e in enumerate(node.shape)
-        )
+        repeated = [e == 1 or e != wanted and at_most_one(e) for e, wanted in zip(node.shape, shape[lead:])]
+        index = tuple(dims.ZERO if is_repeated else ir.axis(lead + k) for k, is_repeated in enumerate(repeated))
         return self.nodes.view(node, shape, index)
 
     # ---- elementwise -----------------------------------------------------------------
@@ -283,7 +280,10 @@ class Typer:
         row = OPERATORS[name]
         arity = f"{row.arity} argument{'s' * (row.arity != 1)}"
         ensure(len(values) == row.arity, "MT0102", f"{name} takes {arity}, not {len(values)}")
-        dtype, weak = self._operand_dtype(row, values)
+        typed = values[1:] if row.operands == "where" else values  # the first operand of `where` is a condition
+        promoted, weak = self.promoted(typed)
+        dtype = row.operand_dtype(promoted)
+        dtype = f64 if weak and dtype == f32 else dtype
         if dtype.kind not in row.accepts:
             taken = ", ".join(KIND_NAMES[k] for k in row.accepts)
             instead = {("subtract", "b"): "`x ^ y`", ("negative", "b"): "`~x`"}.get((name, dtype.kind))
@@ -292,7 +292,9 @@ class Typer:
         node = self._applied(row, values, dtype)
         if node.dtype == bool_:
             return Array(node, bool_)
-        wide = self._applied(row, values, f64) if dtype == f32 and self._is_f32_by_default(row, values) else None
+        # without a float array of the program among the operands, the result is f32 only by default
+        is_chosen = any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in typed)
+        wide = self._applied(row, values, f64) if dtype == f32 and not is_chosen else None
         return Array(node, dtype, weak, wide)
 
     def _applied(self, row: Operator, values: Sequence[Value], dtype: DType) -> Node:
@@ -302,16 +304,6 @@ class Typer:
         shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")
         args = tuple(self.broadcast(o, shape) for o in operands)
         return self.nodes.apply(row.name, row.result_dtype(dtype.compute), shape, args)
-
-    def _is_f32_by_default(self, row: Operator, values: Sequence[Value]) -> bool:
-        """Checks whether no operand is a float array of the program, so that the result is f32 only by default."""
-        operands = values[1:] if row.operands == "where" else values
-        return not any(isinstance(v, Array) and v.dtype.is_float and not v.weak and v.wide is None for v in operands)
-
-    def _operand_dtype(self, row: Operator, values: Sequence[Value]) -> tuple[DType, bool]:
-        promoted, weak = self.promoted(values[1:] if row.operands == "where" else values)
-        dtype = row.operand_dtype(promoted)
-        return (f64 if weak and dtype == f32 else dtype), weak
 
 
 # ---- typing rules of nodes ---------------------------------------------------------------------
@@ -339,10 +331,10 @@ def contract_type(a: Node, b: Node) -> tuple[DType, Shape]:
     return (f64 if a.dtype == f64 else f32), (*a.shape[:-1], b.shape[-1])
 
 
-def ensure(holds: bool, code: str, message: str, help: str = "") -> None:
-    """Raises a CompileError with this code, message and help unless `holds`."""
+def ensure(holds: bool, code: str, message: str, help: str = "", span: Span | None = None) -> None:
+    """Raises a CompileError with this code, message, help and span unless `holds`."""
     if not holds:
-        raise CompileError(code, message, help=help)
+        raise CompileError(code, message, span, help=help)
 
 
 def require(holds: bool, rule: str) -> None:

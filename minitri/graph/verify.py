@@ -12,7 +12,7 @@ from minitri.base.minmax_canonical_form import tidy
 from minitri.base.operators import OPERATORS, running
 from minitri.base.types import DType, bool_, i64
 from minitri.graph import ir
-from minitri.graph.functions.joining import concat_shape
+from minitri.graph.functions.axes import concat_shape
 from minitri.graph.ir import Graph, Input
 from minitri.graph.typing_rules import contract_type, reduce_type, require
 
@@ -42,8 +42,9 @@ def check(node: ir.Node) -> None:
         case ir.Apply(op="cast"):
             require(len(node.args) == 1 and node.args[0].shape == node.shape, "cast keeps the shape")
         case ir.Apply():
-            operand = node.args[-1].dtype
-            require(apply_type(node.op, operand, node.args) == node.dtype, f"{node.op} gives {node.dtype}")
+            operands = [a.dtype for a in node.args]
+            require(operator_dtype(node.op, operands) == node.dtype, f"{node.op} gives {node.dtype}")
+            require(operands[-1] == operands[-1].compute, f"{node.op} computes in {operands[-1]}")
             require(all(a.shape == node.shape for a in node.args), f"{node.op} of unlike shapes")
         case ir.View():
             require(node.dtype == node.x.dtype and len(node.index) == node.x.rank, "view")
@@ -74,17 +75,13 @@ def _check_index(shape: ir.Shape, index: Sequence[Dim], picks: int) -> None:
         require(names <= legal, f"index uses {sorted(names - legal)}")
 
 
-def apply_type(op: str, dtype: DType, args: Sequence[ir.Node]) -> DType:
-    """Returns the dtype of an operator's result, where `dtype` is the dtype of its last operand.
-
-    Raises ValueError if the operands break the typing rule.
-    """
-    row = OPERATORS[op]
-    require(len(args) == row.arity, f"{op} takes {row.arity} operands")
+def operator_dtype(op: str, operands: Sequence[DType]) -> DType:
+    """Returns the dtype of an operator's result. Raises ValueError if the operands' dtypes break the typing rule."""
+    row, dtype = OPERATORS[op], operands[-1]
+    require(len(operands) == row.arity, f"{op} takes {row.arity} operand{'s' * (row.arity > 1)}")
     expected = [row.operand_dtype(dtype)] * row.arity
     if row.operands == "where":
         expected[0] = bool_
-    require([a.dtype for a in args] == expected, f"{op} of {[a.dtype for a in args]}")
+    require(operands == expected, f"{op} of {operands}")
     require(dtype.kind in row.accepts, f"{op} does not take {dtype}")
-    require(dtype == dtype.compute, f"{op} computes in {dtype}")
     return row.result_dtype(dtype)

@@ -39,12 +39,12 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """Limits of one multiprocessor of an NVIDIA GPU.
+    """Limits of one multiprocessor. AMD calls it a compute unit, and its warps waves.
 
-    warps, blocks   the most warps and blocks that one multiprocessor holds at once
-    shared          bytes of shared memory
+    warps, blocks   the most warps and blocks that one multiprocessor holds at once; `blocks` is 0 for AMD
+    shared          bytes of shared memory (AMD: local memory, LDS)
     reserved        bytes of shared memory that the driver takes from each block
-    registers       number of 32-bit registers
+    registers       number of 32-bit registers of an NVIDIA GPU
     """
 
     warps: int
@@ -54,43 +54,23 @@ class Multiprocessor:
     registers: int = 64 * KIB
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeUnit:
-    """Limits of one multiprocessor (compute unit) of an AMD GPU.
-
-    waves    the most waves (AMD's warps) that one SIMD unit holds
-    shared   bytes of local memory (LDS)
-    simds    number of SIMD units
-    """
-
-    waves: int
-    shared: int
-    simds: int = 4
-
-
 # Local memory (LDS) that a workgroup may have on every architecture since GCN (AMD's ISA manuals, "Local Data Share").
 _LEAST_LDS = 64 * KIB
-
-
-def compute_unit(target: Target) -> ComputeUnit | None:
-    """Returns the limits of an AMD architecture, or None if the architecture is not in architectures.toml."""
-    row = ARCHITECTURES["hip"].get(target.arch)
-    return ComputeUnit(row["waves"], row["shared"] * KIB) if row else None
+SIMDS = 4  # the SIMD units of one compute unit of an AMD GPU
 
 
 def multiprocessor(target: Target) -> Multiprocessor | None:
-    """Returns the limits of an NVIDIA architecture, or None if the architecture is not in architectures.toml."""
-    row = ARCHITECTURES["cuda"].get(target.arch)
+    """Returns the limits of an architecture, or None if architectures.toml does not have them."""
+    row = ARCHITECTURES.get(target.kind, {}).get(target.arch)
     return Multiprocessor(row["warps"], row["blocks"], row["shared"] * KIB, row["reserved"] * KIB) if row else None
 
 
 def shared_bytes(target: Target) -> int | None:
     """Returns the bytes of shared memory that one program may use, or None if the limit is not known."""
-    if target.kind == "hip":
-        unit = compute_unit(target)
-        return _LEAST_LDS if unit is None else unit.shared
     limits = multiprocessor(target)
-    return None if limits is None else limits.shared - limits.reserved
+    if limits is None:
+        return _LEAST_LDS if target.kind == "hip" else None
+    return limits.shared - limits.reserved
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:

@@ -68,11 +68,8 @@ def together(works: Iterable[Work]) -> Work:
     return Work(sum(w.read for w in works), sum(w.written for w in works), _added(w.operations for w in works))
 
 
-def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
-    return dict(total)
+def _added(parts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    return sum(map(Counter, parts), Counter[str]())
 
 
 def unit(dtype: DType, precision: str = "ieee") -> str:
@@ -172,7 +169,7 @@ def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
     return {k.name: Work(moved[k.name].read, moved[k.name].written, _kernel(k, sizes)) for k in plan.kernels}
 
 
-def _kernel(kernel: Kernel, sizes: Sizes) -> dict[str, int]:
+def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
     extents = {a.name: a.extent.evaluate(sizes) for a in kernel.axes}
     if any(extents[a.name] == 0 for a in kernel.parallel):
         return {}  # no program runs, so values without axes are not computed either
@@ -216,8 +213,7 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
 
     In causal attention the share is 0.5 or a little more. The average is over at most `SAMPLES` tiles along each axis.
     """
-    bounds = [d for d in (loop.first, loop.last) if d is not None]
-    if not bounds:
+    if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0
     axis = program.axis(loop.axes[0])
     starts = {s.name for d in bounds for s in d.symbols()} - sizes.keys()

@@ -19,7 +19,6 @@ ALIGNMENT = 16  # bytes: a tensor descriptor needs arrays and steps at multiples
 ARCHITECTURES = table_beside(__file__, "architectures.toml")
 CHIPS = table_beside(__file__, "chips.toml")
 GPUS: dict[str, str] = {name: row["architecture"] for name, row in CHIPS["chips"].items()}  # `a100`: `cuda:80`
-CUDA_ARCHS, HIP_ARCHS = tuple(ARCHITECTURES["cuda"]), tuple(ARCHITECTURES["hip"])
 TARGETS = (*(f"{kind}:{arch}" for kind, rows in ARCHITECTURES.items() for arch in rows), "interpreter")
 HIP_STAGES = ("ttir", "ttgir", "llir", "amdgcn")
 

@@ -65,9 +65,8 @@ class Info:
 def widths(program: Program, warp: int = 32) -> dict[Access, Width]:
     """Returns the vector width of each load and store. `warp` is the number of threads in a warp."""
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store))]
-    return {
-        op: Width(None) if program.hint(op).descriptor else _width(program, op, warp * program.warps) for op in accesses
-    }
+    threads = warp * program.warps
+    return {op: Width(None) if program.hint(op).descriptor else _width(program, op, threads) for op in accesses}
 
 
 def _width(program: Program, op: Access, threads: int) -> Width:
@@ -77,8 +76,7 @@ def _width(program: Program, op: Access, threads: int) -> Width:
     The field `given` names the arguments without whose divisibility by 16 the width would be smaller.
     """
     moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
-    lanes = [a for a in reversed(program.axes) if a.name in moved and a.block > 1]
-    if not lanes:
+    if not (lanes := [a for a in reversed(program.axes) if a.name in moved and a.block > 1]):
         return Width(op.buffer.dtype.bytes, ALONE)
     along = max((_Along(program, op, a, True) for a in lanes), key=lambda along: along.whole.contiguity)
     count = math.prod(a.lanes for a in lanes)

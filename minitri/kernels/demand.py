@@ -5,7 +5,7 @@
 In: the nodes of one part of the graph, which becomes one kernel, and its roots. Roots are the nodes whose values the
 kernel stores. The kernel computes the nodes of its part and reads all other nodes from memory. Out: an `Indexing`,
 which has the part's named axes and its demands. A demand is a node together with the index of one needed element.
-minitri/kernels/kernel_from_demands.py turns demands into ops of a kernel. minitri/optimize/fusion/one_kernel.py decides
+minitri/kernels/lower_graph.py turns demands into ops of a kernel. minitri/optimize/fusion/one_kernel.py decides
 whether the nodes of a part can be one kernel.
 
 The one idea: an index is passed from the results to the operands. Each root is needed at an index of new axes, such as
@@ -121,7 +121,7 @@ def merged(a: tuple[Dim, ...], b: Iterable[Dim]) -> tuple[Dim, ...]:
 
 class Indexing:
     """The named axes and the demands (needed elements) of the nodes that become one kernel.
-    minitri/kernels/kernel_from_demands.py makes a kernel from an `Indexing`.
+    minitri/kernels/lower_graph.py makes a kernel from an `Indexing`.
 
     Raises NotOneKernel if a node is needed at too many different indices.
     """

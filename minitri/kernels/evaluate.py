@@ -92,8 +92,7 @@ class Values:
         return int(self.env[Symbol(name, "axis")].size)
 
     def run(self, op: Op) -> None:
-        value = self.value(op)
-        if value is not None:
+        if (value := self.value(op)) is not None:
             value = np.asarray(value, op.dtype.numpy)
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
@@ -102,9 +101,8 @@ class Values:
         get their computed numbers.
         """
         picks = getattr(op, "picks", ())
-        return numpy_array_operations.index(
-            expr, {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
-        )
+        env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
+        return numpy_array_operations.index(expr, env)
 
     def holds(self, conditions: Sequence[Dim], op: Op) -> Any:
         inside: Any = np.ones([1] * len(self.names), bool)

@@ -28,13 +28,13 @@ expressions that it computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Union
 
 from minitri.base.diagnostics import Span
 from minitri.base.dims import ZERO, Dim, Symbol, axis
-from minitri.base.nodes import KeywordNodeClass
+from minitri.base.nodes import KeywordNodeClass, children, with_children
 from minitri.base.types import ArrayType, DType
 from minitri.graph.ir import PRECISIONS, Condition, contiguous, postorder
 
@@ -320,34 +320,15 @@ class Plan:
 
 
 DOT_PRECISIONS = (*PRECISIONS, "tf32x3_unchecked")
-# The fields of each op that hold an operand. Some of these fields may be None.
-OPERANDS: Mapping[type[Op], tuple[str, ...]] = {
-    Spread: ("x",), Scan: ("x",), Old: ("x",), Store: ("value",), Carry: ("initial",),
-    Reduce: ("x", "index", "rescale", "shift"), Dot: ("a", "b", "acc", "rescale"),
-}  # fmt: skip
 
 
 def op_operands(op: Op) -> tuple[Op, ...]:
-    match op:
-        case Load() | Inside() | Position():
-            return tuple(value for _, value in op.picks)
-        case Compute():
-            return op.args
-        case _:
-            held = (getattr(op, name) for name in OPERANDS.get(type(op), ()))
-            return tuple(o for o in held if o is not None)
+    return children(op)
 
 
 def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
-    """Returns a copy of an op in which `new(operand)` replaces each operand."""
-    match op:
-        case Load() | Inside() | Position():
-            return replace(op, picks=tuple((s, new(v)) for s, v in op.picks)) if op.picks else op
-        case Compute():
-            return replace(op, args=tuple(map(new, op.args)))
-        case _:
-            held = {name: getattr(op, name) for name in OPERANDS.get(type(op), ())}
-            return replace(op, **{name: o and new(o) for name, o in held.items()}) if held else op
+    """Returns a copy of an op in which `new(operand)` replaces each operand. Returns `op` if no operand changes."""
+    return with_children(op, new)
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
@@ -390,9 +371,6 @@ def reads_bytes(dot: Dot) -> bool:
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
     """Dead code elimination: keeps the ops of `body` that a store or one of `results` depends on, in their order."""
-    kept = {*results}
     ops = list(body)
-    for op in reversed(ops):
-        if isinstance(op, Store) or op in kept:
-            kept |= {op, *op_operands(op)}
+    kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], op_operands)}
     return tuple(op for op in ops if op in kept)

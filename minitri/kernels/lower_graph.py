@@ -7,19 +7,31 @@ value computes it. An output that is only a view of another value becomes a copy
 many indices is copied to memory too.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan with and
-without fusion.
+without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says which elements of
+which nodes the kernel needs. Each op of a kernel comes after its operands. Each element that the kernel computes, loads
+or selects gets one op.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from minitri.base.dims import Dim, product
+from minitri.base.operators import fill_value
+from minitri.base.spans import Span
+from minitri.base.time_and_memory_limits import check_time
+from minitri.base.types import DType, bool_
+from minitri.graph import ir as graph_ir
 from minitri.graph import rewrite
-from minitri.graph.ir import Apply, Graph, Interner, Layouts, Node, allows, contiguous
-from minitri.kernels.demand import COMPUTE, Indexing, NotOneKernel
-from minitri.kernels.ir import Buffer, Decision, Plan
-from minitri.kernels.kernel_from_demands import build
+from minitri.graph.ir import MAX_SPANS, Graph, Interner, Layouts, Node, allows, contiguous, postorder
+from minitri.kernels import ir
+from minitri.kernels.demand import COMPUTE, Demand, Indexing, NotOneKernel, plain_axis
+from minitri.kernels.ir import Axis, Buffer, Decision, Op, Plan
+
+Key = tuple[Node, Demand]
+Spans = Mapping[Node, tuple[Span, ...]]
+Buffers = Callable[[Node], Sequence[Buffer]]
 
 
 def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
@@ -91,7 +103,7 @@ def with_stored_outputs(graph: Graph) -> Graph:
     copies: dict[Node, Node] = {}
     spans = dict(graph.spans)
     for node in graph.outputs:
-        copies[node] = node if isinstance(node, COMPUTE) else Apply(node.dtype, node.shape, "cast", (node,))
+        copies[node] = node if isinstance(node, COMPUTE) else graph_ir.Apply(node.dtype, node.shape, "cast", (node,))
         spans[copies[node]] = graph.spans.get(node, ())
     return replace(graph, outputs=tuple(copies[n] for n in graph.outputs), spans=spans)
 
@@ -137,3 +149,212 @@ def _unused_name(taken: set[str], name: str) -> str:
 
 def _buffer(name: str, node: Node, role: str, strides: tuple[Dim, ...] | None = None) -> Buffer:
     return Buffer(name, node.dtype, node.shape, strides or contiguous(node.shape), role)
+
+
+# ---- the ops of a kernel ------------------------------------------------------------------
+
+
+class _Builder:
+    """Makes the ops of one kernel. Each op comes after its operands."""
+
+    def __init__(self, part: Indexing, buffers: Buffers, spans: Spans) -> None:
+        self.part, self.buffers, self.spans = part, buffers, spans
+        self.ops: list[Op] = []
+        self.value: dict[Key, Op] = {}
+        self._pure: dict[object, Op] = {}
+        keys = self._order()
+        self.moved = self._spans_of_views(keys)
+        for node, demand in keys:
+            self.value[node, demand] = self._make(node, demand)
+
+    def _order(self) -> list[Key]:
+        """All demands (needed elements of nodes) in topological order: a demand comes after the demands that it is
+        computed from.
+        """
+
+        def below(key: Key) -> list[Key]:
+            exprs = (*key[1].index, *key[1].guards)
+            picks = [self.part.picked[s] for d in exprs for s in d.symbols() if s.kind == "value"]
+            return [*picks, *self.part.pull(*key)]
+
+        return postorder(self.part.stores, below)
+
+    def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
+        """For each op: the source spans of the views, gathers and concats that rearrange its elements.
+
+        Views, gathers and concats have no op of their own, so another op keeps their spans. A view, for example, only
+        changes the index of a load.
+        """
+        moved: dict[Key, tuple[Span, ...]] = {}
+        for node, demand in reversed(order):  # users before operands
+            if isinstance(node, (graph_ir.View, graph_ir.Gather, graph_ir.Concat)) and not self.part.is_leaf(node):
+                check_time()
+                spans = (*self.spans.get(node, ()), *moved.get((node, demand), ()))
+                below = self.part.pull(node, demand)
+                for key in below[-1:] if isinstance(node, graph_ir.Gather) else below:
+                    one = _op_key(*key)
+                    moved[one] = tuple(dict.fromkeys((*moved.get(one, ()), *spans)))[:MAX_SPANS]
+        return moved
+
+    def store(self, node: Node, demand: Demand, buffer: Buffer) -> None:
+        value = self.value[node, demand]
+        same = {"dtype": node.dtype, "axes": value.axes, "spans": value.spans}
+        self._add(ir.Store(**same, buffer=buffer, index=demand.index, value=value))
+
+    def _add(self, op: Op) -> Op:
+        self.ops.append(op)
+        return op
+
+    def _once(self, key: object, op: Op) -> Op:
+        """Adds an op without operands, such as a constant, a position or a bounds check. If the kernel already has an
+        equal op, `_once` returns that op.
+        """
+        if key not in self._pure:
+            self._pure[key] = self._add(op)
+        return self._pure[key]
+
+    def _constant(self, value: int | float | bool, dtype: DType, spans: tuple[Span, ...]) -> Op:
+        key = ("const", dtype, repr(value))  # -0.0 is not 0.0
+        return self._once(key, ir.Constant(dtype=dtype, axes=(), spans=spans, value=value))
+
+    def _axes(self, *exprs: Dim, ops: Sequence[Op] = ()) -> tuple[str, ...]:
+        names = {s.name for d in exprs for s in d.symbols() if s.kind == "axis"}
+        names |= {a for op in ops for a in op.axes}
+        return tuple(a for a in self.part.axes if a in names)
+
+    def _uses(self, exprs: Sequence[Dim]) -> dict[str, Any]:
+        """Returns the fields `axes` and `picks` for an op whose index expressions are `exprs`."""
+        used = {s for d in exprs for s in d.symbols() if s.kind == "value"}
+        picks = tuple((s, self.value[self.part.picked[s]]) for s in sorted(used, key=lambda s: s.name))
+        return {"axes": self._axes(*exprs, ops=[op for _, op in picks]), "picks": picks}
+
+    def _make(self, node: Node, demand: Demand) -> Op:
+        check_time()
+        spans = tuple(dict.fromkeys((*self.spans.get(node, ()), *self.moved.get(_op_key(node, demand), ()))))
+        if self.part.is_leaf(node):
+            return self._load(node, demand, spans)
+        below = [self.value[key] for key in self.part.pull(node, demand)]
+        same = {"dtype": node.dtype, "spans": spans}
+        match node:
+            case graph_ir.Const():
+                return self._constant(node.value, node.dtype, spans)
+            case graph_ir.Index():
+                (expr,) = self.part.mapped([node.expr], demand.index)
+                return self._once(("position", expr), ir.Position(**same, **self._uses([expr]), expr=expr))
+            case graph_ir.Apply():
+                return self._add(ir.Compute(**same, axes=self._axes(ops=below), op=node.op, args=tuple(below)))
+            case graph_ir.View():
+                return below[0]
+            case graph_ir.Gather():
+                return self._gather(node, demand, below[-1], spans)
+            case graph_ir.Concat():
+                return self._concat(node, demand, spans)
+            case graph_ir.Reduce():
+                over = self.part.over[node, demand]
+                x = self._spread(below[0], over)
+                axes = tuple(a for a in x.axes if a not in over)
+                return self._add(ir.Reduce(**same, axes=axes, op=node.op, x=x, over=over))
+            case graph_ir.Scan():
+                along = plain_axis(demand.index[node.axis])
+                assert along is not None
+                x = self._spread(below[0], (along,))
+                return self._add(ir.Scan(**same, axes=x.axes, op=node.op, x=x, along=along))
+            case graph_ir.Contract():
+                (over,) = self.part.over[node, demand]
+                row, column = plain_axis(demand.index[-2]), self.part.column_axis(demand.index[-1])
+                assert row is not None and column is not None
+                a, b = self._spread(below[0], (row, over)), self._spread(below[1], (over, column))
+                product_fields = {"axes": self._axes(*demand.index), "tile": (row, column), "precision": node.precision}
+                return self._add(ir.Dot(**same, **product_fields, a=a, b=b, over=over))
+            case _:
+                raise AssertionError(type(node).__name__)
+
+    def _spread(self, x: Op, axes: Sequence[str]) -> Op:
+        """Broadcasts the value `x` along the axes `axes`. The operand of a reduction needs the reduced axes, because a
+        sum must include repeated elements too.
+        """
+        if set(axes) <= set(x.axes):
+            return x
+        wide = tuple(a for a in self.part.axes if a in x.axes or a in axes)
+        return self._add(ir.Spread(dtype=x.dtype, axes=wide, spans=x.spans, x=x))
+
+    def _load(self, node: Node, demand: Demand, spans: tuple[Span, ...]) -> Op:
+        buffer = self.buffers(node)[0]
+        if buffer.role == "scalar":
+            return self._once(("scalar", buffer), ir.Scalar(dtype=buffer.dtype, axes=(), spans=spans, buffer=buffer))
+        if 0 in node.shape:  # an empty array has no element that could be read
+            return self._constant(fill_value(node.dtype), node.dtype, spans)
+        index, guards = demand.index, demand.guards
+        other = fill_value(node.dtype) if any(s.kind == "value" for g in guards for s in g.symbols()) else 0
+        uses = {"dtype": node.dtype, "spans": spans, **self._uses((*index, *guards))}
+        return self._add(ir.Load(**uses, buffer=buffer, index=index, guards=guards, other=other))
+
+    def _inside(self, conditions: tuple[Dim, ...], spans: tuple[Span, ...]) -> Op:
+        inside = ir.Inside(dtype=bool_, spans=spans, conditions=conditions, **self._uses(conditions))
+        return self._once(("inside", conditions), inside)
+
+    def _gather(self, node: graph_ir.Gather, demand: Demand, read: Op, spans: tuple[Span, ...]) -> Op:
+        """Returns the value of a gather: the element that was read, or the fill value if a computed index is out of
+        range.
+        """
+        _, outside = self.part.gathered(node, demand)
+        if not outside or (isinstance(read, ir.Load) and set(outside) <= set(read.guards) == set(outside)):
+            return read
+        fill = self._constant(fill_value(node.dtype), node.dtype, spans)
+        return self._where(self._inside(outside, spans), read, fill, spans)
+
+    def _where(self, condition: Op, a: Op, b: Op, spans: tuple[Span, ...]) -> Op:
+        args = (condition, a, b)
+        return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
+
+    def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
+        """Returns the value of a concat at an index, which is selected from the operand of the concat that contains the
+        index.
+
+        where(in operand 0, operand 0, where(in operand 1, operand 1, …))
+        """
+        pieces = self.part.pieces(node, demand)
+        *values, result = [self.value[key] for key in self.part.pull(node, demand)]
+        for (_, below), value in reversed(list(zip(pieces[:-1], values))):
+            own = tuple(g for g in below.guards if g not in demand.guards)
+            if not own or _covers_rest(value, own, result):
+                result = value
+            else:
+                result = self._where(self._inside(own, spans), value, result, spans)
+        return result
+
+
+def _op_key(node: Node, demand: Demand) -> Key:
+    """Returns the dict key of the op that computes a needed element. A constant has one op for all indices."""
+    return node, Demand(()) if isinstance(node, graph_ir.Const) else demand
+
+
+def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
+    """Checks whether the load `value` already gives the value of `rest` for elements whose guard fails. `value` may be
+    a load or casts of a load.
+    """
+    load = value
+    while isinstance(load, ir.Compute) and load.op == "cast":
+        load = load.args[0]
+    if not isinstance(load, ir.Load) or not isinstance(rest, ir.Constant) or not set(own) <= set(load.guards):
+        return False
+    kept = load is value or load.other == 0
+    return kept and repr(rest.value) == repr(type(rest.value)(load.other))  # -0.0 is not 0.0
+
+
+def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kernel:
+    """Builds the kernel that computes the nodes of a part and stores the roots of the part in memory.
+
+    name     the name of the kernel, such as "k0"
+    buffers  a function that returns the buffers that hold a node. A node that is returned as several outputs has
+             several buffers.
+    spans    the source spans of each node
+    """
+    part.axes = {a: part.axes[a] for a in part.axis_order()}
+    builder = _Builder(part, buffers, spans)
+    for node, demand in part.stores:
+        for buffer in buffers(node):
+            builder.store(node, demand, buffer)
+    axes = tuple(Axis(a, e, "reduced" if a in part.reduced else "parallel") for a, e in part.axes.items())
+    used = [op.buffer for op in builder.ops if isinstance(op, (ir.Load, ir.Store, ir.Scalar))]
+    return ir.Kernel(name, axes, tuple(dict.fromkeys(used)), tuple(builder.ops))

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from minitri.kernels.ir import Buffer, Kernel, Load, Plan, Store, op_operands
+from minitri.kernels.ir import Buffer, Kernel, Load, Plan, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,9 @@ def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes
     buffers = {op.buffer.name: op.buffer for op in places.values()}
     touched: Counter[str] = Counter()
     for op in places.values():
-        touched[op.buffer.name] += _touched(op, extents)
+        picked = {a for _, value in getattr(op, "picks", ()) for a in value.axes}
+        touched[op.buffer.name] += prod(extents[name] for name in op.indexed_by | picked)
     return {n: min(touched[n], _count(b, sizes)) * b.dtype.bytes for n, b in buffers.items()}
-
-
-def _touched(op: Load | Store, extents: Mapping[str, int]) -> int:
-    """Returns an upper bound for the number of different elements that a load or store accesses."""
-    picked = {a for o in op_operands(op) for a in o.axes} if isinstance(op, Load) else set[str]()
-    return prod(extents[name] for name in op.indexed_by | picked)
 
 
 def _count(buffer: Buffer, sizes: Mapping[str, int]) -> int:

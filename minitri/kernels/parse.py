@@ -16,13 +16,13 @@ from minitri.base.dims import Dim, Symbol
 from minitri.base.dims import axis as axis_dim
 from minitri.base.operators import POSITIONS
 from minitri.base.spans import Source
-from minitri.base.types import DType, f64
+from minitri.base.types import f64
 from minitri.graph.ir import contiguous
-from minitri.graph.parse import read_conditions, read_input_type
+from minitri.graph.text import read_conditions, read_input_type
 from minitri.kernels import ir
 from minitri.kernels.ir import DOT_PRECISIONS, Axis, Buffer, Decision, Kernel, Mask, Op, Plan
 from minitri.kernels.text import AXIS, LINES, TABLE, usual_tile
-from minitri.text_io.read_expressions import Names, read_dtype, read_identifier, read_list
+from minitri.text_io.read_expressions import Names, read_dtype, read_identifier
 from minitri.text_io.reader import Line, Mistake, Node, Param, read, reading
 from minitri.text_io.templates import LineReader
 
@@ -98,33 +98,24 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
         b, seen = whole[name], read_buffer(p, p.role, names)
         if (b.dtype, b.role) != (seen.dtype, seen.role):
             raise Mistake(p, f"in the plan, `{name}` is an {b.role} of {b.dtype}")
-        if not _same_memory(b, seen):
+        empty = 0 in b.shape and 0 in seen.shape
+        if len(seen.shape) > len(b.shape) or not empty and _merged_axes(b) != _merged_axes(seen):
             raise Mistake(p, f"this is not how `{name}` lies in memory", "its neighbouring axes may be merged, no more")
         found[name, rank] = seen
     return found
 
 
-def _same_memory(whole: Buffer, seen: Buffer) -> bool:
-    """Checks whether the buffer `seen` describes the same memory as the buffer `whole`. In `seen`, neighbouring axes
-    that are contiguous in memory may be merged.
-    """
-    if 0 in whole.shape:
-        return 0 in seen.shape and len(seen.shape) <= len(whole.shape)
-    return _is_merged(list(zip(whole.shape, whole.strides)), list(zip(seen.shape, seen.strides)))
+def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
+    """Returns the extent and the stride of each axis, after neighbouring axes that are contiguous in memory are merged.
 
-
-def _is_merged(whole: list[tuple[Dim, Dim]], seen: list[tuple[Dim, Dim]]) -> bool:
-    """Checks whether merging neighbouring axes of `whole` gives `seen`. `whole` and `seen` are lists with an (extent,
-    stride) pair for each axis.
+    x: f32[4, 6, 8] {strides = [64, 8, 1]}      [(4, 64), (48, 1)]
     """
-    if not whole or not seen:
-        return whole == seen
-    (size, step), rest = whole[0], whole[1:]
-    while not ((size, step) == seen[0] and _is_merged(rest, seen[1:])):
-        if not rest or step != rest[0][0] * rest[0][1]:
-            return False
-        size, step, rest = size * rest[0][0], rest[0][1], rest[1:]
-    return True
+    found: list[tuple[Dim, Dim]] = []
+    for extent, stride in zip(buffer.shape, buffer.strides):
+        if found and found[-1][1] == extent * stride:
+            extent = extent * found.pop()[0]
+        found.append((extent, stride))
+    return found
 
 
 def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequence[str]) -> Kernel:
@@ -205,8 +196,7 @@ class Body(LineReader[Op]):
         self.picks = {}
         axes: tuple[str, ...] = ()
         if line.result is not None and line.type is not None:
-            self.take(line.result)
-            self.dtype, axes = self._type(line.type)
+            axes = self._axes(self.read_result(line.result, line.type))
         cls, found = self.fields(line, self._absent(line.op.name))
         if cls is ir.Store:
             self.dtype, axes = found["value"].dtype, found["value"].axes
@@ -251,15 +241,12 @@ class Body(LineReader[Op]):
         self.picks[symbol] = op
         return Dim({(symbol,): 1})
 
-    def _type(self, type: Node) -> tuple[DType, tuple[str, ...]]:
-        dims = type.parts[1]
-        if dims is None:
-            raise Mistake(type, "the type of a value is written as in f32[i, j], or f32[]")
+    def _axes(self, dims: Sequence[Node]) -> tuple[str, ...]:
         axes = tuple(e.name for e in dims)
         for e in dims:
             if e.name not in self.axes or axes.count(e.name) > 1:
                 raise Mistake(e, "the type of a value names its axes, each once", suggest(e.name, self.axes))
-        return read_dtype(type), axes
+        return axes
 
     def _buffer(self, e: Node, rank: int, *roles: str) -> Buffer:
         b = self.buffers.get((e.name, rank))
@@ -286,13 +273,10 @@ class Body(LineReader[Op]):
         name, index = e.parts
         return self._buffer(name, len(index), *roles), self.names.dims(index)
 
-    def conditions(self, e: Node) -> tuple[Dim, ...]:
-        return tuple(map(self.names.condition, read_list(e)))
+    def condition(self, e: Node) -> Dim:
+        return self.names.condition(e)
 
     def axis(self, e: Node) -> str:
         if e.name not in self.axes:
             raise Mistake(e, "an axis is wanted here", suggest(e.name, self.axes))
         return e.name
-
-    def axis_names(self, e: Node) -> tuple[str, ...]:
-        return tuple(map(self.axis, read_list(e)))

@@ -21,7 +21,7 @@ each line, and minitri/kernels/parse.py parses the text.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minitri.base import dims
@@ -119,15 +119,15 @@ def _template_fields(op: Op) -> dict[str, Any]:
 class OpWriter(Writer):
     def loaded(self, element: tuple[Buffer, tuple[Dim, ...]]) -> str:
         buffer, index = element
-        return f"{buffer.name}{self.dims(index)}"
+        return f"{buffer.name}[{join(map(self.dim, index))}]"
 
     stored = loaded
 
     def scalar(self, buffer: Buffer) -> str:
         return buffer.name
 
-    def conditions(self, conditions: Iterable[Dim]) -> str:
-        return f"[{join(comparison(self.named(c)) for c in conditions)}]"
+    def condition(self, c: Dim) -> str:
+        return comparison(self.named(c))
 
 
 def usual_tile(a: Op, b: Op, over: str) -> tuple[str, str] | None:

@@ -5,28 +5,31 @@ reduction runs over reduced axes only. The pipeline runs the checks of this modu
 each plan that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from minitri.base.diagnostics import BrokenRule
-from minitri.base.operators import OPERATORS, POSITIONS, reduction, running
+from minitri.base.operators import POSITIONS, reduction, running
+from minitri.base.spans import Span
 from minitri.base.types import DType, bool_, f32, f64, i32, i64
 from minitri.graph.typing_rules import require
+from minitri.graph.verify import operator_dtype
 from minitri.kernels import ir
-from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands
+from minitri.kernels.ir import Kernel, Op, Plan, needed, op_operands, reduced_by
 
 
 def verify(plan: Plan) -> None:
     """Raises ValueError if a plan breaks a rule. The message names the first kernel and op that break a rule."""
     names = [b.name for b in (*plan.inputs, *plan.outputs, *plan.temporaries)]
-    twice = next((n for n in names if names.count(n) > 1), None)
-    if twice is not None:
+    if (twice := next((n for n in names if names.count(n) > 1), None)) is not None:
         raise ValueError(f"two buffers are called {twice}")
     verify_order(plan, [(k.name, k.body) for k in plan.kernels])
     for kernel in plan.kernels:
         known, axes = set[Op](), {a.name for a in kernel.axes}
         for op in kernel.body:
-            verify_line(kernel.name, axes, op, known, partial(_verify_in_kernel, kernel=kernel))
+            with located(kernel.name, op.spans):
+                verify_op(op, axes, known)
+                _verify_in_kernel(op, kernel)
 
 
 def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None:
@@ -44,42 +47,39 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
                 raise BrokenRule(f"{name}: {op.buffer.name} is written twice", op.spans)
             written |= {op.buffer.name} if isinstance(op, ir.Store) else set()
         ready |= written
-    missing = [b.name for b in plan.outputs if b.name not in ready]
-    if missing:
+    if missing := [b.name for b in plan.outputs if b.name not in ready]:
         raise ValueError(f"nothing writes {missing[0]}")
 
 
-def verify_line(name: str, axes: set[str], op: Op, known: set[Op], check: Callable[[Op], None]) -> None:
-    """Verifies one op of a kernel or a tile program with these axes. Then adds the op to `known`, the set of ops that
-    are already defined.
-
-    `check` is the function that checks the rules of this compilation stage.
-    """
+@contextmanager
+def located(name: str, spans: tuple[Span, ...]) -> Iterator[None]:
+    """Turns a ValueError inside the `with` block into a BrokenRule that names the kernel and has spans."""
     try:
-        require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
-        require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")
-        check(op)
-        verify_op(op)
+        yield
     except ValueError as error:
-        raise BrokenRule(f"{name}: {error}", op.spans) from None
-    known.add(op)
+        raise BrokenRule(f"{name}: {error}", spans) from None
 
 
-def verify_op(op: Op) -> None:
+def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
     """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
 
-    `verify_op` checks ops of kernels and of tile programs. The operator table gives the dtypes of operators.
+    `verify_op` checks ops of kernels and of tile programs with these axes. The operator table gives the dtypes of
+    operators. `known` is the set of ops that are already defined. `verify_op` adds the op to `known`.
     """
-    if not isinstance(op, ir.Store):
-        _verify_index(op)
+    require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
+    require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")
+    known.add(op)
+    _verify_index(op)
     match op:
         case ir.Load() | ir.Scalar():
             _expect(op, op.buffer.dtype)
-        case ir.Store() if op.value.dtype != op.buffer.dtype:
-            raise ValueError(f"{op.value.dtype} is stored in {op.buffer.name}, which holds {op.buffer.dtype}")
+        case ir.Store():
+            fits = op.value.dtype == op.buffer.dtype
+            require(fits, f"{op.value.dtype} is stored in {op.buffer.name}, which holds {op.buffer.dtype}")
         case ir.Compute():
             require(set(op.axes) == {a for x in op.args for a in x.axes}, f"{op.op} has the axes {op.axes}")
-            _verify_operands(op)
+            if op.op != "cast":
+                _expect(op, operator_dtype(op.op, [x.dtype for x in op.args]))
         case ir.Position():
             require(op.dtype in (i64, i32, f32), f"a position of {op.dtype}")  # a later pass may narrow an i64 position
         case ir.Inside():
@@ -107,16 +107,6 @@ def verify_op(op: Op) -> None:
             _verify_dot(op)
 
 
-def _verify_operands(op: ir.Compute) -> None:
-    if op.op == "cast":
-        return
-    row, operand = OPERATORS[op.op], op.args[-1].dtype
-    wanted = [bool_ if row.operands == "where" else operand, *[operand] * (row.arity - 1)]
-    legal = row.operand_dtype(operand) == operand and operand.kind in row.accepts
-    require([a.dtype for a in op.args] == wanted and legal, f"{op.op} of {[a.dtype for a in op.args]}")
-    _expect(op, row.result_dtype(operand))
-
-
 def _verify_dot(op: ir.Dot) -> None:
     row, column = op.tile
     _expect(op, f64 if op.a.dtype == f64 else f32)
@@ -131,37 +121,38 @@ def _verify_dot(op: ir.Dot) -> None:
 
 
 def _verify_index(op: Op) -> None:
+    if isinstance(op, (ir.Load, ir.Store)):
+        require(len(op.index) == len(op.buffer.shape), f"an index of {len(op.index)} for {op.buffer.name}")
     names = {s.name for d in ir.index_expressions(op) for s in d.symbols() if s.kind == "axis"}
     used = {n.removesuffix("_lane") for n in names if not n.endswith("_start")}  # a block start is one number
     used |= {a for _, v in getattr(op, "picks", ()) for a in v.axes}
-    require(used <= set(op.axes), f"{type(op).__name__} has the axes {op.axes} and uses {sorted(used)}")
+    fits = used <= set(op.axes) or isinstance(op, ir.Store)
+    require(fits, f"{type(op).__name__} has the axes {op.axes} and uses {sorted(used)}")
 
 
 def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
     reduced = {a.name for a in kernel.reduced}
     match op:
-        case ir.Reduce() if not set(op.over) <= reduced:
-            raise ValueError(f"reduce.{op.op} over {op.over}")
-        case ir.Reduce() if op.rescale is not None and not _is_transport(op, op.rescale, "max", 1):
-            raise ValueError(f"reduce.{op.op} is not rescaled by what one running maximum over its axes was and is")
-        case ir.Reduce() if op.shift is not None and (op.rescale or not _is_transport(op, op.shift, "sum", 2)):
-            raise ValueError(f"reduce.{op.op} is not shifted by what running means over its axes were and are")
-        case ir.Dot() if op.rescale is not None and not _is_transport(op, op.rescale, "max", 1):
-            raise ValueError("a product is not rescaled by what one running maximum over its axis was and is")
-        case ir.Count() if op.axes or not op.over or not set(op.over) <= reduced or len(set(op.over)) < len(op.over):
-            raise ValueError(f"a count over {op.over}")
-        case ir.Old() if not isinstance(op.x, (ir.Reduce, ir.Count)) or op.axes != op.x.axes:
-            raise ValueError("only a reduction or a count has an old value")
-        case ir.Scan() if op.along not in reduced or op.along not in op.x.axes:
-            raise ValueError(f"scan along {op.along}")
-        case ir.Dot() if op.over not in reduced or op.over not in op.a.axes or op.over not in op.b.axes:
-            raise ValueError(f"dot over {op.over}")
-        case ir.Load() | ir.Store() if len(op.index) != len(op.buffer.shape):
-            raise ValueError(f"an index of {len(op.index)} for {op.buffer.name}")
-        case ir.Store() if not {a.name for a in kernel.parallel} - kernel.held <= op.indexed_by:
-            raise ValueError(f"{op.buffer.name} is written more than once")
-        case ir.Store() if not set(op.value.axes) <= op.indexed_by:
-            raise ValueError(f"{op.buffer.name} has one place for several values")
+        case ir.Reduce() | ir.Dot():
+            name = f"reduce.{op.op}" if isinstance(op, ir.Reduce) else "a product"
+            require({*reduced_by(op)} <= reduced, f"{name} over {op.over}")
+            maximum = op.rescale is None or _is_transport(op, op.rescale, "max", 1)
+            require(maximum, f"{name} is not rescaled by what one running maximum over its axes was and is")
+            shift = op.shift if isinstance(op, ir.Reduce) else None
+            means = shift is None or not op.rescale and _is_transport(op, shift, "sum", 2)
+            require(means, f"{name} is not shifted by what running means over its axes were and are")
+        case ir.Count():
+            legal = not op.axes and bool(op.over) and {*op.over} <= reduced and len({*op.over}) == len(op.over)
+            require(legal, f"a count over {op.over}")
+        case ir.Old():
+            legal = isinstance(op.x, (ir.Reduce, ir.Count)) and op.axes == op.x.axes
+            require(legal, "only a reduction or a count has an old value")
+        case ir.Scan():
+            require(op.along in reduced, f"scan along {op.along}")
+        case ir.Store():
+            once = {a.name for a in kernel.parallel} - kernel.held <= op.indexed_by
+            require(once, f"{op.buffer.name} is written more than once")
+            require(set(op.value.axes) <= op.indexed_by, f"{op.buffer.name} has one place for several values")
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
@@ -172,7 +163,7 @@ def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -
     `kind` is "sum", `transport` must also use one count of the elements.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
-    over = op.over if isinstance(op, ir.Reduce) else (op.over,)
+    over = reduced_by(op)
     followed = {o for o in olds if isinstance(o, ir.Reduce) and o.op == kind and o.over == over}
     counts = {o for o in olds if isinstance(o, ir.Count) and o.over == over}
     is_sum = isinstance(op, ir.Dot) or op.op == "sum"
@@ -182,5 +173,4 @@ def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -
 
 
 def _expect(op: Op, dtype: DType) -> None:
-    if op.dtype != dtype:
-        raise ValueError(f"{type(op).__name__} of {dtype} is said to be {op.dtype}")
+    require(op.dtype == dtype, f"{type(op).__name__} of {dtype} is said to be {op.dtype}")

@@ -10,7 +10,7 @@ gets its own message. Left out: the meaning of dimensions. The dimensions of a t
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError
@@ -27,20 +27,24 @@ _SCALARS = ("float", "int", "bool")
 TUPLES = ("tuple", "Tuple")
 
 
-def read_type(expr: ast.Expr, parse: Reader) -> Type:
+def read_type(expr: ast.Expr | ast.Pack, parse: Reader) -> Type:
     """Returns the type that an annotation stands for. Raises ParseError if the annotation is not a type."""
     match expr:
         case ast.String():
             return read_type(parse(_string_inside(expr)), parse)
+        case ast.Pack():
+            raise mistake("starred_type", expr.span)
         case ast.Name(id=id) if id in _SCALARS:
             return ast.ScalarType(expr.span, id)
         case ast.Name() | ast.Attribute(value=ast.Name()):
             return ast.ArrayType(expr.span, _dtype(expr), ())
+        case ast.Subscript(
+            value=ast.Name() | ast.Attribute(value=ast.Name()) as head, indices=(_, ast.String() as shape)
+        ) if dtype := tables()["types"]["jaxtyping"].get(_word(head)):
+            dims = [d if isinstance(d, ast.Pack) else parse(d) for d in _words_of(shape)]
+            return ast.ArrayType(expr.span, dtype, _dims(dims))
         case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()) as head, indices=indices):
-            if (shape := _jaxtyping_shape(indices)) and _word(head) in tables()["types"]["jaxtyping"]:
-                dims = tuple(_dim(d if isinstance(d, ast.Pack) else parse(d)) for d in _words_of(shape))
-                return ast.ArrayType(expr.span, tables()["types"]["jaxtyping"][_word(head)], _one_pack(dims))
-            return ast.ArrayType(expr.span, _dtype(head), _one_pack(tuple(map(_dim, _flat(indices)))))
+            return ast.ArrayType(expr.span, _dtype(head), _dims(_flat(indices)))
         case ast.Call(function=name, args=args, keywords=()) if args and (name in DTYPES or from_numpy(name)):
             dims = args[0].span.to(args[-1].span).text
             raise mistake("brackets_of_type", expr.span).write(expr.span, f"{name}[{dims}]")
@@ -59,7 +63,7 @@ def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
             parts = _flat(indices)
         case _:
             parts = (expr,)
-    return tuple(read_type(_expression(part), parse) for part in parts)
+    return tuple(read_type(part, parse) for part in parts)
 
 
 def _word(head: ast.Expr) -> str:
@@ -93,18 +97,13 @@ def _flat(indices: tuple[ast.Expr | ast.Slice | ast.Pack, ...]) -> tuple[ast.Exp
     return indices
 
 
-def _expression(part: ast.Expr | ast.Pack) -> ast.Expr:
-    if isinstance(part, ast.Pack):
-        raise mistake("starred_type", part.span)
-    return part
+def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...]:
+    """Returns the dimensions of a type.
 
-
-def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
-    """Returns a dimension.
-
-    Raises ParseError unless the dimension consists of names and integers, combined by + - * // %.
+    Raises ParseError unless each dimension is a pack or consists of names and integers, combined by + - * // %. Raises
+    ParseError also for two packs such as `*A, *B`, because a call could not tell where the first pack ends.
     """
-    for node in () if isinstance(dim, ast.Pack) else ast.postorder(dim):
+    for node in (node for dim in dims if not isinstance(dim, ast.Pack) for node in ast.postorder(dim)):
         match node:
             case ast.Name() | ast.Binary(op="+" | "-" | "*" | "//" | "%"):
                 pass
@@ -116,20 +115,15 @@ def _dim(dim: ast.Expr | ast.Pack) -> ast.Expr | ast.Pack:
                 unnamed, name = isinstance(node, ast.Slice | ast.NoneLiteral), _unused(node)
                 error = mistake("unnamed_dimension" if unnamed else "not_a_dimension", node.span, name=name)
                 raise error.write(node.span, name)
-    return dim
+    for second in [d for d in dims if isinstance(d, ast.Pack)][1:]:
+        raise mistake("second_pack", second.span, name=second.id)
+    return tuple(dims)
 
 
 def _unused(node: ast.Node) -> str:
     """Returns a name for a dimension that does not occur in the source of the dimension."""
     used = set(re.findall(r"\w+", node.span.source.text))
     return next((name for name in ("N", "M", "K", "L", "P", "Q") if name not in used), "N")
-
-
-def _one_pack(shape: tuple[ast.Expr | ast.Pack, ...]) -> tuple[ast.Expr | ast.Pack, ...]:
-    """Raises ParseError if a type has two packs such as `*A, *B`. A call could not tell where the first pack ends."""
-    for second in [d for d in shape if isinstance(d, ast.Pack)][1:]:
-        raise mistake("second_pack", second.span, name=second.id)
-    return shape
 
 
 # ---- text in strings, and jaxtyping ----------------------------------------------------------------
@@ -150,11 +144,6 @@ def _string_inside(string: ast.String) -> Span:
         raise mistake("unreadable_string", string.span)
     start = string.span.start + match.start(2)
     return Span(string.span.source, start, start + len(match[2]))
-
-
-def _jaxtyping_shape(indices: tuple[ast.Expr | ast.Pack, ...]) -> ast.String | None:
-    """Returns the string `"M N"` of a type such as `Float32[Tensor, "M N"]`. Returns None for any other type."""
-    return indices[1] if len(indices) == 2 and isinstance(indices[1], ast.String) else None
 
 
 def _words_of(shape: ast.String) -> Iterator[ast.Pack | Span]:

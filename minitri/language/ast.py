@@ -18,10 +18,9 @@ the source.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import Any, ClassVar, TypeVar, Union
 
-from minitri.base.nodes import NodeClass
+from minitri.base.nodes import NodeClass, children
 from minitri.base.spans import Source, Span
 
 T = TypeVar("T")
@@ -178,23 +177,6 @@ def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr
         start = end
 
 
-def children(node: Node) -> Iterator[Node]:
-    """Yields the direct child nodes of a node, in the order of the node's fields."""
-    for field in fields(node):
-        yield from _nodes(getattr(node, field.name))
-
-
-def _nodes(value: object) -> Iterator[Node]:
-    match value:
-        case Node():
-            yield value
-        case tuple():
-            for item in value:
-                yield from _nodes(item)
-        case _:
-            return
-
-
 def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) -> Iterator[Node]:
     """Yields `root` and every node below it, each node after its children.
 
@@ -210,7 +192,7 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
             yield node
         elif holds is None or not isinstance(node, Conditional):
             stack.append((node, "done"))
-            stack.extend((child, "open") for child in reversed(list(children(node))))
+            stack.extend((child, "open") for child in reversed(children(node)))
         elif state == "open":
             stack += [(node, "tested"), (node.test, "open")]
         else:

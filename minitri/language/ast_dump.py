@@ -39,11 +39,7 @@ def module_lines(module: ast.Module) -> Iterator[tuple[str, ast.Node | None]]:
 
 def format_type(kind: ast.ArrayType | ast.ScalarType) -> str:
     """Returns the text of a type, such as `f32[*B, N + 1]` or `float`."""
-    match kind:
-        case ast.ArrayType(dtype=dtype, dims=dims):
-            return f"{dtype}[{', '.join(map(_dim, dims))}]"
-        case ast.ScalarType(kind=name):
-            return name
+    return kind.kind if isinstance(kind, ast.ScalarType) else f"{kind.dtype}[{', '.join(map(_dim, kind.dims))}]"
 
 
 _Line = tuple[str, ast.Node]
@@ -59,12 +55,9 @@ def _table(lines: Iterator[_Line]) -> Iterator[_Line]:
 def _function(function: ast.Function) -> Iterator[_Line]:
     yield _header(function), function
     for statement in function.body:
-        match statement:
-            case ast.Assign(targets=targets, value=value):
-                yield "  assign " + ", ".join(target.id for target in targets), statement
-            case ast.Return(value=value):
-                yield "  return", statement
-        yield from _tree(value, 2)
+        targets = ", ".join(target.id for target in statement.targets) if isinstance(statement, ast.Assign) else ""
+        yield f"  assign {targets}" if targets else "  return", statement
+        yield from _tree(statement.value, 2)
 
 
 def _header(function: ast.Function) -> str:

@@ -23,6 +23,7 @@ and constants that the function uses.
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -93,15 +94,10 @@ def _is_type(value: Any) -> bool:
 
     A misspelt type such as `float32[N]` counts as a type too, not as a name.
     """
-    if not isinstance(value, str):
-        return False
-    if re.fullmatch(r"\w+\[.*\]", value.strip()):
-        return True
-    try:
-        parse_type(value)
-    except CompileError:
-        return False
-    return True
+    if isinstance(value, str):
+        with suppress(CompileError):
+            return bool(re.fullmatch(r"\w+\[.*\]", value.strip()) or parse_type(value))
+    return False
 
 
 def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
 from minitri.base.diagnostics import CompileError
+from minitri.base.nodes import with_children
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.language import ast
@@ -161,11 +162,6 @@ class _Linker:
         params = tuple(names.param(p) for p in function.params)
         return replace(function, name=self.names[function], params=params, body=body)
 
-    def read(self, reader: Callable[[], Any]) -> Any:
-        value = reader()
-        self.reads.append((reader, value))
-        return value
-
 
 class _Names:
     """The meanings of names in one function."""
@@ -192,22 +188,23 @@ class _Names:
         Returns MISSING if the name has no value.
         """
         if path not in self.known:
-            self.known[path] = self.looked_up(path)
+            reader = self.reader(path)
+            self.known[path] = MISSING if reader is None else reader()
+            if reader is not None:
+                self.linker.reads.append((reader, self.known[path]))
         return self.known[path]
 
-    def looked_up(self, path: tuple[str, ...]) -> Any:
+    def reader(self, path: tuple[str, ...]) -> Callable[[], Any] | None:
+        """Returns a function that looks up a name. Returns None if the name is not in the scope, as in `value`."""
         *parents, name = path
         if parents:
             parent = self.value(tuple(parents))
-            if not isinstance(parent, ModuleType) or not hasattr(parent, name):
-                return MISSING
-            return self.linker.read(partial(getattr, parent, name, MISSING))
-        reader = None if name in self.bound or name == self.found.function.name else self.found.reader(name)
-        if reader is None:
-            return MISSING
-        if reader() is MISSING and _is_language_name(name):
-            return MISSING
-        return self.linker.read(reader)
+            is_known = isinstance(parent, ModuleType) and hasattr(parent, name)
+            return partial(getattr, parent, name, MISSING) if is_known else None
+        if name in self.bound or name == self.found.function.name:
+            return None
+        reader = self.found.reader(name)
+        return None if reader and reader() is MISSING and _is_language_name(name) else reader
 
     def constant(self, node: ast.Expr, path: tuple[str, ...], value: Any) -> ast.Expr:
         if (literal := _literal(value, node.span)) is not None:
@@ -224,16 +221,15 @@ class _Names:
 
     def call(self, node: ast.Call) -> ast.Call:
         """Links a call `f(x)` or `module.f(x)`. In the syntax tree, `module.f(x)` is `f(module, x)`."""
-        name = node.function
+        name, args = node.function, node.args
         receiver = _path(node.args[0]) if node.args and node.args[0].span.start == node.span.start else ()
         if receiver and isinstance(self.value(receiver), ModuleType):
-            found = self.callee(node, (*receiver, name))
-            return node if found is None else replace(node, function=self.linker.name(found), args=node.args[1:])
-        if name == self.found.function.name or name in self.found.siblings:
+            found, args = self.callee(node, (*receiver, name)), args[1:]
+        elif name == self.found.function.name or name in self.found.siblings:
             found = self.found.siblings.get(name, self.found)
         else:
             found = None if name in self.bound else self.callee(node, (name,))
-        return node if found is None else replace(node, function=self.linker.name(found))
+        return node if found is None else replace(node, function=self.linker.name(found), args=args)
 
     def callee(self, node: ast.Call, path: tuple[str, ...]) -> Definition | None:
         """Returns the function that a call calls.
@@ -327,17 +323,5 @@ def _rewritten(root: ast.Expr, change: Callable[[Any], Any]) -> Any:
     """
     made: dict[int, Any] = {}
     for node in ast.postorder(root):
-        old = {f.name: getattr(node, f.name) for f in fields(node)}
-        new = {name: _changed(value, made) for name, value in old.items()}
-        parts = {name: value for name, value in new.items() if value is not old[name]}
-        made[id(node)] = change(replace(node, **parts) if parts else node)
+        made[id(node)] = change(with_children(node, lambda child: made[id(child)]))
     return made[id(root)]
-
-
-def _changed(value: Any, made: Mapping[int, Any]) -> Any:
-    if isinstance(value, ast.Node):
-        return made[id(value)]
-    if not isinstance(value, tuple):
-        return value
-    new = tuple(_changed(item, made) for item in value)
-    return value if all(a is b for a, b in zip(value, new)) else new

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from string import ascii_letters
 from typing import Any, Literal
 
 from minitri.base.diagnostics import ParseError
@@ -37,7 +38,6 @@ from minitri.language.ast import Word
 from minitri.language.syntax_errors import CLOSES
 from minitri.language.tree_builder import Builder, Callbacks
 
-_STRING = re.compile(r"([A-Za-z]*)(.*)", re.DOTALL)
 _PLAIN_STRING = re.compile(r"(?:[^\\]|\\[^xuUN])*", re.DOTALL)
 Start = Literal["expression", "type", "module"]
 
@@ -120,10 +120,8 @@ _parse_type_expression = partial(_parse, start="type")
 
 @lru_cache(maxsize=1)
 def _lark() -> Any:
-    grammar = Path(__file__).with_name("grammar.lark")
-    return make_parser(
-        grammar, ("expression", "type", "module"), "basic", transformer=Callbacks(Builder(_parse_type_expression))
-    )
+    grammar, callbacks = Path(__file__).with_name("grammar.lark"), Callbacks(Builder(_parse_type_expression))
+    return make_parser(grammar, ("expression", "type", "module"), "basic", transformer=callbacks)
 
 
 # ---- words and lines ----------------------------------------------------------------------------
@@ -152,13 +150,17 @@ def layout(source: Source, tokens: Iterable[Any], start: int, end: int) -> Itera
                 begin = word.span.end - len(word.text.lstrip("\r\n"))
             continue
         if begin is not None:
-            yield from _begin_line(indents, _indentation(begin, word), line_end, word)
+            yield from _begin_line(indents, begin, line_end, word)
         begin = None
         _track(brackets, word)
         yield word
     if brackets:
         raise errors.unclosed(brackets[-1])
-    yield from _finish(source, indents, line_end if begin is not None else Span(source, end, end), end)
+    line_end = line_end if begin is not None and indents else Span(source, end, end)
+    if indents:
+        yield Word(line_end, "_NEWLINE", "")
+        yield from (Word(line_end, "_DEDENT", "") for _ in indents[1:])
+    yield Word(line_end, "$END", "")
 
 
 def _word(source: Source, token: Any) -> Word:
@@ -175,9 +177,8 @@ def _word(source: Source, token: Any) -> Word:
 
 
 def _check_string(word: Word) -> None:
-    match = _STRING.fullmatch(word.text)
-    assert match is not None
-    prefix, rest = match[1].lower(), match[2]
+    rest = word.text.lstrip(ascii_letters)
+    prefix = word.text.removesuffix(rest).lower()
     if prefix not in ("", "r", "u"):
         kind = {"f": "f-strings", "b": "byte strings"}.get(prefix.strip("r"), "strings with a prefix")
         raise errors.mistake("string_prefix", word.span, kind=kind)
@@ -185,16 +186,16 @@ def _check_string(word: Word) -> None:
         raise errors.mistake("escapes", word.span)
 
 
-def _indentation(begin: int, word: Word) -> str:
-    """Returns the blanks before the first token of a line. As in Python, a form feed resets the indentation."""
+def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> Iterator[Word]:
+    """Yields the tokens that end the previous line, and that begin or end blocks by the indentation of the new line.
+
+    The new line begins at the offset `begin`, and `word` is its first token. As in Python, a form feed resets the
+    indentation.
+    """
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:
         raise errors.mistake("continued_line", word.span)
-    return blanks.rpartition("\f")[2]
-
-
-def _begin_line(indents: list[str], indent: str, line_end: Span, word: Word) -> Iterator[Word]:
-    """Yields the tokens that end the previous line, and that begin or end blocks by the indentation of the new line."""
+    indent = blanks.rpartition("\f")[2]
     if not indents:  # the first line: a text whose lines are all indented is allowed
         indents.append(indent)
         return
@@ -224,15 +225,6 @@ def _track(brackets: list[Word], word: Word) -> None:
             raise errors.unmatched(opening, word)
 
 
-def _finish(source: Source, indents: list[str], line_end: Span, end: int) -> Iterator[Word]:
-    """Yields the last tokens of a text: the end of the last line, the ends of all open blocks, and `$END`."""
-    if indents:
-        yield Word(line_end, "_NEWLINE", "")
-        yield from (Word(line_end, "_DEDENT", "") for _ in indents[1:])
-    yield Word(line_end if indents else Span(source, end, end), "$END", "")
-
-
 def is_name(text: str) -> bool:
     """Checks whether a text can be the name of a parameter."""
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is not None and len(text) <= current().name
-    return plain and not keyword.iskeyword(text)
+    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text) and len(text) <= current().name

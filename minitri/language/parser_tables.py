@@ -20,34 +20,22 @@ CALLABLE = ("transformer", "postlex")  # options that are code, and given anew e
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
     """Returns the LALR parser of a grammar file. `callables` are lark's arguments `transformer` and `postlex`."""
     import lark
-
-    grammar = path.read_text(encoding="utf-8")
-    key = {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest(), "lexer": lexer}
-    kept = json_disk_cache.get("grammar", key)
-    if kept is not None:
-        try:
-            return _load(kept, callables)
-        except Exception:  # another version of lark may raise any error
-            pass
-    made = lark_parser(path, start, lexer, **callables)
-    json_disk_cache.put("grammar", key, _dump(made))
-    return made
-
-
-def _dump(made: Any) -> Any:
     from lark.grammar import Rule
     from lark.lexer import TerminalDef
 
+    grammar = path.read_text(encoding="utf-8")
+    key = {"lark": lark.__version__, "grammar": hashlib.sha256(grammar.encode()).hexdigest(), "lexer": lexer}
+    if (kept := json_disk_cache.get("grammar", key)) is not None:
+        try:
+            tables = _numbered(kept)
+            return lark.Lark._load_from_dict(tables["data"], tables["memo"], **callables)
+        except Exception:  # another version of lark may raise any error
+            pass
+    made = lark_parser(path, start, lexer, **callables)
     data, memo = made.memo_serialize([TerminalDef, Rule])
     data["options"] = {n: v for n, v in data["options"].items() if n not in CALLABLE}
-    return {"data": data, "memo": memo}
-
-
-def _load(kept: Any, callables: dict[str, Any]) -> Any:
-    from lark import Lark
-
-    tables = _numbered(kept)
-    return Lark._load_from_dict(tables["data"], tables["memo"], **callables)
+    json_disk_cache.put("grammar", key, {"data": data, "memo": memo})
+    return made
 
 
 def _numbered(value: Any) -> Any:

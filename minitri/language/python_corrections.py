@@ -30,10 +30,10 @@ LONGEST = 400  # characters that are handed to Python's parser
 DEEPEST = 60  # levels of a tree that is rewritten by recursion
 MOST_TURNS = 8  # repetitions of a loop that is written out
 Found = dict[str, python.AST]  # what each name of a template stands for
-_STOP = re.compile(r"\breturn\b|(?<![=<>!])=(?!=)|[,\n#]")
-_LINE_END = re.compile(r"[\n#]")
+_STOP = re.compile(r"\breturn\b|(?<![=<>!])=(?!=)|[,\n#()\[\]{}]")
+_LINE_END = re.compile(r"[\n#()\[\]{}]")
+_WITHOUT_EFFECT = re.compile(r"print\(|(import|from|global|nonlocal|assert|del|raise)\b")
 _FIRM = (python.Name, python.Constant, python.Call, python.Subscript, python.Attribute, python.Tuple, python.List)
-_WITHOUT_EFFECT = {"Import", "ImportFrom", "Global", "Nonlocal", "Assert", "Delete", "Raise"}
 
 
 # ---- trees of Python -----------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
     Each row has the Python tree to look for, and the text to write.
     """
     tables = table_beside(__file__, "python_corrections.toml")
-    return [(_plain(python.parse(there)).body, here) for there, here in tables.get(table, {}).items()]
+    return [(_parsed(there), here) for there, here in tables.get(table, {}).items()]
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
@@ -119,22 +119,19 @@ class _Translation(python.NodeTransformer):
         return _filled(text, found) if text else node
 
 
-def _plain(tree: Any) -> Any:
-    return _Plain().visit(tree)
-
-
 def _written(tree: python.AST) -> str:
     return python.unparse(_Translation().visit(tree))
 
 
 def _parsed(text: str) -> list[python.stmt]:
-    """Returns Python's tree of a short text, or [] if the text is not valid Python. The text is never executed."""
-    if len(text) > LONGEST:
-        return []
+    """Returns Python's tree of a short text, made simpler, or [] if the text is not valid Python.
+
+    The text is never executed.
+    """
     try:
         with warnings.catch_warnings(action="ignore"):
-            tree = python.parse(text)
-        return tree.body if _depth(tree) < DEEPEST else []
+            tree = python.parse(text if len(text) <= LONGEST else "")
+        return _Plain().visit(tree).body if _depth(tree) < DEEPEST else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
@@ -203,29 +200,26 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
 
     `module` is the text around the statements if it is a module, else "".
     """
-    plain = [_plain(deepcopy(node)) for node in body]
-    text, found = _match("statements", plain)
+    text, found = _match("statements", body)
     if text:
         return _written(_Filling(found).visit(python.parse(text)))
-    value, found = _match("elements", plain)
+    value, found = _match("elements", body)
     if value:
         made = _where(found, _filled(value, found), module)
         return made and f"{python.unparse(found['X'])} = {made}"
     match body:
-        case [python.AugAssign(python.Name())]:
-            return _written(plain[0] if module else plain[0].value)
+        case [python.Assign([python.Name(name)], python.BinOp(python.Name(old)) as value)] if name == old:
+            return _written(body[0] if module else value)
         case [python.For(python.Name(name), python.Call(python.Name("range"), [python.Constant(int(turns))]), inside)]:
             names = [{name: python.Constant(turn)} for turn in range(turns if turns <= MOST_TURNS else 0)]
-            lines = [_written(_Filling(n).visit(_plain(deepcopy(part)))) for n in names for part in inside]
+            lines = [_written(_Filling(n).visit(deepcopy(part))) for n in names for part in inside]
             return "\n".join(lines) if all(re.match(r"[A-Za-z_]\w* = ", line) for line in lines) and lines else None
         case [python.Assign([*first, last], value)] if first:
             pairs = [(last, value), *((target, last) for target in first)]
             return "\n".join(f"{python.unparse(target)} = {python.unparse(of)}" for target, of in pairs)
         case [python.With(body=inside) | python.Try(body=inside)]:
             return "\n".join(map(python.unparse, inside))
-        case [python.Expr(python.Call(python.Name("print")))]:
-            return ""
-    return "" if type(body[0]).__name__ in _WITHOUT_EFFECT and len(body) == 1 else None
+    return "" if len(body) == 1 and _WITHOUT_EFFECT.match(python.unparse(body[0])) else None
 
 
 # ---- changed elements ----------------------------------------------------------------------------
@@ -258,22 +252,20 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
     if not rank and len(items) == 1:
         return None  # `x[0]` may be an element or a row
     conditions: list[Any] = []
-    from_end = 0
+    dots = next((k for k, item in enumerate(items) if python.unparse(item) == "..."), len(items))
     for k, item in enumerate(items):
-        if isinstance(item, python.Constant) and item.value is ...:
-            from_end = len(items)
-            continue
-        inside = _inside(item, f"{x}.shape[{k - from_end}]")
-        below = from_end - k - 1 if from_end else (rank or len(items)) - k - 1
+        axis, rank = (k - len(items), 0) if k > dots else (k, rank or len(items))
+        inside, below = _inside(item, f"{x}.shape[{axis}]"), rank - axis - 1
         if inside is None:
             return None
         if python.unparse(inside) != "True":
             conditions.append(_filled(f"A[:{', None' * below}]" if below else "A", {"A": inside}))
-    fits_anywhere = _is_number(value) or isinstance(value, python.BinOp) and python.unparse(value.left) == x
+    is_number = isinstance(value.operand if isinstance(value, python.UnaryOp) else value, python.Constant)
+    fits_anywhere = is_number or isinstance(value, python.BinOp) and python.unparse(value.left) == x
     if not fits_anywhere and (len(items) > 1 or not conditions or isinstance(conditions[0], python.BinOp)):
         return None
     if not conditions:
-        return f"full_like({x}, {python.unparse(value)})" if _is_number(value) else python.unparse(value)
+        return f"full_like({x}, {python.unparse(value)})" if is_number else python.unparse(value)
     mask = reduce(lambda a, b: python.BinOp(a, python.BitAnd(), b), conditions)
     return _written(_filled("where(I, A, X)", {**found, "I": mask, "A": value}))
 
@@ -292,10 +284,6 @@ def _inside(item: python.AST, size: str) -> Any:
     return _filled(text, {name: python.parse(of, mode="eval").body for name, of in names.items()})
 
 
-def _is_number(node: python.AST) -> bool:
-    return isinstance(node.operand if isinstance(node, python.UnaryOp) else node, python.Constant)
-
-
 # ---- expressions ---------------------------------------------------------------------------------
 
 
@@ -309,7 +297,7 @@ def expression(place: Span) -> Edit | None:
     text = here.text.replace("&&", " and ").replace("||", " or ")
     match _parsed(text.strip()):
         case [python.Expr(value=value)]:
-            made, same = _written(_plain(deepcopy(value))), python.unparse(value)
+            same, made = python.unparse(value), _written(value)
             return Edit(here, made) if made != same else None
     return None
 
@@ -331,14 +319,11 @@ def comprehension(place: Span) -> Edit | None:
     text = place.source.text
     ends = _around(text, place.start, -1, _LINE_END), _around(text, place.end, +1, _LINE_END)
     here = _stripped(place.source, *ends)
-    match _parsed(f"({here.text})"):
-        case [python.Expr(python.GeneratorExp(element, [python.comprehension(target, over, tests)]))]:
-            arrays = _arrays(target, over) if len(tests) < 2 else {}
-        case _:
-            return None
+    made, found = _match("comprehensions", _parsed(f"({here.text})"))
+    arrays = _arrays(found["T"], found["O"]) if made else {}
     if not arrays:
         return None
-    kept = _filled("where(C, A, 0)", {"C": tests[0], "A": element}) if tests else element
+    kept = _filled(made, found)
     made = python.unparse(_Filling(arrays).visit(kept))
     start, end = here.start - 1, here.end + 1
     if text[start:end] != f"[{here.text}]":
@@ -348,19 +333,17 @@ def comprehension(place: Span) -> Edit | None:
     return Edit(Span(place.source, start, end), made if alone or isinstance(kept, _FIRM) else f"({made})")
 
 
-def _arrays(target: python.expr, over: python.expr) -> Found:
+def _arrays(target: Any, over: Any) -> Found:
     """Returns the array whose elements each name of a comprehension stands for.
 
     The loop is of the form `a in x`, `k in range(n)` or `a, b in zip(x, y)`.
     """
     text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
-    match target, over:
-        case python.Name(name), _:
-            return {name: _filled(text, found) if text else over}
-        case python.Tuple(names), python.Call(python.Name("zip"), args) if len(names) == len(args):
-            return {python.unparse(name): array for name, array in zip(names, args)}
-        case python.Tuple([k, a]), python.Call(python.Name("enumerate"), [x]):
-            return {python.unparse(k): _filled("arange(X.shape[0])", {"X": x}), python.unparse(a): x}
+    match target, _filled(text, found):
+        case python.Name(name), array:
+            return {name: array}
+        case python.Tuple(names), python.Call(python.Name("zip"), arrays) if len(names) == len(arrays):
+            return dict(zip(map(python.unparse, names), arrays))
     return {}
 
 
@@ -369,16 +352,14 @@ def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int
 
     The expression ends at a bracket, a comma, a `=` or a line end.
     """
-    opening, closing = ("([{", ")]}") if step > 0 else (")]}", "([{")
+    opening = "([{" if step > 0 else ")]}"
+    start, end = (at, min(at + LONGEST, len(text))) if step > 0 else (max(at - LONGEST, 0), at)
     depth = 0
-    stops = {k for m in stop.finditer(text, max(at - LONGEST, 0), at + LONGEST) for k in range(m.start(), m.end())}
-    k = at if step > 0 else at - 1
-    while 0 <= k < len(text) and abs(k - at) < LONGEST:
-        if depth == 0 and (text[k] in closing or k in stops):
-            break
-        depth += (text[k] in opening) - (text[k] in closing)
-        k += step
-    return k if step > 0 else k + 1
+    for found in list(stop.finditer(text, start, end))[::step]:
+        if depth == 0 and found[0] not in opening:
+            return found.start() if step > 0 else found.end()
+        depth += 1 if found[0] in opening else -1 if found[0] in "()[]{}" else 0
+    return end if step > 0 else start
 
 
 def _stripped(source: Source, start: int, end: int) -> Span:

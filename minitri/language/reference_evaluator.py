@@ -13,7 +13,7 @@ Left out: checks that need no sizes. The graph builder has made these checks bef
 have any depth, because only calls of functions recurse.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -21,10 +21,9 @@ import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
-from minitri.base.finfo_and_iinfo import Info
 from minitri.base.operators import BY_SYMBOL
 from minitri.base.spans import Span
-from minitri.base.types import DTYPES, ListValue, from_numpy
+from minitri.base.types import DTYPES, Info, ListValue, from_numpy
 from minitri.language import ast
 from minitri.language.ast_interpreter import Interpreter, Scope
 from minitri.language.constant_arithmetic import BINARY, COMPARE, UNARY
@@ -32,60 +31,26 @@ from minitri.language.reference_arrays import Array, Value, array, elementwise, 
 from minitri.language.reference_functions import FUNCTIONS, subscript
 from minitri.language.signatures import bind, library_functions, signature_of
 
-SCALARS: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "bool": bool}
-
 
 def evaluate(
-    module: ast.Module,
-    entry: str,
-    arguments: Mapping[str, Any],
-    sizes: Mapping[str, int],
-    packs: Mapping[str, tuple[int, ...]] = {},
-) -> tuple[Any, ...]:
-    """Returns the outputs of a function. `packs` gives the sizes that each pack such as `*B` stands for."""
+    module: ast.Module, entry: str, arguments: Mapping[str, Any], sizes: Mapping[str, int]
+) -> tuple[Any, ...]:  # fmt: skip
+    """Returns the outputs of a function. The arguments must fit the parameters (minitri/runtime/binding.py)."""
     reference = Reference({f.name: f for f in module.functions})
-    function = reference.functions[entry]
-    scope: Scope = dict(sizes)
     with np.errstate(all="ignore"):
-        for param in function.params:
-            given = param.name in arguments
-            scope[param.name] = _entered(param, arguments[param.name], sizes, packs) if given else _default(param)
-        result = reference.body(function, scope)
+        given = {name: _entered(value) for name, value in arguments.items()}
+        result = reference.inlined(reference.functions[entry], given, sizes)
         results = [strong(r) for r in (result if isinstance(result, tuple) else (result,))]
         return tuple(np.asarray(numpy_array_operations.cast(r.data, r.dtype)) for r in results)
 
 
-def _entered(param: ast.Param, given: Any, sizes: Mapping[str, int], packs: Mapping[str, tuple[int, ...]]) -> Value:
-    """Returns the value of a caller's argument, after checking it against the parameter's annotation."""
-    declared = param.annotation
-    if isinstance(declared, ast.ScalarType):
-        return SCALARS[declared.kind](given)
-    if declared is None and not isinstance(given, (np.ndarray, np.generic)):
+def _entered(given: Any) -> Value:
+    """Returns the value of a caller's argument, which is an array or a number."""
+    if not isinstance(given, (np.ndarray, np.generic)):
         return given
-    data = np.asarray(given)
-    dtype = from_numpy(data.dtype.name)
-    if dtype is None or (declared and dtype.name != declared.dtype):
-        raise CompileError("MT0303", f"`{param.name}` has the dtype {data.dtype}", param.span)
-    if declared and data.shape != extents(declared, sizes, packs):
-        raise CompileError("MT0304", f"`{param.name}` has the shape {data.shape}", param.span)
-    return Array(numpy_array_operations.cast(data, dtype.compute), dtype)
-
-
-def extents(type: ast.ArrayType, sizes: Mapping[str, int], packs: Mapping[str, Any]) -> tuple[int, ...]:
-    """Returns the shape of a type.
-
-    `sizes` has the size of each dimension by name, and `packs` the shape of each pack.
-    """
-    shape: list[int] = []
-    for d in type.dims:
-        shape += packs[d.id] if isinstance(d, ast.Pack) else [Reference({}).expression(d, dict(sizes))]
-    return tuple(shape)
-
-
-def _default(param: ast.Param) -> Value:
-    if param.default is None:
-        raise CompileError("MT0102", f"the parameter `{param.name}` needs a value", param.span)
-    return Reference({}).expression(param.default, {})
+    dtype = from_numpy(given.dtype.name)
+    assert dtype is not None
+    return Array(numpy_array_operations.cast(given, dtype.compute), dtype)
 
 
 # ---- expressions and calls ---------------------------------------------------------------
@@ -112,17 +77,15 @@ class Reference(Interpreter):
         return value
 
     def unknown(self, node: ast.Name | ast.Call, scope: Scope, root: ast.Node) -> CompileError:
-        named = isinstance(node, ast.Name)
-        return CompileError(
-            "MT0101", f"there is no `{node.id}` here" if named else f"there is no function `{node.function}`"
-        )
+        missing = f"`{node.id}` here" if isinstance(node, ast.Name) else f"function `{node.function}`"
+        return CompileError("MT0101", f"there is no {missing}")
 
     def called(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         given = bind(function.name, signature_of(function), args, keywords)
         calls = {n.function for s in function.body for n in ast.postorder(s) if isinstance(n, ast.Call)}
         if calls.isdisjoint({*self.functions, *library_functions()}):
-            return self._inlined(function, given)
-        return self.once(function, given, lambda: self._inlined(function, given))
+            return self.inlined(function, given)
+        return self.once(function, given, lambda: self.inlined(function, given))
 
     def identity(self, value: Value) -> Hashable:
         if not isinstance(value, Array):
@@ -130,12 +93,13 @@ class Reference(Interpreter):
         wide = None if value.wide is None else _digest(value.wide)
         return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
 
-    def _inlined(self, function: ast.Function, given: Scope) -> Value:
-        """Returns the value of a function's body for these arguments."""
-        sizes: Scope = {}
+    def inlined(self, function: ast.Function, given: Scope, known: Mapping[str, int] = {}) -> Value:
+        """Returns the value of a function's body for these arguments. Other sizes than the known ones are found."""
+        sizes: Scope = dict(known)
         scope: Scope = {}
+        given = {p.name: self.expression(p.default, {}) for p in function.params if p.default is not None} | given
         for param in function.params:
-            value = given[param.name] if param.name in given else _default(param)
+            value = given[param.name]
             if isinstance(param.annotation, ast.ArrayType):
                 value = rounded(value, DTYPES[param.annotation.dtype]) if array(value).weak else array(value)
                 _bind_sizes(param.annotation, value.data.shape, sizes)

@@ -18,9 +18,8 @@ import numpy as np
 
 from minitri.base import numpy_array_operations
 from minitri.base.diagnostics import CompileError
-from minitri.base.finfo_and_iinfo import KINDS, finfo, iinfo
 from minitri.base.operators import REDUCTIONS, SCANS, Reduction
-from minitri.base.types import DType, bool_, f32, f64, i64, promote, u64
+from minitri.base.types import KINDS, DType, bool_, f32, f64, finfo, i64, iinfo, promote, u64
 from minitri.language import reference_arrays as lifted
 from minitri.language.reference_arrays import Array, Value, array, convert, elementwise, rounded, settled, strong
 from minitri.language.signatures import SIGNATURES
@@ -296,14 +295,12 @@ def split(x: Value, indices_or_sections: Value, axis: int) -> tuple[Array, ...]:
 
 @lifted.view
 def diagonal(x: Any, offset: int, axis1: int, axis2: int) -> Any:
-    offset = max(-x.shape[axis1], min(offset, x.shape[axis2]))
-    return np.diagonal(x, offset, axis1, axis2)
+    return np.diagonal(x, _near(offset, x.shape[axis1], x.shape[axis2]), axis1, axis2)
 
 
 def diag(x: Value, k: int) -> Array:
     a = strong(x)
-    k = k if a.data.ndim == 1 else max(-a.data.shape[0], min(k, a.data.shape[1]))
-    return Array(np.diag(a.data, k), a.dtype)
+    return Array(np.diag(a.data, k if a.data.ndim == 1 else _near(k, *a.data.shape)), a.dtype)
 
 
 @lifted.view

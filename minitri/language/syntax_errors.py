@@ -71,9 +71,8 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     if "write" in row:
         place, text = row["write"]
         return error.write(places[place], text)
-    if row.get("correct") == "moved_up":
-        return error.correct(*python_corrections.moved_up(at), help=error.help)
-    return error.correct(getattr(python_corrections, row["correct"])(at)) if "correct" in row else error
+    made = getattr(python_corrections, row["correct"])(at) if "correct" in row else ()
+    return error.correct(*(made if isinstance(made, tuple) else [made]))
 
 
 def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
@@ -182,17 +181,6 @@ def unclosed(opening: Word) -> ParseError:
 
 
 # ---- what the grammar lets through -----------------------------------------------------------
-
-
-def bad_number(word: Word, is_float: bool) -> ParseError:
-    """Returns the error for a token that begins like a number.
-
-    `is_float` says whether the token without its last letter is a float.
-    """
-    text = word.text
-    if text[-1] in "jJ" and (is_float or text[:-1].replace("_", "").isdigit()):
-        return mistake("complex_number", word.span)
-    return mistake("not_a_number", word.span, text=text[:40])
 
 
 def bad_target(node: ast.Expr) -> ParseError:

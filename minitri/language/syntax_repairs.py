@@ -16,6 +16,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from minitri.base.diagnostics import CompileError, Edit, ParseError, edited, printable
@@ -42,7 +43,7 @@ def parsed(parse: Callable[[Span], T], place: Span) -> T:
 
 
 def _repaired(error: ParseError, span: Span, place: Span, parse: Callable[[Span], Any]) -> ParseError:
-    for candidate in _candidates(error, span, place):
+    for candidate in chain(_by_table(error, span, place), [error], _general(error, span, place)):
         text = edited(place.source.text, candidate.edits)
         if candidate.edits and _is_accepted(text, candidate.edits, place, parse):
             line = Source("", text).line(place.source.line_column(candidate.edits[0].span.start)[0]).strip()
@@ -63,51 +64,40 @@ def _is_accepted(text: str, edits: Sequence[Edit], place: Span, parse: Callable[
     return True
 
 
-def _candidates(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
-    yield from _by_table(error, span, place)
-    yield error
-    yield from _general(error, span, place)
-
-
 # ---- the table -----------------------------------------------------------------------------------
 
 
 @cache
 def _rows() -> list[tuple[re.Pattern[str], dict[str, str]]]:
-    found = table_beside(__file__, "syntax_repairs.toml")
-    functions = "|".join(function_names())
-    names = {"{function}": f"(?P<function>{functions})", "{dtype}": f"(?P<dtype>{'|'.join(DTYPES)})"}
-    rows = []
-    for row in found["repair"]:
-        for word, pattern in names.items():
-            row["pattern"] = row["pattern"].replace(word, pattern)
-        rows.append((re.compile(row["pattern"]), row))
-    return rows
+    function, dtype = f"(?P<function>{'|'.join(function_names())})", f"(?P<dtype>{'|'.join(DTYPES)})"
+    table = table_beside(__file__, "syntax_repairs.toml")["repair"]
+    patterns = (row["pattern"].replace("{function}", function).replace("{dtype}", dtype) for row in table)
+    return [
+        (re.compile(p), {"only": "", "message": "", "help": "", "code": "", **row}) for p, row in zip(patterns, table)
+    ]
 
 
 def _by_table(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
     source, start = place.source, max(place.source.text.rfind("\n", 0, span.start) + 1, place.start)
     line = source.text[start : place.end].partition("\n")[0].rstrip("\r")
-    is_expression = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) is None
+    is_module = re.search(r"^[ \t]*def\b", source.text, re.MULTILINE) is not None
     for pattern, row in _rows() if len(line) <= LONGEST_LINE else ():
-        if (row.get("only") == "expression") > is_expression or not (found := list(pattern.finditer(line))):
-            continue
         edits, texts = [], {}
-        for match in found:
+        for match in () if is_module and row["only"] else pattern.finditer(line):
             texts = {name: "0" if text is None else text for name, text in match.groupdict().items()}
             texts |= {f"{name}_lower": text.lower() for name, text in texts.items()}
             at = Span(source, start + match.start("at"), start + match.end("at"))
             edits.append(Edit(at, row["write"].format(**texts)))
-        message = row.get("message", "").format(**texts)
-        made = _made(error, edits, message, edits[0].span if message else span, row.get("help", "").format(**texts))
-        made.code = row.get("code", error.code)
-        yield made
+        if edits:
+            message = row["message"].format(**texts)
+            at = edits[0].span if message else span
+            yield _made(error, edits, message, at, help=row["help"].format(**texts), code=row["code"])
 
 
 def _made(
-    error: ParseError, edits: Iterable[Edit], message: str = "", span: Span | None = None, help: str = ""
+    error: ParseError, edits: Iterable[Edit], message: str = "", at: Span | None = None, help: str = "", code: str = ""
 ) -> ParseError:
-    made = ParseError(error.code, message or error.message, span or error.span, help=help)
+    made = ParseError(code or error.code, message or error.message, at or error.span, help=help)
     made.edits = tuple(edits)
     return made
 
@@ -120,17 +110,14 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
     before = source.text[: span.start]
     if keyword.iskeyword(word):
         renamed = (Edit(at, f"{word}_") for at in _all(rf"\b{word}\b", place))
-        made = _made(error, renamed, f"`{word}` is a keyword of Python, not a name")
-        made.code = "MT0001"
-        yield made
+        yield _made(error, renamed, f"`{word}` is a keyword of Python, not a name", code="MT0001")
     if not word.isascii():
         yield _made(error, (Edit(at, _ascii(at)) for at in _all(r"[^\x00-\x7f]", place)))
     if "indent" in error.message and not before.rpartition("\n")[2].strip():
-        yield from (
-            _made(error, edits, help=error.help or "line it up with its block") for edits in _indented(span, place)
-        )
+        for edits in _indented(span, place):
+            yield _made(error, edits, help=error.help or "line it up with its block")
     if "only functions stand" in error.message:
-        yield from _inlined(span, place)
+        yield from _inlined(error, span, place)
     if word in ("return", "pass") and (
         names := re.findall(r"(?:^\s*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)
     ):
@@ -139,7 +126,7 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
         yield _made(error, [Edit(span, "")], help="remove it, or write what is missing")
 
 
-def _inlined(span: Span, place: Span) -> Iterator[ParseError]:
+def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
     """Yields an error for a named number above the functions of a module.
 
     The error's edits write the number where the program uses its name.
@@ -149,9 +136,8 @@ def _inlined(span: Span, place: Span) -> Iterator[ParseError]:
     if match is not None:
         number = f"({match[2]})" if match[2].startswith("-") else match[2]
         used = [Edit(at, number) for at in _all(rf"\b{match[1]}\b", place) if at.start >= match.end()]
-        error = ParseError("MT0002", "a module holds `def`s only", span, help=f"write `{number}` where it is used")
-        error.edits = (Edit(Span(place.source, match.start(), match.end()), ""), *used)
-        yield error
+        edits = Edit(Span(place.source, match.start(), match.end()), ""), *used
+        yield _made(error, edits, "a module holds `def`s only", help=f"write `{number}` where it is used")
 
 
 def _all(pattern: str, place: Span) -> Iterator[Span]:

@@ -13,22 +13,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from minitri.base.diagnostics import Edit, ParseError
+from minitri.base.diagnostics import Edit
 from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import current
 from minitri.language import ast, python_corrections
 from minitri.language.annotations import Reader, read_returns, read_type
 from minitri.language.ast import Word
-from minitri.language.syntax_errors import bad_number, bad_target, chained_comparison, mistake, too_much
-
-_DIGITS = r"[0-9](_?[0-9])*"
-_INTEGER = re.compile(r"0[xX](_?[0-9a-fA-F])+|0[oO](_?[0-7])+|0[bB](_?[01])+|0(_?0)*|[1-9](_?[0-9])*")
-_EXPONENT = rf"[eE][+-]?{_DIGITS}"
-_FLOAT = re.compile(rf"({_DIGITS}\.({_DIGITS})?|\.{_DIGITS})({_EXPONENT})?|{_DIGITS}{_EXPONENT}")
+from minitri.language.syntax_errors import bad_target, chained_comparison, mistake, too_much
 
 
 class Effect(ast.Node):
@@ -56,9 +51,10 @@ def covering(parts: Sequence[ast.Node | None]) -> Span:
 
 NODES = {
     "effect": Effect, "conditional": ast.Conditional, "comparison": ast.Compare, "binary": ast.Binary, "unary": ast.Unary,
-    "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name,
+    "attribute": ast.Attribute, "keyword": Keyword, "name": ast.Name, "pack": ast.Pack, "none": ast.NoneLiteral,
+    "ellipsis": ast.EllipsisLiteral,
 }  # fmt: skip
-"""The rules whose parts are the fields of a node."""
+"""The rules whose last parts are the fields of a node."""
 
 
 class Callbacks:
@@ -69,7 +65,10 @@ class Callbacks:
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
         if node := NODES.get(rule):
-            return lambda parts: node(covering(parts), *(p.text if isinstance(p, Word) else p for p in parts))
+            count = len(fields(node)) - 1  # without the span
+            return lambda parts: node(
+                covering(parts), *(p.text if isinstance(p, Word) else p for p in parts[len(parts) - count :])
+            )
         method = getattr(self.builder, rule)
         return lambda parts: method(*parts)
 
@@ -88,30 +87,37 @@ class Builder:
     def expression(self, value: ast.Expr) -> ast.Expr:
         return checked_value(value)
 
-    def type(self, value: ast.Expr) -> ast.Expr:
-        return value
-
-    def module(self, *parts: ast.Function | None) -> tuple[ast.Function, ...]:
-        return distinct_functions([part for part in parts if part is not None])
-
-    def docstring(self, word: Word) -> None:
-        return None
+    def module(self, *parts: ast.Function | Word) -> tuple[ast.Function, ...]:
+        functions = tuple(part for part in parts if isinstance(part, ast.Function))  # the others are docstrings
+        for function in repeated(functions):
+            name = replace(function.span, end=function.span.start + len(function.name))  # the span begins with the name
+            raise mistake("repeated_function", name, name=function.name)
+        return functions
 
     # Functions
 
     def function(self, name: Word, params: Any, returns: ast.Expr | None, *body: Statement) -> ast.Function:
         kinds = read_returns(returns, self.parse) if returns is not None else None
         span = name.span.to(body[-1].span)
-        return ast.Function(span, name.text, checked_params(params or []), kinds, checked_body(name, body))
+        return ast.Function(span, name.text, tuple(params or ()), kinds, checked_body(name, body))
 
-    def params(self, *parts: Any) -> Sequence[Any]:
-        return parts
-
-    arguments = params
+    def params(self, *params: ast.Param) -> Sequence[ast.Param]:
+        for param in repeated(params):
+            raise mistake("repeated_parameter", param.span, name=param.name)
+        for before, param in pairwise(params):
+            if before.default is not None and param.default is None:
+                raise mistake("default_before", param.span, name=param.name)
+        return params
 
     def param(self, name: Word, annotation: ast.Expr | None, default: ast.Expr | None) -> ast.Param:
         kind = read_type(annotation, self.parse) if annotation is not None else None
-        return ast.Param(covering((name, annotation, default)), name.text, kind, checked_default(name, kind, default))
+        if isinstance(kind, ast.ArrayType) and default is not None:
+            text = default.span.source.text
+            whole = replace(default.span, start=len(text[: text.rindex("=", 0, default.span.start)].rstrip()))
+            raise mistake("array_default", default.span, name=name.text).write(whole, "")
+        if default is not None and not isinstance(default, ast.String):
+            checked_value(default)
+        return ast.Param(covering((name, annotation, default)), name.text, kind, default)
 
     def assign(self, target: ast.Expr, value: ast.Expr) -> ast.Assign:
         return ast.Assign(target.span.to(value.span), target_names(target), checked_value(value))
@@ -127,11 +133,19 @@ class Builder:
         raise chained_comparison(parts, covering(parts))
 
     def call(self, function: ast.Expr, arguments: Sequence[Any] | None, close: Word) -> ast.Call:
-        check_arguments(arguments or [])
         args = [part for part in arguments or [] if not isinstance(part, Keyword)]
         keywords = tuple((part.name, part.value) for part in arguments or [] if isinstance(part, Keyword))
         name, receiver = callee(function)
         return ast.Call(function.span.to(close.span), name, (*receiver, *args), keywords)
+
+    def arguments(self, *arguments: ast.Expr | Keyword) -> Sequence[ast.Expr | Keyword]:
+        for keyword in repeated([argument for argument in arguments if isinstance(argument, Keyword)]):
+            raise mistake("repeated_keyword", keyword.span, name=keyword.name)
+        for before, argument in pairwise(arguments):
+            if isinstance(before, Keyword) and not isinstance(argument, Keyword):
+                swapped = Edit(before.span, argument.span.text), Edit(argument.span, before.span.text)
+                raise mistake("positional_after_keyword", argument.span).correct(*swapped)
+        return arguments
 
     def subscript(self, value: ast.Expr, indices: Sequence[Any] | None, close: Word) -> ast.Subscript:
         return ast.Subscript(value.span.to(close.span), value, tuple(indices or ()))
@@ -140,12 +154,6 @@ class Builder:
         if more == (None,) and type(first) is ast.Tuple and first.elements:  # None: there is no last comma
             return first.elements  # x[(i, j)] is x[i, j], as in Python; x[[i, j]] has one index, an array
         return (first, *more[:-1])
-
-    def ellipsis(self, word: Word) -> ast.EllipsisLiteral:
-        return ast.EllipsisLiteral(word.span)
-
-    def pack(self, star: Word, name: Word) -> ast.Pack:
-        return ast.Pack(star.span.to(name.span), name.text)
 
     def slice(self, *parts: Any) -> ast.Slice:
         return ast.Slice(covering(parts), *parts[::2])
@@ -162,9 +170,6 @@ class Builder:
 
     def truth(self, word: Word) -> ast.Number:
         return ast.Number(word.span, word.text == "True")
-
-    def none(self, word: Word) -> ast.NoneLiteral:
-        return ast.NoneLiteral(word.span)
 
     def group(self, opening: Word, node: ast.Expr, closing: Word) -> ast.Expr:
         """Returns the node for `(a)`: the node of `a` with a span that includes the parentheses.
@@ -217,37 +222,18 @@ def read_number(word: Word) -> int | float:
     text = word.text
     if len(text) > (limit := current().digits):
         raise too_much("digits", f"a number has {len(text):,} digits, the limit is {limit:,}", word.span)
-    if _INTEGER.fullmatch(text):
-        value = int(text.replace("_", ""), 0) if len(text) < 4000 else 2**64  # Python reads no more digits
-        if value >= 2**64:
-            raise mistake("large_integer", word.span)
-        return value
-    if not _FLOAT.fullmatch(text):
-        raise bad_number(word, is_float=_FLOAT.fullmatch(word.text[:-1]) is not None)
-    if math.isinf(float(text.replace("_", ""))):
+    plain = text.rstrip("jJ")
+    try:
+        value = float(plain) if re.match(r"[0-9_]*[.eE]", plain) else int(plain, 0)
+    except ValueError:
+        raise mistake("not_a_number", word.span, text=text[:40]) from None
+    if plain != text:
+        raise mistake("complex_number", word.span)
+    if isinstance(value, int) and value >= 2**64:
+        raise mistake("large_integer", word.span)
+    if isinstance(value, float) and math.isinf(value):
         raise mistake("infinite", word.span, text=text[:40]).write(word.span, "inf")
-    return float(text.replace("_", ""))
-
-
-def distinct_functions(found: Sequence[ast.Function]) -> tuple[ast.Function, ...]:
-    """Returns the functions of a module. Raises ParseError if two functions have the same name."""
-    for function in repeated(found):
-        name = replace(function.span, end=function.span.start + len(function.name))  # the span begins with the name
-        raise mistake("repeated_function", name, name=function.name)
-    return tuple(found)
-
-
-def checked_params(found: Sequence[ast.Param]) -> tuple[ast.Param, ...]:
-    """Returns the parameters of a function.
-
-    Raises ParseError for a repeated name, or a default before a parameter without one.
-    """
-    for param in repeated(found):
-        raise mistake("repeated_parameter", param.span, name=param.name)
-    for before, param in pairwise(found):
-        if before.default is not None and param.default is None:
-            raise mistake("default_before", param.span, name=param.name)
-    return tuple(found)
+    return value
 
 
 def repeated(found: Sequence[Named]) -> Iterator[Named]:
@@ -259,56 +245,30 @@ def repeated(found: Sequence[Named]) -> Iterator[Named]:
         seen.add(node.name)
 
 
-def checked_default(name: Word, kind: ast.ArrayType | ast.ScalarType | None, root: ast.Expr | None) -> ast.Expr | None:
-    """Returns the default of a parameter. Scalars and options may have a default, but arrays may not."""
-    if isinstance(kind, ast.ArrayType) and root is not None:
-        text = root.span.source.text
-        whole = replace(root.span, start=len(text[: text.rindex("=", 0, root.span.start)].rstrip()))
-        raise mistake("array_default", root.span, name=name.text).write(whole, "")
-    return root if root is None or isinstance(root, ast.String) else checked_value(root)
-
-
 def checked_body(name: Word, found: Sequence[Statement]) -> tuple[ast.Assign | ast.Return, ...]:
     """Returns the statements of a function without its docstring. The last statement must be the only `return`."""
     statements: list[ast.Assign | ast.Return] = []
-    for statement in found[1:] if _is_docstring(found[0]) else found:
+    is_docstring = isinstance(found[0], Effect) and isinstance(found[0].value, ast.String)
+    for statement in found[is_docstring:]:
         if isinstance(statement, Effect):
             checked_value(statement.value)
-            raise idle(statement, is_last=statement is found[-1])
+            error = mistake("idle", statement.span)
+            if statement is found[-1]:  # the author probably meant to return it
+                start = replace(statement.span, end=statement.span.start)
+                error.write(start, "return ", f"write `return {statement.span.text}`")
+            raise error
         statements.append(statement)
     for statement, after in pairwise(statements):
         if isinstance(statement, ast.Return):
             raise mistake("after_return", after.span)
-    if not statements or not isinstance(statements[-1], ast.Return):
-        raise no_return(name, statements)
-    return tuple(statements)
-
-
-def idle(statement: Effect, is_last: bool) -> ParseError:
-    """Returns the error for an expression used as a statement.
-
-    If the expression is the last statement of a function, its author probably meant to return it.
-    """
-    error = mistake("idle", statement.span)
-    start = replace(statement.span, end=statement.span.start)
-    return error.write(start, "return ", f"write `return {statement.span.text}`") if is_last else error
-
-
-def no_return(name: Word, statements: Sequence[ast.Assign | ast.Return]) -> ParseError:
-    """Returns the error for a function without `return`.
-
-    The last name that the function assigns is probably the intended result.
-    """
-    error = mistake("returns_nothing", name.span, name=name.text)
     match statements[-1:]:
-        case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:
+        case [ast.Return()]:
+            return tuple(statements)
+        case [ast.Assign(span=span, targets=(ast.Name(id=result),))]:  # the author probably meant to return it
             text = f"\n{' ' * (span.line_column[1] - 1)}return {result}"
-            error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
-    return error
-
-
-def _is_docstring(statement: Statement) -> bool:
-    return isinstance(statement, Effect) and isinstance(statement.value, ast.String)
+            error = mistake("returns_nothing", name.span, name=name.text)
+            raise error.write(replace(span, start=span.end), text, f"end it with `return {result}`")
+    raise mistake("returns_nothing", name.span, name=name.text)
 
 
 def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
@@ -332,14 +292,3 @@ def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
             return name, (value,)
         case _:
             raise mistake("not_callable", function.span)
-
-
-def check_arguments(found: Sequence[ast.Node]) -> None:
-    """Raises ParseError for a positional argument after a keyword argument, or for a repeated keyword."""
-    for keyword in repeated([argument for argument in found if isinstance(argument, Keyword)]):
-        raise mistake("repeated_keyword", keyword.span, name=keyword.name)
-    for before, argument in pairwise(found):
-        if isinstance(before, Keyword) and not isinstance(argument, Keyword):
-            error = mistake("positional_after_keyword", argument.span)
-            swapped = Edit(before.span, argument.span.text), Edit(argument.span, before.span.text)
-            raise error.correct(*swapped, help=error.help)

@@ -92,7 +92,9 @@ def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim)
         if not isinstance(op, Load) or op.mask is None:
             return op
         tested = (moved(c) for c in op.mask.conditions if c != inside)
-        mask = Mask(tuple(tested), tuple(r for r in op.mask.reasons if not r.startswith(f"{dot.over}: ")))
+        mask = Mask(
+            tuple(tested), tuple(r for r in op.mask.reasons if not r.startswith((f"{dot.over}: ", f"{dot.over} ")))
+        )
         places, guards = tuple(map(moved, op.index)), tuple(map(moved, op.guards))
         return replace(op, index=places, guards=guards, mask=mask)
 

@@ -23,7 +23,7 @@ once.
 from itertools import product
 from typing import NamedTuple
 
-from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, is_copy, topological
+from minitri.graph.ir import Apply, Const, Contract, Index, Input, Node, View, is_copy, operands, postorder
 from minitri.hardware.chips import Chip
 
 LITTLE = {"cast", "multiply", "add", "subtract", "negative"}  # operators that run while a tensor core multiplies
@@ -76,7 +76,7 @@ def is_converted(node: Contract) -> bool:
     """Checks whether the second factor of a product is cheap to compute from 8-bit elements. The first factor must be
     read from memory.
     """
-    made = topological([node.b])
+    made = postorder([node.b], operands)
     simple = all(isinstance(n, (Input, Const, Index, View)) or isinstance(n, Apply) and n.op in LITTLE for n in made)
     narrow = any(isinstance(n, Input) and n.dtype.bits == 8 and n.rank > 1 for n in made)
     read = isinstance(viewed(node.a), Input)

@@ -17,7 +17,7 @@ multiply bf16 numbers.
 from minitri.base.types import f16, f32
 from minitri.kernels.ir import Compute, Dot, Op, op_operands
 from minitri.tiles.ir import Program
-from minitri.tiles.rewrite import carried, retyped, users
+from minitri.tiles.rewrite import carried, largest_subset, retyped, users
 
 
 def halve(program: Program) -> Program:
@@ -33,10 +33,11 @@ def _halved(program: Program) -> set[Op]:
         return set()
     used_by, passed = users(program), carried(program)
     found = {op for op in ops if _is_product(op) and all(map(_rounds, used_by[op]))} - passed
-    kept, last = found, set[Op]()
-    while kept != last:
-        last = kept
-        kept = {op for op in last if all(set(used_by[a]) <= last and a not in passed for a in op_operands(op))}
+
+    def keeps(op: Op, kept: set[Op]) -> bool:
+        return all(kept.issuperset(used_by[a]) and a not in passed for a in op_operands(op))
+
+    kept = largest_subset(found, used_by, keeps)
     return kept | {a for op in kept for a in op_operands(op)}
 
 

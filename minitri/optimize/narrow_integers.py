@@ -15,7 +15,7 @@ Left out: programs whose indices need 64 bits (optimize/index_width.py); integer
 used as an index.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from operator import add, mul, neg, sub
 from typing import Any
@@ -26,7 +26,7 @@ from minitri.base.types import DType, f32, i32, i64
 from minitri.graph.index_width import LIMIT
 from minitri.kernels.ir import Compute, Constant, Op, Position, Spread, op_operands
 from minitri.tiles.ir import Program, index_ranges
-from minitri.tiles.rewrite import carried, retyped, users
+from minitri.tiles.rewrite import carried, connected, largest_subset, retyped, users
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 EXACT = ("add", "subtract", "abs", "minimum", "maximum", "where", "cast")  # exact for whole floats, and never -0.0
@@ -38,7 +38,6 @@ AT_ENDS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 Interval = tuple[int, int]  # both ends
-Users = Mapping[Op, Sequence[Op]]
 
 
 def narrow(program: Program) -> Program:
@@ -51,44 +50,20 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
     known = {s: (low, high if high.constant is not None else Dim.of(LIMIT)) for s, (low, high) in ranges.items()}
     reach = _reach(program, known)
     used_by = users(program)
-    whole = _closed({op for op in reach if op.dtype == i64} - carried(program), used_by)
+
+    def keeps(op: Op, kept: set[Op]) -> bool:
+        """Every i64 operand is in the subset. Every op that uses `op` is in the subset, or accepts any integer dtype."""
+        return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
+
+    def stays_integer(op: Op, kept: set[Op]) -> bool:
+        """Integers that are not connected to a conversion to a float are as fast in i32 as in f32."""
+        return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
+
+    whole = largest_subset({op for op in reach if op.dtype == i64} - carried(program), used_by, keeps)
     small = {op for op in whole if -WHOLE <= reach[op][0] and reach[op][1] <= WHOLE}
-    exact = {op for op in small if not isinstance(op, Compute) or op.op in EXACT}
-    floats = _beside_conversions(_closed(exact, used_by), used_by)
+    exact = largest_subset((op for op in small if not isinstance(op, Compute) or op.op in EXACT), used_by, keeps)
+    floats = exact - largest_subset(exact, used_by, stays_integer)
     return {op: f32 if op in floats else i32 for op in whole}
-
-
-def _closed(ops: set[Op], users: Users) -> set[Op]:
-    """Returns the largest subset of `ops` in which all ops can change their dtype together.
-
-    Every i64 operand of an op in the subset is in the subset too. Every op that uses an op of the subset is in the
-    subset too, or accepts any integer dtype.
-    """
-    kept, todo = set(ops), [*ops]
-    while todo:
-        op = todo.pop()
-        if op in kept and not (_is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in users[op])):
-            kept.remove(op)
-            todo += _connected(op, users)
-    return kept
-
-
-def _connected(op: Op, users: Users) -> list[Op]:
-    """Returns the operands of an op, the ops that use it, and the operands of these users."""
-    return [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
-
-
-def _beside_conversions(ops: set[Op], users: Users) -> set[Op]:
-    """Returns the ops of `ops` that are connected to a conversion to a float. Integers that are never converted are as
-    fast in i32 as in f32, so the other ops stay integers.
-    """
-    found, todo = set[Op](), [op for op in ops if any(map(_converts, users[op]))]
-    while todo:
-        op = todo.pop()
-        if op in ops and op not in found:
-            found.add(op)
-            todo += _connected(op, users)
-    return found
 
 
 def _is_made_of(op: Op, kept: set[Op]) -> bool:

@@ -20,7 +20,7 @@ each element is used often enough:
     tensor core waits until each block is computed.
   - Weights of 8 bits are copied only if there are many rows. The copy contains the weights without their scale
     (weight_scales.py). In products with few rows, tensor cores take the weights from registers
-    (kernels/kernel_from_demands.py).
+    (kernels/lower_graph.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

@@ -11,7 +11,8 @@ no row of their own, because they are part of the pass `lower` or `mask`.
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from minitri import pipeline
@@ -22,38 +23,11 @@ from minitri.hardware.chips import Chip, chip_of, has_fast_tf32
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Kernel, Plan
 from minitri.kernels.lower_graph import one_kernel_each
-from minitri.optimize import (
-    batch_into_rows,
-    boundary_peeling,
-    collapse_axes,
-    collapse_reduced_axes,
-    deferred_checks,
-    early_start,
-    f16_multiplication,
-    f32_products,
-    flatten_loops,
-    mask_elision,
-    maxima_in_parts,
-    narrow_integers,
-    pack_operands,
-    program_order,
-    simplify,
-    software_pipelining,
-    split_k,
-    split_kv,
-    split_reduction,
-    split_scan,
-    strength_reduction,
-    tensor_descriptors,
-)
-from minitri.optimize.fast_math import fast_operators, relax
-from minitri.optimize.fusion import fuse
+from minitri.optimize import mask_elision
 from minitri.optimize.index_width import fits_32_bits
-from minitri.optimize.online_reductions import kernels as online_reductions
 from minitri.optimize.online_reductions.lower import OnlineLowering
 from minitri.optimize.schedules.request import Request
 from minitri.optimize.schedules.rules import RULES, schedule
-from minitri.optimize.skip_blocks import skip
 from minitri.pipeline import CORE, Compilation, Context, Pass, graph_pass, plan_pass, tile_pass
 from minitri.tiles import mask
 from minitri.tiles.ir import Program, Programs
@@ -148,37 +122,34 @@ masked_pass = partial(tile_pass, masked=True)
 
 
 def room(
-    kind: Callable[..., Pass], name: str, stage: str, function: Callable[..., Any], *facts: Callable[[Context], Any],
-    without: Callable[[Any, Context], Any] = same, gpu: bool = False,
+    kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
+    without: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
     """Makes a table row for an optimisation, which calls `function(value, *facts)`. Each of `facts` is computed from
     the context.
 
     kind      the function that makes the row
+    place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
     without   the function that runs in place of a removed optimisation
     gpu       whether the optimisation is for GPUs only. Triton's interpreter has no tensor cores and runs one program
               at a time.
+    together  whether the function gets all tile programs at once, and not each tile program alone
     """
+    module, called = place.split(":")
+    function = getattr(import_module(f"minitri.optimize.{module}"), called)
 
     def run(value: Any, context: Context) -> Any:
-        skipped = gpu and context.target.kind == "interpreter"
-        return value if skipped else function(value, *(fact(context) for fact in facts))
+        if gpu and context.target.kind == "interpreter":
+            return value
+        known = [fact(context) for fact in facts]
+
+        def changed(ir: Any) -> Any:
+            check_time()
+            return function(ir, *known)
+
+        return value.map(changed) if isinstance(value, Programs) and not together else changed(value)
 
     return kind(name, stage, run, function, without)
-
-
-def each(function: Callable[..., Program]) -> Callable[..., Programs]:
-    """Returns a function that applies `function` to each tile program."""
-
-    @wraps(function)
-    def changed(programs: Programs, *facts: Any) -> Programs:
-        def one(program: Program) -> Program:
-            check_time()
-            return function(program, *facts)
-
-        return programs.map(one)
-
-    return changed
 
 
 def _core(name: str, **changes: Any) -> Pass:
@@ -186,39 +157,39 @@ def _core(name: str, **changes: Any) -> Pass:
     return replace(next(p for p in CORE if p.name == name), **changes)
 
 
-# Columns: name, stage that it makes, function that does the work, further facts that this function needs.
+# Columns: name, stage that it makes, place of the function that does the work, further facts that this function needs.
 PASSES: tuple[Pass, ...] = (
     *map(_core, ("parse", "build", "specialise")),
-    room(graph_pass, "simplify", "graph.folded", simplify.simplify, without=lambda g, c: legalise(g)),
-    room(graph_pass, "strength-reduction", "graph.strength", strength_reduction.reduce_strength),
-    room(graph_pass, "batch-into-rows", "graph.rows", batch_into_rows.fold, gpu=True),
-    room(graph_pass, "pack-operands", "graph.packed", pack_operands.pack, lambda c: c.layouts, tf32_parts, gpu=True),
-    room(graph_pass, "collapse-reduced-axes", "graph.collapsed", collapse_reduced_axes.collapse, chip, lambda c: c.layouts, gpu=True),
-    room(graph_pass, "split-reduction", "graph.reductions", split_reduction.split_reductions, chip, lambda c: c.layouts, gpu=True),
-    room(graph_pass, "split-kv", "graph.loops", split_kv.split_loops, chip, gpu=True),
-    room(graph_pass, "split-k", "graph.products", split_k.split_products, chip, gpu=True),
-    room(graph_pass, "split-scan", "graph.simplified", split_scan.split_scans, chip, gpu=True),
-    room(plan_pass, "fusion", "kernels.fused", fuse.fuse, chip, lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
-    room(plan_pass, "collapse-axes", "kernels.flat", collapse_axes.flatten),
-    room(plan_pass, "online-reductions", "kernels.online", online_reductions.online, lambda c: partial(looped, context=c)),
-    room(plan_pass, "f32-products", "kernels.products", f32_products.on_tensor_cores, lambda c: has_fast_tf32(c.target)),
-    room(plan_pass, "fast-math", "kernels", relax.relax),
+    room(graph_pass, "simplify", "graph.folded", "simplify:simplify", without=lambda g, c: legalise(g)),
+    room(graph_pass, "strength-reduction", "graph.strength", "strength_reduction:reduce_strength"),
+    room(graph_pass, "batch-into-rows", "graph.rows", "batch_into_rows:fold", gpu=True),
+    room(graph_pass, "pack-operands", "graph.packed", "pack_operands:pack", lambda c: c.layouts, tf32_parts, gpu=True),
+    room(graph_pass, "collapse-reduced-axes", "graph.collapsed", "collapse_reduced_axes:collapse", chip, lambda c: c.layouts, gpu=True),
+    room(graph_pass, "split-reduction", "graph.reductions", "split_reduction:split_reductions", chip, lambda c: c.layouts, gpu=True),
+    room(graph_pass, "split-kv", "graph.loops", "split_kv:split_loops", chip, gpu=True),
+    room(graph_pass, "split-k", "graph.products", "split_k:split_products", chip, gpu=True),
+    room(graph_pass, "split-scan", "graph.simplified", "split_scan:split_scans", chip, gpu=True),
+    room(plan_pass, "fusion", "kernels.fused", "fusion.fuse:fuse", chip, lambda c: c.layouts, without=lambda g, c: one_kernel_each(g, c.layouts)),
+    room(plan_pass, "collapse-axes", "kernels.flat", "collapse_axes:flatten"),
+    room(plan_pass, "online-reductions", "kernels.online", "online_reductions.kernels:online", lambda c: partial(looped, context=c)),
+    room(plan_pass, "f32-products", "kernels.products", "f32_products:on_tensor_cores", lambda c: has_fast_tf32(c.target)),
+    room(plan_pass, "fast-math", "kernels", "fast_math.relax:relax"),
     _core("lower", stage="tile.lowered", run=lower),
-    room(tile_pass, "skip-blocks", "tile.skipped", each(skip.skip)),
-    room(tile_pass, "software-pipelining", "tile.rotated", each(software_pipelining.rotate)),
-    room(tile_pass, "program-order", "tile.ordered", each(program_order.order), chip, lambda c: c.options.group),
-    room(tile_pass, "boundary-peeling", "tile", each(boundary_peeling.peel)),
+    room(tile_pass, "skip-blocks", "tile.skipped", "skip_blocks.skip:skip"),
+    room(tile_pass, "software-pipelining", "tile.rotated", "software_pipelining:rotate"),
+    room(tile_pass, "program-order", "tile.ordered", "program_order:order", chip, lambda c: c.options.group),
+    room(tile_pass, "boundary-peeling", "tile", "boundary_peeling:peel"),
     _core("mask", run=lambda p, c: p.map(mask.mask if "mask-elision" in c.without else mask_elision.mask)),
-    room(masked_pass, "narrow-integers", "tile.narrowed", each(narrow_integers.narrow)),
-    room(masked_pass, "f16-multiplication", "tile.halved", each(f16_multiplication.halve)),
-    room(masked_pass, "tensor-descriptors", "tile.described", each(tensor_descriptors.describe),
+    room(masked_pass, "narrow-integers", "tile.narrowed", "narrow_integers:narrow"),
+    room(masked_pass, "f16-multiplication", "tile.halved", "f16_multiplication:halve"),
+    room(masked_pass, "tensor-descriptors", "tile.described", "tensor_descriptors:describe",
          lambda c: c.options.descriptors is not False,  # a tile program that was loaded as text may have descriptors
          without=lambda programs, c: programs.map(Program.without_descriptors)),
-    room(masked_pass, "fast-operators", "tile.fast", each(fast_operators.hasten)),
-    room(masked_pass, "maxima-in-parts", "tile.parted", each(maxima_in_parts.part)),
-    room(masked_pass, "flatten-loops", "tile.flattened", each(flatten_loops.flatten_loops)),
-    room(masked_pass, "deferred-checks", "tile.deferred", each(deferred_checks.defer)),
-    room(masked_pass, "early-start", "tile.early", early_start.start_early, lambda c: c.target.has_early_starts),
+    room(masked_pass, "fast-operators", "tile.fast", "fast_math.fast_operators:hasten"),
+    room(masked_pass, "maxima-in-parts", "tile.parted", "maxima_in_parts:part"),
+    room(masked_pass, "flatten-loops", "tile.flattened", "flatten_loops:flatten_loops"),
+    room(masked_pass, "deferred-checks", "tile.deferred", "deferred_checks:defer"),
+    room(masked_pass, "early-start", "tile.early", "early_start:start_early", lambda c: c.target.has_early_starts, together=True),
     *map(_core, ("target", "emit")),
 )  # fmt: skip
 

@@ -165,18 +165,12 @@ def gather_of_view(i: Interner, node: Node) -> Node | None:
     of the view could lie inside the array. The gather would return an element instead of the fill value.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
-        v = node.x
-        atoms = [x.atom for x in v.index]
-        plain = [a for a in atoms if a is not None]
-        if len(plain) == len(atoms) == len(set(plain)) == v.rank and v.shape == _permuted(v):
+        v, axes = node.x, [axis(k) for k in range(node.x.rank)]
+        extents = dict(zip(v.index, v.x.shape))
+        if len(v.index) == v.rank and [extents.get(a) for a in axes] == [*v.shape]:
             env = {axis_symbol(k): expr for k, expr in enumerate(node.index)}
             return i.gather(v.x, node.shape, tuple(x.substitute(env) for x in v.index), node.picks)
     return None
-
-
-def _permuted(v: View) -> tuple[Dim, ...]:
-    places = {x.atom: e for x, e in zip(v.index, v.x.shape)}
-    return tuple(places.get(axis_symbol(k), dims.ZERO) for k in range(v.rank))
 
 
 def single_concat(i: Interner, node: Node) -> Node | None:

@@ -80,10 +80,10 @@ class _Rotation:
         """Returns the ops of the first product, followed by the pipelined loop. Returns None if the loop cannot be
         pipelined.
         """
-        product = self._product() if self._covers_whole_axis() else None
-        if product is None:
+        makes = self._product() if self._covers_whole_axis() else []
+        if not makes:
             return None
-        makes = self._made_of(product)
+        product = makes[-1]
         first = self._copied(makes, lane_number(self.axis.name))
         following = self._copied(makes, self.axis.index + self.axis.block, past_end=True)
         if not all(may_be_described(op) for op in following.values() if isinstance(op, Load)):
@@ -98,24 +98,21 @@ class _Rotation:
             return False
         return extent % axis.block == 0 or ends_whole(loop, axis)
 
-    def _product(self) -> Dot | None:
-        """Returns the product that does not depend on earlier iterations. Returns None unless there is exactly one such
-        product, and another product besides.
+    def _product(self) -> list[Op]:
+        """Returns the ops of the product that does not depend on earlier iterations, with the product itself last.
+
+        Returns no ops unless there is exactly one such product, and another product besides. The product may depend
+        only on arithmetic and on loads that tensor descriptors can execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
         free = [d for d in dots if d not in carried]
-        return free[0] if len(free) == 1 < len(dots) and self._is_made_of_blocks(free[0]) else None
-
-    def _made_of(self, product: Dot) -> list[Op]:
-        """Returns the ops of the loop that a product depends on, in order."""
-        wanted = needed(product)
-        return [op for op in self.loop.body if op in wanted]
-
-    def _is_made_of_blocks(self, product: Dot) -> bool:
-        """Checks whether a product depends only on arithmetic and on loads that tensor descriptors can execute."""
-        made = self._made_of(product)
-        return all(is_described(op) if isinstance(op, Load) else isinstance(op, (Spread, Compute, Dot)) for op in made)
+        if len(free) != 1 or len(dots) == 1:
+            return []
+        wanted = needed(free[0])
+        made = [op for op in self.loop.body if op in wanted]
+        blocks = (is_described(op) if isinstance(op, Load) else isinstance(op, (Spread, Compute, Dot)) for op in made)
+        return made if all(blocks) else []
 
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
         """Makes copies of ops with `index` in place of the loop's index.
@@ -126,16 +123,15 @@ class _Rotation:
         def moved(op: Op) -> Op:
             if not isinstance(op, Load):
                 return replace(op)
-            places, guards = (
-                tuple(d.substitute({self.axis.symbol: index}) for d in ds) for ds in (op.index, op.guards)
-            )
+            here = {self.axis.symbol: index}
+            places, guards = (tuple(d.substitute(here) for d in ds) for ds in (op.index, op.guards))
             if past_end and places != op.index:
                 guards += (self.axis.extent - 1 - index,)
             return replace(op, index=places, guards=guards)
 
         return rewritten(ops, moved)
 
-    def _rotated(self, product: Dot, carry: Carry, following: dict[Op, Op]) -> Loop:
+    def _rotated(self, product: Op, carry: Carry, following: dict[Op, Op]) -> Loop:
         """Returns the pipelined loop. Its body has the rest of an iteration, followed by the first product of the next
         iteration.
         """
@@ -148,7 +144,7 @@ class _Rotation:
         carries = (*((c, made[n]) for c, n in self.loop.carries), (carry, following[product]))
         return replace(self.loop, carries=carries, body=(*body, *following.values()))
 
-    def _rest(self, product: Dot, following: Container[Op]) -> set[Op]:
+    def _rest(self, product: Op, following: Container[Op]) -> set[Op]:
         """Returns the ops of an iteration without its first product, but with the ops that the product and the other
         ops share.
         """

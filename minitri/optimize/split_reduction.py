@@ -202,7 +202,7 @@ def _computed(node: Reduce) -> Iterator[Element]:
         elif isinstance(x, Concat) and x.axis != x.rank - 1:
             stack += [element(p, index) for p in x.parts]
         else:
-            yield x, index
+            yield Element(x, index)
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import accumulate, count
 from operator import index, mul
 from typing import Any
@@ -25,10 +26,11 @@ from minitri.base import dims
 from minitri.base.diagnostics import CompileError, suggest
 from minitri.base.dims import Dim, Symbol
 from minitri.base.types import ArrayType, DType, dtype
-from minitri.graph.argument_binding import Instance, Sizes, array_type, sizes_of, static
+from minitri.graph.argument_binding import Instance, Sizes, array_type, items_of, sizes_of
 from minitri.graph.ir import Condition
+from minitri.graph.lower_ast import default
+from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
-from minitri.language.constant_arithmetic import BINARY, CONSTANTS
 from minitri.runtime.arguments import ArrayView, view
 
 KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)}  # what a scalar parameter takes
@@ -105,14 +107,13 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
     for param in function.params:
         name, value = param.name, given.get(param.name)
         if takes_float(param):
-            scalars[name] = scalar(param, value) if name in given else constant(param.default)
+            scalars[name] = scalar(param, value) if name in given else float_default(function, param)
         elif name in given and _is_static(param, value):
             statics[name] = scalar(param, value)
         elif name in given:
             arrays[name] = view(_promoted(param, value), name)
     _one_device(arrays)
-    packs = _packs(function, arrays)
-    sizes, types = _sizes(function, arrays, packs)
+    packs, types, sizes = _shapes(function, arrays)
     return Call(Instance(packs, types, statics), sizes, arrays, scalars)
 
 
@@ -149,22 +150,10 @@ def takes_float(param: ast.Param) -> bool:
     return isinstance(param.annotation, ast.ScalarType) and param.annotation.kind == "float"
 
 
-def constant(expr: ast.Expr | None) -> float:
-    """Returns the value of a parameter's default, which is a number or arithmetic of numbers."""
-    match expr:
-        case ast.Number():
-            return float(expr.value)
-        case ast.Unary(op="-" | "+" as op):
-            return constant(expr.operand) * (-1 if op == "-" else 1)
-        case ast.Name(id=id) if id in CONSTANTS:
-            return CONSTANTS[id]
-        case ast.Binary(op="+" | "-" | "*" | "/" | "//" | "%" | "**" as op):
-            left, right = constant(expr.left), constant(expr.right)
-            try:
-                return float(static(lambda: BINARY[op](left, right)))
-            except CompileError as error:
-                raise error.at(expr.span) from None
-    raise CompileError("MT0106", "a default of a float must be a number", expr.span if expr else None)
+@lru_cache(maxsize=256)
+def float_default(function: ast.Function, param: ast.Param) -> float:
+    """Returns the value of a float parameter's default, which is a number or arithmetic of numbers."""
+    return scalar(param, default(function, param))
 
 
 def scalar(param: ast.Param, value: Any) -> Any:
@@ -238,51 +227,45 @@ def _one_device(arrays: Mapping[str, ArrayView]) -> None:
         raise CompileError("MT0305", f"the arguments are on different devices: {shown}")
 
 
-def _packs(function: ast.Function, arrays: Mapping[str, ArrayView]) -> dict[str, int]:
-    """Returns the number of axes that each pack such as `*B` stands for."""
-    packs: dict[str, int] = {}
-    for param in function.params:
-        declared = param.annotation
-        if not isinstance(declared, ast.ArrayType) or param.name not in arrays:
-            continue
-        names = [d.id for d in declared.dims if isinstance(d, ast.Pack)]
-        rank = len(arrays[param.name].shape)
-        extra = rank - (len(declared.dims) - len(names))
-        if extra < 0 or (extra and not names) or (names and packs.setdefault(names[0], extra) != extra):
-            label = "declared " + declared.span.text.strip("\"'")
-            raise _wrong_argument("MT0302", param, f"has rank {rank}: {arrays[param.name]}", label=label)
-    return packs
-
-
-def _sizes(
-    function: ast.Function, arrays: Mapping[str, ArrayView], packs: Mapping[str, int]
-) -> tuple[dict[str, int], dict[str, ArrayType]]:
-    """Returns the size of every dimension by name, and the types of parameters without annotation."""
-    names = sizes_of(function, packs)
-    sizes, where, types = dict[str, int](), dict[str, str](), dict[str, ArrayType]()
-    declared: list[tuple[ast.Param, ArrayView, int, Dim]] = []  # an axis of an array, and its size in the declared type
-    for param in (p for p in function.params if p.name in arrays):
-        array = arrays[param.name]
-        if isinstance(param.annotation, ast.ArrayType):
-            type = array_type(param.annotation, names)
-            if type.dtype != array.dtype:
-                help = _conversion(param.name, array, type.dtype)
-                raise _wrong_argument("MT0303", param, f"has the dtype {array.dtype}, not {type.dtype}", help=help)
-            declared += [(param, array, axis, extent) for axis, extent in enumerate(type.shape)]
-        else:
-            types[param.name] = _type_of(array, sizes, names)
+def _shapes(
+    function: ast.Function, arrays: Mapping[str, ArrayView]
+) -> tuple[dict[str, int], dict[str, ArrayType], dict[str, int]]:
+    """Returns the number of axes of each pack such as `*B`, the types of parameters without annotation, and all sizes."""
+    declared = [(p, p.annotation, arrays[p.name]) for p in function.params if p.name in arrays]
+    typed = [(p, t, a, tuple(map(Dim.of, a.shape))) for p, t, a in declared if isinstance(t, ast.ArrayType)]
+    known, where, solved = Sizes(), dict[str, str](), dict[str, str]()  # the parameters that gave the sizes
+    for param, type, array, shape in typed:
+        match_sizes(type, shape, known, partial(_wrong_rank, param, type, array))
+        _check_dtype(param, type, array)
+        where |= dict.fromkeys(known.keys() - where.keys(), param.name)
     before = -1
-    while before != len(sizes):  # G*H only gives H when another argument has given G
-        before = len(sizes)
-        for param, array, axis, extent in declared:
-            if line := _linear_form(extent, sizes):
-                name, slope, start = line
-                value, rest = divmod(array.shape[axis] - start, slope)
-                if rest == 0 and value >= 0:
-                    sizes[name], where[name] = value, param.name
-    for each in declared:
-        _check_size(*each, sizes, where)
-    return sizes, types
+    while before != len(known):  # G*H only gives H when another argument has given G
+        before = len(known)
+        for param, type, _, shape in typed:
+            solve_sizes(type, shape, known)
+            solved |= dict.fromkeys(known.keys() - where.keys() - solved.keys(), param.name)
+    packs = {name: len(axes) for name, axes in known.items() if isinstance(axes, tuple)}
+    names, sizes = sizes_of(function, packs), dict[str, int]()
+    types = {p.name: _type_of(array, sizes, names) for p, type, array in declared if type is None}
+    for name, extent in known.items():
+        for symbol, n in zip(items_of(names[name]), items_of(extent)):
+            sizes[str(symbol)] = int(n)
+            where[str(symbol)] = where.get(name, "")
+    for param, type, array, _ in typed:
+        for axis, extent in enumerate(array_type(type, names).shape):
+            _check_size(param, array, axis, extent, sizes, where, solved)
+    return packs, types, sizes
+
+
+def _wrong_rank(param: ast.Param, type: ast.ArrayType, array: ArrayView) -> CompileError:
+    label = "declared " + type.span.text.strip("\"'")
+    return _wrong_argument("MT0302", param, f"has rank {len(array.shape)}: {array}", label=label)
+
+
+def _check_dtype(param: ast.Param, type: ast.ArrayType, array: ArrayView) -> None:
+    if type.dtype != array.dtype.name:
+        help = _conversion(param.name, array, dtype(type.dtype))
+        raise _wrong_argument("MT0303", param, f"has the dtype {array.dtype}, not {type.dtype}", help=help)
 
 
 def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
@@ -307,34 +290,26 @@ def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType
     return ArrayType(array.dtype, tuple(dims.ONE if n == 1 else dims.size(names[n]) for n in array.shape))
 
 
-def _linear_form(extent: Dim, sizes: Mapping[str, int]) -> tuple[str, int, int] | None:
-    """Returns (N, a, b) if an extent equals a * N + b for its only unknown dimension N, where a is not 0.
-
-    Returns None for any other extent.
-    """
-    unknown = [s for s in extent.symbols() if s.name not in sizes]
-    if len(unknown) != 1:
-        return None
-    known = extent.substitute({s: Dim.of(sizes[s.name]) for s in extent.symbols() if s.name in sizes})
-    split = known.coefficient(unknown[0])
-    if split is None or not split[0].constant or split[1].constant is None:
-        return None
-    return unknown[0].name, int(split[0]), int(split[1])
-
-
 def _check_size(
-    param: ast.Param, array: ArrayView, axis: int, extent: Dim, sizes: Mapping[str, int], where: Mapping[str, str]
-) -> None:
-    missing = [s.name for s in extent.symbols() if s.name not in sizes]
-    if missing and _linear_form(extent, sizes) is not None:  # no value of this dimension gives this size
-        raise _wrong_size(param, array, axis, f"which is {extent} for no `{missing[0]}`")
-    if missing:
+    param: ast.Param, array: ArrayView, axis: int, extent: Dim, sizes: Mapping[str, int], where: Mapping[str, str],
+    solved: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Raises CompileError MT0304 if an axis does not have its declared size, or if this size is not known.
+
+    where    the parameter that gave the size of each name, if it is a whole dimension there
+    solved   the same for names that are only part of a dimension, such as 2*N
+    """
+    names = [s.name for s in extent.symbols()]
+    if missing := [n for n in names if n not in sizes]:
         help = "use the dimension alone in the type of some parameter"
         raise CompileError("MT0304", f"no argument tells the size of `{missing[0]}`", param.span, help=help)
     wanted = extent.evaluate(sizes)
-    if wanted != array.shape[axis]:
-        origin = f" in `{where[str(extent)]}`" if str(extent) in where else ""
-        raise _wrong_size(param, array, axis, f"but {extent} is {wanted}{origin}")
+    if wanted == array.shape[axis] and all(sizes[n] >= 0 for n in names):
+        return
+    for name in (n for n in names if solved.get(n) == param.name):  # no value of this dimension gives this size
+        raise _wrong_size(param, array, axis, f"which is {extent} for no `{name}`")
+    origin = f" in `{where[str(extent)]}`" if where.get(str(extent)) else ""
+    raise _wrong_size(param, array, axis, f"but {extent} is {wanted}{origin}")
 
 
 def _wrong_size(param: ast.Param, array: ArrayView, axis: int, why: str) -> CompileError:

@@ -25,6 +25,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +49,7 @@ class Described:
     __slots__ = ("address", "shape", "strides", "block_shape")
     padding, round_f32_to_tf32 = "zero", False
 
-    def __init__(self, descriptor: Descriptor, pointers: Sequence[int]) -> None:
+    def __init__(self, descriptor: Descriptor, pointers: Sequence[Any]) -> None:
         self.address = pointers[descriptor.pointer]
         self.shape, self.strides, self.block_shape = descriptor.shape, descriptor.strides, descriptor.block
 
@@ -66,6 +67,7 @@ class NativeKernel:
     def __init__(self, function: Callable[[], Any], kernel: EmittedKernel, target: Target) -> None:
         self._function, self.kernel, self.target = function, kernel, target
         self._loaded: Recent[tuple[int, Kind], Start] = Recent(MAX_KINDS)
+        self.pointer, self.described = attrgetter("address"), Described
 
     def loaded(self, device: int, pointers: Sequence[int], numbers: Sequence[int]) -> Start:
         """Returns the function that launches the kernel for arguments of these types and alignments.

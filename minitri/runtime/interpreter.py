@@ -21,7 +21,7 @@ import numpy as np
 from minitri.base.types import DType
 from minitri.runtime.arguments import ArrayView, strided, view
 from minitri.runtime.binding import Call
-from minitri.triton import artifacts
+from minitri.triton.descriptors import Descriptor
 from minitri.triton.emit import EmittedKernel
 from minitri.triton.language_lock import LANGUAGE
 from minitri.triton.source import functions
@@ -35,20 +35,23 @@ class InterpretedKernel:
     kernel: EmittedKernel
     function: Any
 
-    def run(self, programs: int, arrays: Sequence[ArrayView], numbers: Sequence[int], floats: Sequence[float]) -> None:
+    def run(self, programs: int, _stream: int, arguments: tuple[Any, ...]) -> None:
         """Runs the kernel. numpy's warnings are turned off, because overflow and nan are ordinary results of a kernel."""
+        with np.errstate(all="ignore"), LANGUAGE.interpreted():
+            self.function[(programs,)](*arguments)
+
+    def pointer(self, array: ArrayView) -> HostPointer:
+        return HostPointer(array)
+
+    def described(self, d: Descriptor, pointers: Sequence[Any]) -> Any:
+        """Returns the argument of the interpreter for a tensor descriptor."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        pointers = [HostPointer(a) for a in arrays]
-        found = [(pointers[d.pointer], d.shape, d.strides, d.block) for d in self.kernel.descriptors]
-        described = [TensorDescriptor(p, list(shape), list(strides), list(block)) for p, shape, strides, block in found]
-        with np.errstate(all="ignore"), LANGUAGE.interpreted():
-            self.function[(programs,)](*pointers, *numbers, *floats, *described)
+        return TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block))
 
 
 def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[InterpretedKernel, ...]:
     """Returns the kernels of a source text with their functions in Triton's interpreter."""
-    artifacts.require_triton()
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
 

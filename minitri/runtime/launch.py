@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,9 +23,9 @@ from minitri.base.types import DType
 from minitri.graph.ir import Graph
 from minitri.hardware.targets import Target
 from minitri.kernels.ir import Plan
-from minitri.runtime.arguments import ArrayView, empty
+from minitri.runtime.arguments import ArrayView, empty, returned
 from minitri.runtime.binding import Call
-from minitri.runtime.gpu_launcher import Described, NativeKernel, Start, current_stream, load_all
+from minitri.runtime.gpu_launcher import NativeKernel, Start, current_device, current_stream, load_all
 from minitri.runtime.interpreter import InterpretedKernel, interpreted
 from minitri.triton import artifacts
 from minitri.triton.emit import EmittedKernel
@@ -37,7 +37,7 @@ Step = NativeKernel | InterpretedKernel  # one kernel, with the function that ru
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch of a plan with its arguments. Calling the `Launch` does nothing if the number of programs is 0."""
+    """One kernel launch of a plan with its arguments. Nothing is launched if the number of programs is 0."""
 
     step: Step
     programs: int
@@ -45,81 +45,91 @@ class Launch:
     numbers: tuple[int, ...]
     floats: tuple[float, ...]
 
-    def __call__(self) -> None:
-        """Runs the kernel on the current device and stream, or in the interpreter."""
-        if self.programs and isinstance(self.step, InterpretedKernel):
-            self.step.run(self.programs, self.arrays, self.numbers, self.floats)
-        elif self.programs:
-            self.start()(self.programs, current_stream()(self.arrays[0].owner.device.index), self.arguments)
-
     def start(self) -> Start:
-        """Returns the function that launches the kernel on the GPU that holds the arrays, which must be the current
-        GPU.
+        """Returns the function that launches the kernel in the interpreter, or on the GPU that holds the arrays.
+
+        The GPU must be the current GPU.
         """
-        assert isinstance(self.step, NativeKernel)
+        if isinstance(self.step, InterpretedKernel):
+            return self.step.run
         return self.step.loaded(self.arrays[0].owner.device.index, [a.address for a in self.arrays], self.numbers)
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """Returns the arguments of a launch on a GPU, in order."""
-        pointers = [a.address for a in self.arrays]
-        described = (Described(d, pointers) for d in self.step.kernel.descriptors)
+        """Returns the arguments of a launch, in order."""
+        pointers = [self.step.pointer(a) for a in self.arrays]
+        described = (self.step.described(d, pointers) for d in self.step.kernel.descriptors)
         return (*pointers, *self.numbers, *self.floats, *described)
 
 
 @dataclass(frozen=True)
 class Executable:
+    """A plan with the functions that run its kernels."""
+
     plan: Plan
     steps: tuple[Step, ...]
 
     def __call__(self, call: Call, allocate: Allocate | None = None) -> list[ArrayView]:
-        return self.started(call, allocate).outputs
-
-    def started(self, call: Call, allocate: Allocate | None = None) -> Started:
         """Runs a call. On a GPU, the kernels may still run when this method returns."""
-        memory = self.memory(call, allocate)
+        bound = Bound(self, call, allocate)
+        bound()
+        return bound.outputs
+
+
+class Bound:
+    """A call with fixed arrays and fixed outputs. Calling the `Bound` object launches the kernels, without any check.
+
+    The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, the
+    kernels of all launches are compiled when the object is made.
+
+    memory     the inputs, and new arrays for temporaries and outputs, by name; launches only hold addresses
+    launches   the launches of the call, in order
+    outputs    the arrays of the results
+    results    the results as the caller gets them
+    """
+
+    def __init__(self, executable: Executable, call: Call, allocate: Allocate | None = None) -> None:
+        self.plan, self.call = executable.plan, call
+        self.memory = _memory(self.plan, call, allocate or empty)
+        self.launches = [_launch(step, call, self.memory) for step in executable.steps]
         with on_device(call.model):
-            launches = self.launches(call, memory)
-            launch_all(launches)
-        return Started(self.plan, call, launches, self.outputs(memory))
+            if call.device != "cpu":
+                load_all([x.start for x in self.launches if x.programs], call.device)
+            self._start = launcher(self.launches, call)
+        self.outputs = [self.memory[b.name] for b in self.plan.outputs]
+        self.results = returned(self.outputs)
 
-    def outputs(self, memory: Memory) -> list[ArrayView]:
-        return [memory[b.name] for b in self.plan.outputs]
-
-    def memory(self, call: Call, allocate: Allocate | None = None) -> dict[str, ArrayView]:
-        """Returns the inputs, and new arrays for temporaries and outputs, by name."""
-        allocate = allocate or empty
-        made = (*self.plan.temporaries, *self.plan.outputs)
-        shapes = {b: tuple(e.evaluate(call.sizes) for e in b.shape) for b in made}
-        if call.device == "cpu":
-            for b, shape in shapes.items():
-                require_memory(b.dtype, shape)
-        return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
-
-    def launches(self, call: Call, memory: Memory) -> list[Launch]:
-        """Returns the launches of a call with their arguments, in order.
-
-        On a GPU, this method compiles the kernels of all launches.
-        """
-        launches = [_launch(step, call, memory) for step in self.steps]
-        if call.device != "cpu":
-            load_all([x.start for x in launches if x.programs], call.device)
-        return launches
+    def __call__(self) -> Any:
+        self._start()
+        return self.results
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A call that has been started: its plan, its arguments, its launches and its outputs."""
+def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
+    """Returns a function that runs some launches of a call, on the device of its arrays and the current stream."""
+    steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
+    model, device, current, stream_of = call.model, 0, int, int  # the interpreter is device 0 and needs no stream
+    if model is not None and model.device != "cpu":
+        device, current, stream_of = model.owner.device.index, current_device(), current_stream()
 
-    plan: Plan
-    call: Call
-    launches: list[Launch]
-    outputs: list[ArrayView]
+    def run() -> None:
+        if current() != device:
+            with on_device(model):
+                return run()
+        stream = stream_of(device)
+        for start, programs, arguments in steps:
+            start(programs, stream, arguments)
+
+    return run
 
 
-def launch_all(launches: Iterable[Launch]) -> None:
-    for launch in launches:
-        launch()
+def _memory(plan: Plan, call: Call, allocate: Allocate) -> dict[str, ArrayView]:
+    """Returns the inputs, and new arrays for temporaries and outputs, by name."""
+    made = (*plan.temporaries, *plan.outputs)
+    shapes = {b: tuple(e.evaluate(call.sizes) for e in b.shape) for b in made}
+    if call.device == "cpu":
+        for b, shape in shapes.items():
+            require_memory(b.dtype, shape)
+    return dict(call.arrays) | {b.name: allocate(call.model, b.dtype, shape) for b, shape in shapes.items()}
 
 
 def _launch(step: Step, call: Call, memory: Memory) -> Launch:

@@ -10,7 +10,6 @@ that the rules chose.
 """
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,13 +20,14 @@ from minitri.base import json_disk_cache, pass_logs
 from minitri.base.diagnostics import CompileError
 from minitri.base.tracebacks import hides_frames
 from minitri.hardware.chips import chip_of
+from minitri.hardware.targets import Target
 from minitri.language.ast_dump import format_module
 from minitri.pipeline import Compilation, Context
-from minitri.program_compilation import BaseProgram, check_effort
+from minitri.program_compilation import BaseProgram, check_effort, with_measured
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
-from minitri.runtime.device_transfer import target_of
-from minitri.runtime.replay import Bound
+from minitri.runtime.device_transfer import beside, target_of
+from minitri.runtime.launch import Bound
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
 from minitri.trust.first_order_error import magnitude
@@ -105,24 +105,32 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
         if best.timing is not None:
             json_disk_cache.put("autotune", key, asdict(options))
         built = build(options)
-    program.choices.pop(_key_text(key), None)
-    program.choices.made(_key_text(key), lambda: options)
+    program.choices.pop(context.key, None)
+    program.choices.made(context.key, lambda: options)
     return built
 
 
-def known(program: BaseProgram, call: Call, context: Context) -> tuple[Options, str] | None:
-    """Returns the options that tuning has chosen for this call, and the name of their entry in the cache.
+def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
+    """Returns the options that a call on a GPU uses, and a line about the options for `explain`, without measuring.
 
-    The function `known` measures nothing.
-
-    The result is None if no options have been measured for this call yet.
+    The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.
     """
-    key = _key(program, call, context)
-    chosen = program.choices.get(_key_text(key))
-    if chosen is not None:
-        return chosen, "in this process"
-    kept = _options(json_disk_cache.get("autotune", key))
-    return None if kept is None else (kept, f"in {json_disk_cache.folder()}")
+    if target is None:
+        return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
+    call = beside(call)
+    context = program.context(call, target)
+    found, kept = program.choices.get(context.key), "in this process"
+    if found is None:
+        found, kept = (
+            _options(json_disk_cache.get("autotune", _key(program, call, context))),
+            f"in {json_disk_cache.folder()}",
+        )
+    if found is not None:
+        with suppress(CompileError):  # the cached options were chosen for other kernels
+            context = with_measured(context, found)
+            program.compilation(context).value("triton")
+            return context.options, f"schedules: measured, kept {kept}: {found}"
+    return None, f'schedules: the model\'s; none is measured yet, effort "{program.effort}" does it at the first call'
 
 
 def _arguments(call: Call) -> dict[str, Any]:
@@ -168,10 +176,6 @@ def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name(call.device), "triton": triton.__version__,
         "version": VERSION, "effort": program.effort,
     }  # fmt: skip
-
-
-def _key_text(key: dict[str, Any]) -> str:
-    return json.dumps(key, sort_keys=True)
 
 
 def _options(kept: Any) -> Options | None:

@@ -1,8 +1,7 @@
 """Repeated calls on a GPU, which use the checked arguments and compiled kernels of the first call again.
 
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
-    Bound      a call with the same arrays and the same outputs: launches, and nothing else
-    Captured   a bound call as one CUDA graph
+    Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
 Two calls with an equal `call_key` can share a replay. `again_like` makes a faster check for a call like the previous
 call. `ReplayCache` keeps the replays of a program.
@@ -20,10 +19,9 @@ from typing import Any
 from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.base.types import DType
-from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
 from minitri.runtime.gpu_launcher import Described, current_device, current_stream
-from minitri.runtime.launch import Executable, Launch, Started, launch_all, on_device
+from minitri.runtime.launch import Bound, Executable, Launch, on_device
 
 Key = tuple[Any, ...]
 EXACT = 2**53  # f64 represents every integer below it
@@ -107,10 +105,10 @@ class Replay:
     `floats` has the position and the default of each float parameter.
     """
 
-    def __init__(self, started: Started, floats: Mapping[str, tuple[int, float]]) -> None:
+    def __init__(self, bound: Bound, floats: Mapping[str, tuple[int, float]]) -> None:
         import torch
 
-        plan, call, model = started.plan, started.call, started.call.model
+        plan, call, model = bound.plan, bound.call, bound.call.model
         assert model is not None
         self.device, self.switch = model.owner.device.index, torch.cuda.device
         self.current, self.stream = current_device(), current_stream()
@@ -119,7 +117,7 @@ class Replay:
         self.first, self.single = len(plan.temporaries), len(plan.outputs) == 1
         slots = {name: k for k, name in enumerate((*call.arrays, *(b.name for b in made)))}
         with on_device(model):
-            self.steps = tuple(_Step(x, slots, floats) for x in started.launches if x.programs)
+            self.steps = tuple(_Step(x, slots, floats) for x in bound.launches if x.programs)
         is_single = len(self.steps) == len(made) == 1 and not self.steps[0].more
         self.run = self._run_single(self.steps[0]) if is_single else self._run
 
@@ -194,44 +192,6 @@ class _Step:
         return (*given, *floats, *(Described(d, given) for d in self.descriptors))
 
 
-class Bound:
-    """A call with fixed arrays and fixed outputs. Calling the `Bound` object launches the kernels, without any check.
-
-    The outputs belong to the `Bound` object: each call overwrites the results of the previous call.
-    """
-
-    def __init__(self, executable: Executable, call: Call) -> None:
-        memory = executable.memory(call)
-        with on_device(call.model):
-            launches = executable.launches(call, memory)
-            self._start = partial(launch_all, launches) if call.device == "cpu" else _native(launches, call)
-        self.keep = (call, memory)  # keeps the arrays alive: launches only hold addresses
-        self.results = returned(executable.outputs(memory))
-
-    def __call__(self) -> Any:
-        self._start()
-        return self.results
-
-
-def _native(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
-    import torch
-
-    assert call.model is not None
-    device = call.model.owner.device.index
-    current, stream_of = current_device(), current_stream()
-    steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
-
-    def run() -> None:
-        if current() != device:
-            with torch.cuda.device(device):
-                return run()
-        stream = stream_of(device)
-        for start, programs, arguments in steps:
-            start(programs, stream, arguments)
-
-    return run
-
-
 class Captured(Bound):
     """A call as a CUDA graph: one launch runs all its kernels, on the same arrays, into the same outputs.
 
@@ -301,10 +261,10 @@ class ReplayCache:
         self._recent = replay or self._recent
         return replay
 
-    def keep(self, key: Key, pointers: Sequence[int], started: Started, call: Call, args: Sequence[Any]) -> None:
+    def keep(self, key: Key, pointers: Sequence[int], bound: Bound, call: Call, args: Sequence[Any]) -> None:
         """Keeps a replay of a call that was just made, if the call can be repeated."""
         tensors = len(pointers) == len(call.arrays) and replayable(call)
         numbers = all(isinstance(args[k], (int, float)) for k in self.float_places if k < len(args))
-        own = all(started.call.arrays[name] is a for name, a in call.arrays.items())
+        own = all(bound.call.arrays[name] is a for name, a in call.arrays.items())
         if tensors and numbers and own:
-            self.kept.made(key, lambda: Replay(started, self.floats))
+            self.kept.made(key, lambda: Replay(bound, self.floats))

@@ -9,18 +9,16 @@ A program with an `effort` measures schedules at the first call of a shape (meas
 calls (replay.py).
 """
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from minitri.base.diagnostics import CompileError
 from minitri.base.lru_cache import Recent
 from minitri.hardware.targets import Target
 from minitri.pipeline import Context
-from minitri.program_compilation import BaseProgram
+from minitri.program_compilation import BaseProgram, with_measured
 from minitri.runtime.binding import Call
-from minitri.runtime.device_transfer import beside, target_of
+from minitri.runtime.device_transfer import target_of
 from minitri.runtime.launch import Executable
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
@@ -80,34 +78,5 @@ class Variants:
 
 
 def _launchable(program: BaseProgram, context: Context, options: Options) -> Executable:
-    options = _for_call(context, options)
-    return run_stage.launchable(program.compilation(replace(context, options=options)), context.target)
-
-
-def _for_call(context: Context, options: Options) -> Options:
-    """Returns the measured options for a call.
-
-    If the program has its own setting for tensor descriptors, this setting replaces the measured setting.
-    """
-    own = context.options.descriptors
-    return replace(options, descriptors=options.descriptors if own is None else own)
-
-
-def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
-    """Returns the options that a call on a GPU uses, and a line about the options for `explain`, without measuring.
-
-    The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.
-    """
-    if target is None:
-        return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
-    from minitri.runtime.measured_schedules import known
-
-    call = beside(call)
-    context = program.context(call, target)
-    found = known(program, call, context)
-    with suppress(CompileError):  # the cached options were chosen for other kernels
-        if found is not None:
-            options = _for_call(context, found[0])
-            program.compilation(replace(context, options=options)).value("triton")
-            return options, f"schedules: measured, kept {found[1]}: {found[0]}"
-    return None, f'schedules: the model\'s; none is measured yet, effort "{program.effort}" does it at the first call'
+    context = with_measured(context, options)
+    return run_stage.launchable(program.compilation(context), context.target)

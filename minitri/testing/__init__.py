@@ -12,8 +12,7 @@ is written, so the program writer knows the dtype and the shape of every value.
 
     statement_forms.toml   the forms of statements, with placeholders
     statement_writer.py    draws forms and fills them; minitri/bench/random_programs.py uses it too
-    placeholders.py        what each placeholder becomes
-    small_parameters.py    parameters, and values for sample arrays
+    placeholders.py        what each placeholder becomes: parameters, values of sample arrays, axes, sizes
     small_programs.py      the statements and the text of a whole program
     choice_lists.py        programs as lists of choices, which shrink
     changed_programs.py    changed programs that must compute the same result
@@ -31,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitri.testing.choice_lists import recorded
+from minitri.testing.placeholders import Parameter
 from minitri.testing.random_arrays import random_array
-from minitri.testing.small_parameters import Parameter
 from minitri.testing.small_programs import RandomProgram, SmallWriter
 
 if TYPE_CHECKING:

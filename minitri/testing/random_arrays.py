@@ -10,7 +10,7 @@ from minitri.base import numpy_array_operations as numpy_arrays
 from minitri.base.types import DTYPES, DType
 from minitri.language import ast
 from minitri.language.parser import parse_type
-from minitri.language.reference_evaluator import extents
+from minitri.language.reference_evaluator import Reference
 
 
 def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low: float = -4, high: float = 4) -> Any:
@@ -23,7 +23,7 @@ def random_array(type: str, sizes: dict[str, int], rng: np.random.Generator, low
     if isinstance(parsed, ast.ScalarType):
         return float(rng.uniform(low, high))
     make = partial(elements, DTYPES[parsed.dtype], rng, low, high, usual=(low, high) == (-4, 4))
-    return _laid_out(make, extents(parsed, sizes, {}), rng)
+    return _laid_out(make, tuple(Reference({}).expression(d, dict(sizes)) for d in parsed.dims), rng)
 
 
 def elements(

@@ -33,19 +33,14 @@ from minitri.language import ast
 from minitri.language.parser import parse_module
 from minitri.language.reference_evaluator import evaluate
 from minitri.program import Program
-from minitri.testing.placeholders import SIDES, FormFiller
+from minitri.testing.placeholders import DTYPE_CHOICES, MAX_ELEMENTS, SIDES, FormFiller, Parameter, Value
 from minitri.testing.random_arrays import random_array
-from minitri.testing.small_parameters import DTYPE_CHOICES, MAX_ELEMENTS, Parameter, Value
 from minitri.testing.statement_writer import DoesNotFit, words
 
 TABLE = table_beside(__file__, "statement_forms.toml")
 TRIES = 3  # how many forms of one kind are tried
 SHAPE_ERRORS = ("MT0201", "MT0203", "MT0204", "MT0205", "MT0206", "MT0304")
-HELPERS = {
-    "scaled": "def scaled(a, by=2):\n    return a * by\n",
-    "centred": "def centred(a):\n    return a - mean(a, axis=-1, keepdims=True)\n",
-    "rowwise": "def rowwise(a: f32[*B, L]):\n    return sum(a, axis=-1) / (L + 1)\n",
-}
+HELPERS: dict[str, str] = TABLE["helpers"]
 HELPER_FUNCTIONS = parse_module("\n\n".join(HELPERS.values()), "<helpers>").functions
 
 

@@ -12,7 +12,6 @@ computes the value of a statement. A statement that cannot be computed is remove
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,14 +55,23 @@ class Filled(dict[str, Any]):
         return made
 
 
-class StatementWriter(ABC):
+class StatementWriter:
     """A program under construction: its parameters, values and statements, by name.
 
     kinds         the kinds of statements of the table; each kind has lists of forms
     words         lists of texts, by the placeholder that stands for a text of the list
     drawn_again   other placeholders that get a new text each time they occur
     refusals      exceptions of a statement that does not fit
+
+    A subclass has two methods:
+
+    placeholder(name, filled)         returns the text for a placeholder; raises DoesNotFit if there is none
+    value(text, reads, kind, group)   returns the value that a statement computes; raises DoesNotFit if it has none.
+                                      `group` names the list of forms that the statement is from
     """
+
+    placeholder: Callable[[str, Filled], Any]
+    value: Callable[[str, Sequence[str], str, str], Any]
 
     drawn_again: frozenset[str] = frozenset()
     refusals: tuple[type[Exception], ...] = (DoesNotFit,)
@@ -73,17 +81,6 @@ class StatementWriter(ABC):
         self.arrays: dict[str, Any] = {}
         self.values: dict[str, Any] = {}
         self.statements: list[Statement] = []
-
-    @abstractmethod
-    def placeholder(self, name: str, filled: Filled) -> Any:
-        """Returns the text for a placeholder. Raises DoesNotFit if there is none."""
-
-    @abstractmethod
-    def value(self, text: str, reads: Sequence[str], kind: str, group: str) -> Any:
-        """Returns the value that a statement computes. `group` names the list of forms that the statement is from.
-
-        Raises DoesNotFit if the statement has no value.
-        """
 
     def attempt(self, kind: str, operand: str, form: str = "") -> bool:
         """Adds a statement if it fits, and returns whether it fits.

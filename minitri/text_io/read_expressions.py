@@ -7,7 +7,7 @@ because the text may come from anyone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import DType, dtype
 from minitri.language.constant_arithmetic import BINARY
 from minitri.language.parser import is_name
-from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER, Attributes, Line, Mistake, Node, Text
+from minitri.text_io.reader import MAX_NESTING, MAX_NUMBER, Attributes, Mistake, Node, Text
 
 MAX_TERMS = 500  # terms of a polynomial, and factors of a term
 
@@ -30,7 +30,7 @@ class Names:
 
     sizes    the dimensions in the types of the inputs, by name
     axes     the axes of the present line, by name
-    value    a function that returns the symbol of a value such as `%3` or `@0`, or None if it is unknown
+    value    a function that returns the symbol of any other name, such as `%3` or `@0`, or None if it is unknown
     """
 
     sizes: dict[str, Dim] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Names:
 
     def _named(self, e: Node) -> Dim:
         name = e.name
-        found = self.value(e) if name[0] in "%@" else self.axes.get(name) or self.sizes.get(name.removeprefix("$"))
+        found = self.axes.get(name) or self.sizes.get(name.removeprefix("$")) or self.value(e)
         if found is not None:
             return found
         known = [*self.axes, *self.sizes]
@@ -78,10 +78,13 @@ class Names:
 
     def declare(self, e: Node) -> None:
         """Declares the names in the type of an input as dimensions."""
-        for name in _names_in(e):
-            if not is_name(name.name):
-                raise Mistake(name, f"`{name.name[:40]}` cannot name a dimension")
-            self.sizes.setdefault(name.name, dims.size(name.name))
+
+        def declared(e: Node) -> Dim:
+            if not is_name(e.name):
+                raise Mistake(e, f"`{e.name[:40]}` cannot name a dimension")
+            return self.sizes.setdefault(e.name, dims.size(e.name))
+
+        Names(self.sizes, value=declared).dim(e)
 
     def dims(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
         return tuple(map(self.dim, exprs))
@@ -116,16 +119,6 @@ def _small(d: Dim, place: Text) -> Dim:
     if len(d.terms) > MAX_TERMS or any(len(m) > MAX_NESTING or abs(c) >= MAX_NUMBER for m, c in d.terms):
         raise Mistake(place, "this expression has too many terms, or too large numbers", code="MT0401")
     return d
-
-
-def _names_in(e: Node) -> Iterator[Node]:
-    stack = [e]
-    while stack:
-        e = stack.pop()
-        if e.kind == "name":
-            yield e
-        else:
-            stack += [p for p in reversed(e.parts) if isinstance(p, Node)]
 
 
 # ---- dtypes, numbers, lists and attributes -----------------------------------------------------
@@ -177,19 +170,6 @@ def read_text(e: Node) -> str:
     if e.kind != "text":
         raise Mistake(e, "a text in double quotes is wanted here")
     return e.parts[0]
-
-
-def read_word(e: Node, known: Sequence[str]) -> str:
-    if e.name not in known:
-        raise Mistake(e, f"one of {', '.join(known)} is wanted here", suggest(e.name, known))
-    return e.name
-
-
-def wanted(line: Line, name: str) -> Node:
-    """Returns an attribute of a line. Raises Mistake if the line does not have the attribute."""
-    if name not in line.attributes:
-        raise Mistake(line.op, f"`{line.op.name[:40]}` needs the attribute `{name}`")
-    return line.attributes[name]
 
 
 def read_identifier(e: Node, taken: Iterable[str] = ()) -> str:

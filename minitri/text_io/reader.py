@@ -5,7 +5,7 @@
 In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node` for every line and expression, or a
 ParseError MT0501. The one idea: all three IRs have one grammar (ir.lark), because their lines have the same syntax.
 Every node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at the
-node. graph/parse.py, kernels/parse.py and tiles/parse.py turn the nodes into IRs. read_expressions.py has the functions
+node. graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into IRs. read_expressions.py has the functions
 that these three files use.
 
 Numbers and nesting are limited, because the text may come from anyone.
@@ -111,7 +111,7 @@ def read(source: Source, start: str) -> Any:
 
     _check_text(source)
     try:
-        return _lark().parse(source.text, start=start)
+        return _read_part(_lark().parse(source.text, start=start))
     except UnexpectedToken as error:
         at = len(source.text.rstrip()) if error.token.type == "$END" else error.token.start_pos
         raise _misplaced(Text(at, at + len(error.token)), str(error.token), error.expected) from None
@@ -209,11 +209,6 @@ class Builder:
 
     Each method has the name of a grammar rule.
     """
-
-    def same(self, part: Any) -> Any:
-        return part
-
-    number = name = string = temporary = strides = same
 
     def binary(self, left: Node, op: Node, right: Node) -> Node:
         pair = op.name in ("//", "%")

@@ -1,12 +1,13 @@
 """Defines templates for the lines of a stage. One template both writes and reads lines of one kind.
 
-    reduce.<op> <x> {over = <over:axis_names>, rescale = <rescale?>}         the template
-    reduce.max %0 {over = [j]}                                         a line without its result and type
+    reduce.<op> <x> {over = <over:[axis]>, rescale = <rescale?>}         the template
+    reduce.max %0 {over = [j]}                                           a line without its result and type
 
 A template looks like the line that it describes. `<x>` is a placeholder for the field `x` of an operation.
 
     <x>                   the name of a value that an earlier line defines
-    <over:axis_names>     a field of the kind `axis_names`, which the reader's method `axis_names` reads
+    <along:axis>          a field of the kind `axis`, which the reader's method `axis` reads
+    <over:[axis]>         a list of such fields, in brackets
     <args...>             all remaining operands. With a kind, `<axes:axis...>`
     rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
@@ -26,19 +27,11 @@ from minitri.base.operators import OPERATORS, REDUCTIONS, SCANS
 from minitri.base.spans import Source, Span
 from minitri.base.types import DType
 from minitri.graph.ir import PRECISIONS
-from minitri.text_io.read_expressions import (
-    Names,
-    check_attributes,
-    read_list,
-    read_number,
-    read_text,
-    read_word,
-    wanted,
-)
+from minitri.text_io.read_expressions import Names, check_attributes, read_dtype, read_list, read_number, read_text
 from minitri.text_io.reader import Line, Mistake, Node
 
 V = TypeVar("V")
-_HOLE = re.compile(r"(?:(\w+) = )?<(\w+)(?::(\w+))?(\.\.\.|\?)?>")
+_HOLE = re.compile(r"(?:(\w+) = )?<(\w+)(?::(\[?)(\w+)\]?)?(\.\.\.|\?)?>")
 _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 
 
@@ -46,13 +39,23 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 class Hole:
     """A placeholder of a template: `word = <field:kind mark>` for an attribute, `<field:kind mark>` for an operand.
 
-    `mark` is "...", or "?", or empty.
+    `mark` is "...", or "?", or empty. `bracket` is "[" if the field is a list of values of the kind, or empty.
     """
 
     word: str
     field: str
+    bracket: str
     kind: str
     mark: str
+
+    def write(self, value: Any, writer: Any) -> str:
+        """Returns the text of a value. If the writer has no method for the kind, the text is `str(value)`."""
+        write = getattr(writer, self.kind or "ref", str)
+        return f"[{', '.join(map(write, value))}]" if self.bracket else write(value)
+
+    def read(self, e: Node, reader: Any) -> Any:
+        read = getattr(reader, self.kind or "ref")
+        return tuple(map(read, read_list(e))) if self.bracket else read(e)
 
 
 class Template:
@@ -63,7 +66,7 @@ class Template:
 
     def __init__(self, text: str) -> None:
         self.head, _, rest = text.partition(" ")
-        holes = [Hole(word or "", field, kind or "ref", mark or "") for word, field, kind, mark in _HOLE.findall(rest)]
+        holes = [Hole(*parts) for parts in _HOLE.findall(rest)]
         self.operands = [h for h in holes if not h.word]
         self.attributes = [h for h in holes if h.word]
         self.between = " " if "> <" in rest else ", "
@@ -76,7 +79,7 @@ class Template:
         operands: list[str] = []
         for h in self.operands:
             values = fields[h.field] if h.mark == "..." else [fields[h.field]]
-            operands += [getattr(writer, h.kind, plain)(v) for v in values if v is not None]
+            operands += [h.write(v, writer) for v in values if v is not None]
         words = [*self.words(fields, writer), *more]
         head = self.head.replace("<op>", fields.get("op", ""))
         return f"{head} {self.between.join(operands)}".rstrip() + (f" {{{', '.join(words)}}}" if words else "")
@@ -84,7 +87,7 @@ class Template:
     def words(self, fields: Mapping[str, Any], writer: Any) -> list[str]:
         """Returns the text of each attribute."""
         shown = [h for h in self.attributes if h.mark != "?" or fields[h.field] not in (None, ())]
-        return [f"{h.word} = {getattr(writer, h.kind, plain)(fields[h.field])}" for h in shown]
+        return [f"{h.word} = {h.write(fields[h.field], writer)}" for h in shown]
 
 
 def templates(module: Any, table: Mapping[str, Any]) -> dict[type[Any], Template]:
@@ -97,17 +100,13 @@ def fields_of(node: Any) -> dict[str, Any]:
     return {f.name: getattr(node, f.name) for f in fields(node)}
 
 
-def plain(value: object) -> str:
-    """Returns the text of a field whose kind has no method in the writer."""
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
-
-
 class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
 
     templates    templates of the lines, one for each class of operations
     precisions   the precisions of a product
     anywhere     attributes that any line can have
+    example      an example of a type, for messages
     names        the meaning of names in index expressions, for the line that is being read
     dtype        the dtype of the result, for the same line
     """
@@ -115,6 +114,7 @@ class LineReader(Generic[V]):
     templates: Mapping[type[Any], Template]
     precisions: Sequence[str] = PRECISIONS
     anywhere: Sequence[Hole] = ()
+    example = "f32[i, j]"
     names: Names
     dtype: DType
 
@@ -136,34 +136,37 @@ class LineReader(Generic[V]):
     def dim(self, e: Node) -> Dim:
         return self.names.dim(e)
 
-    def dims(self, e: Node) -> tuple[Dim, ...]:
-        return self.names.dims(read_list(e))
-
     def integer(self, e: Node) -> int:
         if e.kind != "number" or not isinstance(e.parts[0], int):
             raise Mistake(e, "a number is wanted here")
         return e.parts[0]
 
-    def integers(self, e: Node) -> tuple[int, ...]:
-        return tuple(map(self.integer, read_list(e)))
-
-    def texts(self, e: Node) -> tuple[str, ...]:
-        return tuple(map(read_text, read_list(e)))
+    def text(self, e: Node) -> str:
+        return read_text(e)
 
     def flag(self, e: Node) -> bool:
-        return bool(read_word(e, ("true",)))
+        return bool(self._word(e, ("true",)))
 
     def precision(self, e: Node) -> str:
-        return read_word(e, self.precisions)
+        return self._word(e, self.precisions)
+
+    def _word(self, e: Node, known: Sequence[str]) -> str:
+        if e.name not in known:
+            raise Mistake(e, f"one of {', '.join(known)} is wanted here", suggest(e.name, known))
+        return e.name
 
     def span(self, line: Line) -> tuple[Span, ...]:
         return (Span(self.source, line.start, line.end),)
 
-    def take(self, result: Node) -> None:
-        """Reserves the name of a new value. Raises Mistake if the name is in use."""
+    def read_result(self, result: Node, type: Node) -> tuple[Node, ...]:
+        """Reserves the name of a new value. Returns what is in the brackets of its type, and sets `dtype`."""
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")
         self.taken.add(result.name)
+        if type.parts[1] is None:
+            raise Mistake(type, f"the type of a value is written as in {self.example}, or f32[]")
+        self.dtype = read_dtype(type)
+        return type.parts[1]
 
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
         """Returns the class of a line's operation, and the operation's fields.
@@ -176,8 +179,10 @@ class LineReader(Generic[V]):
         check_attributes(line.attributes, [h.word for h in attributes])
         found |= self._operands(line, [h for h in template.operands if h.field not in absent])
         for h in attributes:
-            if h.word in line.attributes or h.mark != "?":
-                found[h.field] = getattr(self, h.kind)(wanted(line, h.word))
+            if h.word in line.attributes:
+                found[h.field] = h.read(line.attributes[h.word], self)
+            elif h.mark != "?":
+                raise Mistake(line.op, f"`{line.op.name[:40]}` needs the attribute `{h.word}`")
         return cls, found
 
     def _kind(self, line: Line, absent: Collection[str]) -> tuple[type[Any], dict[str, Any]]:
@@ -200,7 +205,7 @@ class LineReader(Generic[V]):
         if count < least or fixed == holes and count > least:
             more = "" if fixed == holes else "at least "
             raise Mistake(line.op, f"`{line.op.name}` takes {more}{least} operand{'s' * (least != 1)}, not {count}")
-        found: dict[str, Any] = {h.field: getattr(self, h.kind)(e) for h, e in zip(fixed, line.operands)}
+        found: dict[str, Any] = {h.field: h.read(e, self) for h, e in zip(fixed, line.operands)}
         for h in holes[len(fixed) :]:
-            found[h.field] = tuple(map(getattr(self, h.kind), line.operands[len(fixed) :]))
+            found[h.field] = tuple(h.read(e, self) for e in line.operands[len(fixed) :])
         return found

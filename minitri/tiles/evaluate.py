@@ -96,7 +96,8 @@ class _Run(Values):
             self.values[loop.carries[0][0]] = self.values[loop.redo]
             return
         if axes:
-            blocks = range(*self.bounds(loop, axes[0]), self.axes[axes[0]].block)
+            ends = self.bound(loop.first, 0), self.bound(loop.last, self.extents[axes[0]])
+            blocks = range(*ends, self.axes[axes[0]].block)
             for first in reversed(blocks) if self.program.from_end(loop) else blocks:
                 self.start(axes[0], first, looping=True)
                 self.loop(loop, axes[1:])
@@ -117,13 +118,9 @@ class _Run(Values):
         super().run(op)
         self.watch.done(op, self.values, self.env, self.real)
 
-    def bounds(self, loop: Loop, name: str) -> tuple[int, int]:
-        """Returns the first index of a loop, and the index before which the loop ends."""
-        ends = (loop.first, 0), (loop.last, self.extents[name])
-        first, last = (
-            d if e is None else int(np.asarray(numpy_array_operations.index(e, self.env)).item()) for e, d in ends
-        )
-        return first, last
+    def bound(self, bound: Dim | None, default: int) -> int:
+        """Returns the value of a bound of a loop, or `default` for a loop without this bound."""
+        return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
         """Returns slices that select the elements of a carried value that belong to the current blocks."""

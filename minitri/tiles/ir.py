@@ -191,10 +191,7 @@ class Program:
     def ops(self) -> Iterator[Op]:
         """Yields all ops in program order, including the ops inside loops."""
         for stmt in self.body:
-            if isinstance(stmt, Loop):
-                yield from stmt.body
-            else:
-                yield stmt
+            yield from stmt.body if isinstance(stmt, Loop) else (stmt,)
 
 
 def index_axes(op: Access) -> set[str]:

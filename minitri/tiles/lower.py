@@ -85,12 +85,12 @@ class Lowering:
         `rescale` and `shift` only correct partial sums in a shared loop. A reduction over all elements at once needs
         neither `rescale` nor `shift`.
         """
-        new: dict[Op, Op] = {}
-        for op in kernel.body:
-            lost = {"rescale", "shift"} & {*ir.OPERANDS.get(type(op), ())} if not self.shares_a_loop(op) else ()
-            made = ir.with_operands(op, new.__getitem__)
-            new[op] = replace(made, **dict.fromkeys(lost)) if lost else made
-        return replace(kernel, body=ir.live(new.values()))
+
+        def untransported(op: Op) -> Op:
+            lost = {n for n in ("rescale", "shift") if hasattr(op, n)} if not self.shares_a_loop(op) else ()
+            return replace(op, **dict.fromkeys(lost)) if lost else op
+
+        return replace(kernel, body=ir.live(ir.rewritten(kernel.body, untransported).values()))
 
     def shares_a_loop(self, op: Op) -> bool:
         """Checks whether a reduction runs in the same loop as another reduction that it depends on."""
@@ -183,13 +183,11 @@ class Lowering:
             nest.values[op] = self._whole(new, nest.body)
 
     def finish(self, op: Op) -> None:
-        """Writes the reduction after the loop, which combines the elements of the value that the loop carried."""
-        carried = self.top[op]
-        if isinstance(carried, Reduce):  # argmax: `_accumulate_arg` has made it
-            self.top[op] = self.add(carried)
-        elif isinstance(op, Reduce):
-            final = Reduce(dtype=op.dtype, axes=op.axes, spans=op.spans, op=op.op, x=carried, over=op.over)
-            self.top[op] = self.add(final)
+        """Writes the reduction after the loop, which combines the elements of the value that the loop carried. A
+        product needs no such reduction.
+        """
+        if isinstance(self.top[op], Reduce):
+            self.add(self.top[op])
 
     # ---- ops in loops ----------------------------------------------------------------
 
@@ -217,7 +215,7 @@ class Lowering:
         if new.op in POSITIONS:
             return self._accumulate_arg(op, new, body)
         carry = self.carry(new.dtype, new.x.axes, neutral(new.op, new.dtype), new)
-        self.top[op] = carry
+        self.top[op] = replace(new, x=carry)
         step = Compute(dtype=new.dtype, axes=new.x.axes, spans=new.spans, op=COMBINE[new.op], args=(carry, new.x))
         return [(carry, self.append(body, step))]
 
@@ -232,7 +230,7 @@ class Lowering:
         lane = self.add(self._lane(new.over[0], new, first=True))
         where = Carry(dtype=i64, axes=x.axes, spans=new.spans, initial=lane)
         self.add(where)
-        self.top[op] = Reduce(dtype=i64, axes=new.axes, spans=new.spans, op=new.op, x=best, over=new.over, index=where)
+        self.top[op] = replace(new, x=best, index=where)
 
         def compute(name: str, dtype: DType, *args: Op) -> Op:
             return self.append(body, Compute(dtype=dtype, axes=x.axes, spans=new.spans, op=name, args=args))

@@ -25,6 +25,7 @@ from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import bool_
 from minitri.kernels import ir
 from minitri.kernels.ir import Compute, Constant, Dot, Inside, Load, Mask, Op, Reduce, Scan, Store
+from minitri.kernels.text import comparison
 from minitri.tiles.ir import Loop, Program, TileAxis, lane_number
 
 Number = int | float | bool
@@ -61,6 +62,11 @@ def spare_reason(axis: TileAxis) -> str:
     and another program computes the elements in the padding.
     """
     return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
+
+
+def dropped_reason(condition: Dim, needless: str) -> str:
+    """Returns the text that says why a guard, or the test of the elements past the end of a block, is left out."""
+    return f"{comparison(condition)}: no test, {needless}"
 
 
 def _in_block(axis: TileAxis) -> Dim:
@@ -159,13 +165,15 @@ class Masking:
         """Returns the mask of a load or store: its necessary bounds checks and guards."""
         guards = op.guards if isinstance(op, Load) else ()
         names = {s.name for d in (*op.index, *guards) for s in d.symbols() if s.kind == "axis"}
-        used = [a for a in self.program.axes if a.name in names]
-        tests = {a.inside: a for a in used if overhangs(a)} | {_in_block(a): a for a in used if a.lanes != a.block}
+        used = {a.inside: a for a in self.program.axes if a.name in names}
+        spare = {_in_block(a): a for a in used.values() if a.lanes != a.block}
+        tests = {c: a for c, a in used.items() if overhangs(a)} | spare
         conditions = dict.fromkeys((*tests, *guards))
         needless = self.needless(op, tests, conditions)
         kept = tuple(c for c in conditions if c not in needless)
-        reasons = [reason(a, needless.get(a.inside, "")) for a in used]
-        return Mask(kept, (*reasons, *(spare_reason(a) for c, a in tests.items() if c in kept and c == _in_block(a))))
+        reasons = [reason(a, needless.get(c, "")) for c, a in used.items()]
+        reasons += [dropped_reason(c, needless[c]) for c in conditions if c in needless and c not in used]
+        return Mask(kept, (*reasons, *(spare_reason(a) for c, a in spare.items() if c in kept)))
 
     # ---- reductions ------------------------------------------------------------------
 

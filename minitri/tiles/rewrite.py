@@ -5,7 +5,7 @@
 In: a tile program. Out: a new program, in which every op refers to the new operands. The given program is not modified.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,19 +13,41 @@ from minitri.base.types import DType
 from minitri.kernels.ir import Op, op_operands, with_operands
 from minitri.tiles.ir import Loop, Program
 
+Users = Mapping[Op, list[Op]]
+
 
 def carried(program: Program) -> set[Op]:
     """Returns the values that loops pass to their next iterations."""
     return {following for s in program.body if isinstance(s, Loop) for _, following in s.carries}
 
 
-def users(program: Program) -> dict[Op, list[Op]]:
+def users(program: Program) -> Users:
     """Returns, for each op, the ops that have this op as an operand."""
     found: dict[Op, list[Op]] = {op: [] for op in program.ops()}
     for op in program.ops():
         for o in op_operands(op):
             found[o].append(op)
     return found
+
+
+def connected(op: Op, users: Users) -> list[Op]:
+    """Returns the operands of an op, the ops that use it, and the operands of these users."""
+    return [*op_operands(op), *users[op], *(o for u in users[op] for o in op_operands(u))]
+
+
+def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
+    """Returns the largest subset of `ops` in which `keeps(op, subset)` is true for each op.
+
+    `keeps` may depend only on those ops of the subset that are `connected` to the op.
+    """
+    kept = {*ops}
+    todo = [*kept]
+    while todo:
+        op = todo.pop()
+        if op in kept and not keeps(op, kept):
+            kept.remove(op)
+            todo += connected(op, users)
+    return kept
 
 
 def exchange(program: Program, old: Op, new: Op) -> Program:

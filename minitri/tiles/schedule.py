@@ -13,7 +13,7 @@ caller's options replace single decisions. Left out: the rules that make program
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from minitri.base.diagnostics import CompileError, listed, suggest
@@ -86,20 +86,19 @@ class Options:
         if not isinstance(self.blocks, Mapping):
             raise _invalid("blocks", type(self.blocks).__name__, 'a size for each axis: `blocks={"i": 64}`')
         for name, block in self.blocks.items():
-            if not _natural(block) or block > MAX_LANES:
-                raise _invalid(f"the block of `{str(name)[:40]}`", block, f"a whole number from 1 to {MAX_LANES:,}")
-        if self.warps is not None and (not _natural(self.warps) or self.warps not in WARPS):
-            raise _invalid("warps", self.warps, f"one of {', '.join(map(str, WARPS))}")
+            _require(f"the block of `{str(name)[:40]}`", block, range(1, MAX_LANES + 1))
         if not isinstance(self.descriptors, (bool, type(None))):
             raise _invalid("descriptors", self.descriptors, "True or False")
-        for name, numbers in RANGES.items():
-            value = getattr(self, name)
-            if value is not None and (not _natural(value) or value not in numbers):
-                raise _invalid(name, value, f"a whole number from {numbers[0]:,} to {numbers[-1]:,}")
+        for name, numbers in {"warps": WARPS, **RANGES}.items():
+            if (value := getattr(self, name)) is not None:
+                _require(name, value, numbers)
 
 
-def _natural(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _require(what: str, value: object, numbers: Sequence[int]) -> None:
+    """Raises CompileError MT0404 unless `value` is one of `numbers`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value not in numbers:
+        many = f"a whole number from {numbers[0]:,} to {numbers[-1]:,}"
+        raise _invalid(what, value, many if isinstance(numbers, range) else f"one of {', '.join(map(str, numbers))}")
 
 
 def _invalid(what: str, value: object, wanted: str) -> CompileError:

@@ -1,4 +1,4 @@
-"""Formats tile programs as text.
+"""Formats tile programs as text, and parses such a text.
 
     program k0(input x: f32[7], output out: f32[7]) warps 4 {
       grid i: 7 by 4
@@ -16,19 +16,26 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
     %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64]}
     for r {wait = true} {
 
-minitri/tiles/parse.py parses the text.
+`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the programs point
+into that text. The plan of these programs has no kernels, because the text contains no kernels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
+from typing import Any
 
+from minitri.base.spans import Source
+from minitri.base.time_and_memory_limits import MAX_LANES
 from minitri.base.toml_tables import table_beside
-from minitri.kernels.ir import Buffer, Decision, Kernel, Op
+from minitri.kernels.ir import Buffer, Carry, Decision, Kernel, Op, Plan
+from minitri.kernels.parse import Body, read_axis, read_buffers, read_head, read_hints, read_kernel_name
 from minitri.kernels.text import AXIS, OpWriter, format_op, head_lines, join
+from minitri.text_io.read_expressions import Names
+from minitri.text_io.reader import Line, Mistake, Node, read, reading
 from minitri.text_io.templates import fields_of, templates
 from minitri.tiles import ir
-from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
-from minitri.tiles.schedule import OPTIONS
+from minitri.tiles.ir import PLAIN, Hints, Loop, Program, Programs, TileAxis, block_start, lane_number
+from minitri.tiles.schedule import OPTIONS, RANGES
 
 LINES = templates(ir, table_beside(__file__, "lines.toml"))
 
@@ -87,3 +94,107 @@ def _options(program: Program) -> str:
     options = {name: getattr(program, name) for name in OPTIONS}
     words = [name if value is True else f"{name} {value}" for name, value in options.items() if value != defaults[name]]
     return " ".join([f"warps {program.warps}", *words])
+
+
+# ---- parsing ------------------------------------------------------------------------------
+
+
+def parse_programs(text: str, masked: bool, name: str = "<tile>") -> Programs:
+    """Returns the tile programs that a text describes. Raises CompileError MT05xx, which shows the place of the
+    mistake, if the text is not valid.
+    """
+    source = Source(name, text)
+    with reading(source):
+        head, *blocks = read(source, "tiles").parts
+        plan, names = read_head(head, source)
+        programs: list[Program] = []
+        for block in blocks:
+            programs.append(_program(block, plan, names, source, masked, [p.name for p in programs]))
+        return Programs(plan, tuple(programs))
+
+
+def _program(block: Node, plan: Plan, names: Names, source: Source, masked: bool, taken: Sequence[str]) -> Program:
+    name, params, hints, places, *lines = block.parts
+    kernel, axes = read_kernel_name(name, taken), list[TileAxis]()
+    for place in places:
+        axes.append(_axis(place, names, axes))
+    buffers = read_buffers(params, plan, names)
+    options = read_hints(hints, {"warps": range(1, 33), **{name: RANGES.get(name) for name in OPTIONS}})
+    warps = options.get("warps", 4)
+    if warps & (warps - 1):
+        raise Mistake(hints[0][0], f"the number of warps is a power of two, not {warps}")
+    body = _Body(source, names, [a.name for a in axes], buffers, "tile.masked" if masked else "tile")
+    body.known |= {f"{a.name}_lane": lane_number(a.name) for a in axes}
+    body.known |= {f"{a.name}_start": block_start(a.name) for a in axes}
+    stmts = tuple(body.line(s) if isinstance(s, Line) else body.loop(s) for s in lines)
+    return Program(kernel, tuple(axes), tuple(buffers.values()), stmts, **options, hints=body.hints)
+
+
+def _axis(place: Node, names: Names, before: Sequence[TileAxis]) -> TileAxis:
+    role, name, extent, block, lanes = place.parts
+    size = block.parts[0]
+    if not isinstance(size, int) or not 1 <= size <= MAX_LANES:
+        raise Mistake(block, f"a block is a number from 1 to {MAX_LANES:,}")
+    axis = TileAxis(*read_axis(name, extent, names, before), role.name, size)
+    if lanes is not None and lanes.parts[0] != axis.lanes:
+        raise Mistake(lanes, f"a block of {axis.block} has {axis.lanes} lanes")
+    return axis
+
+
+class _Body(Body):
+    """Parses the statements of a program.
+
+    hints   the hints of ops and loops
+    given   the hints of the line that was parsed last
+    """
+
+    templates = {**Body.templates, **LINES}
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.hints: dict[Op | Loop, Hints] = {}
+        self.given = PLAIN
+        self.anywhere = LINES[Hints].attributes if self.stage == "tile.masked" else ()
+
+    def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
+        cls, found = super().fields(line, absent)
+        self.given = Hints(**{h.field: found.pop(h.field) for h in self.anywhere if h.field in found})
+        return cls, found
+
+    def line(self, line: Line) -> Op:
+        return self._hinted(super().line(line), self.given)
+
+    def _hinted(self, about: Any, hints: Hints) -> Any:
+        if hints != PLAIN:
+            self.hints[about] = hints
+        return about
+
+    def loop(self, nest: Node) -> Loop:
+        """Parses a loop. After the loop, the names of values that the loop computes are unknown, except for carried
+        values.
+        """
+        head, *lines = nest.parts
+        axes = [e.name for e in head.operands]
+        for e in head.operands:
+            if e.name not in self.axes or axes.count(e.name) > 1:
+                raise Mistake(e, "a loop names the axes that it walks, each once")
+        before = dict(self.values)
+        _, found = self.fields(head)
+        hints, ops, carries = self.given, list[Op](), list[tuple[Carry, Op]]()
+        for line in lines:
+            if not isinstance(line, Line):
+                carries.append(self._next(*line.parts))
+            elif carries:
+                raise Mistake(line, "what a loop carries on stands at its end")
+            else:
+                ops.append(self.line(line))
+                if isinstance(ops[-1], Carry):
+                    raise Mistake(line, "a carried value stands before its loop")
+        self.values = before
+        return self._hinted(Loop(**found, carries=tuple(carries), body=tuple(ops)), hints)
+
+    def _next(self, carried: Node, value: Node) -> tuple[Carry, Op]:
+        carry = self.ref(carried)
+        if not isinstance(carry, Carry):
+            raise Mistake(carried, f"`{carried.name}` is no carried value")
+        return carry, self.ref(value)

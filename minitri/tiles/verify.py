@@ -7,13 +7,13 @@ allows. The checks run after lowering, after masking, and on each program that w
 
 from math import prod
 
-from minitri.base.diagnostics import BrokenRule
 from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import Extreme
 from minitri.base.time_and_memory_limits import MAX_LANES
+from minitri.base.types import DType
 from minitri.graph.typing_rules import require
 from minitri.kernels.ir import Carry, Compute, Dot, Load, Op, Reduce, Store, index_expressions
-from minitri.kernels.verify import verify_line, verify_order
+from minitri.kernels.verify import located, verify_op, verify_order
 from minitri.tiles.ir import Hints, Loop, Program, Programs, TileAxis
 
 COLUMNS = 16  # the columns of one part, for the hint `in_parts`
@@ -34,7 +34,9 @@ def verify(program: Program, masked: bool) -> None:
     ops = list(program.ops())
     require(len(set(ops)) == len(ops), "an op stands in two places")
     for axis in program.axes:
-        _check_axis(axis)
+        require(axis.role == "grid" or axis.lanes == axis.block, f"the block of {axis.name} is no power of two")
+        held = axis.extent.constant is not None and axis.extent.constant <= axis.block
+        require(held or axis.role != "whole", f"a block of {axis.block} does not hold all of {axis.name}")
     known: set[Op] = set()
     for stmt in program.body:
         if isinstance(stmt, Loop):
@@ -44,7 +46,8 @@ def verify(program: Program, masked: bool) -> None:
     flat = program.persistent > 0 or not program.flattened
     require(flat, f"{program.name}: only a persistent kernel has loops to flatten")
     for about, hints in program.hints.items():
-        _check_hints(program, about, hints)
+        with located(program.name, () if isinstance(about, Loop) else about.spans):
+            _check_hints(program, about, hints)
 
 
 HINTED: dict[str, tuple[type, ...]] = {
@@ -57,16 +60,15 @@ def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
     """Checks that each hint belongs to a kind of op or loop that can have this hint. Also checks that no hint changes a
     value.
     """
-    spans = () if isinstance(about, Loop) else about.spans
     for name, kinds in HINTED.items():
-        if getattr(hints, name) and not isinstance(about, kinds):
-            raise BrokenRule(f"{program.name}: `{name}` is no hint for a {type(about).__name__}", spans)
+        legal = not getattr(hints, name) or isinstance(about, kinds)
+        require(legal, f"`{name}` is no hint for a {type(about).__name__}")
     if isinstance(about, (Load, Store)) and hints.descriptor:
         _check_descriptor(program, about, hints.descriptor)
-    if hints.fast and not program.relaxed:
-        raise BrokenRule(f"{program.name}: only a relaxed kernel may have fast operators", spans)
-    if isinstance(about, Reduce) and hints.in_parts and not maximum_of_rows(program, about):
-        raise BrokenRule(f"{program.name}: only a maximum of rows is made in parts, of {COLUMNS} columns", spans)
+    require(program.relaxed or not hints.fast, "only a relaxed kernel may have fast operators")
+    if isinstance(about, Reduce) and hints.in_parts:
+        rows = maximum_of_rows(program, about)
+        require(bool(rows), f"only a maximum of rows is made in parts, of {COLUMNS} columns")
 
 
 def maximum_of_rows(program: Program, op: Reduce) -> tuple[TileAxis, ...]:
@@ -88,19 +90,10 @@ def _check_descriptor(program: Program, op: Load | Store, block: tuple[int, ...]
     ends = {e - 1 - d for d, e in zip(op.index, op.buffer.shape)}
     tested = set(op.mask.conditions) if op.mask else set[Dim]()
     value = op if isinstance(op, Load) else op.value
-    fits = (
-        len(block) == len(op.index)
-        and min(block) > 0
-        and prod(block) == prod(program.axis(a).lanes for a in value.axes)
-    )
-    if not fits or not tested <= ends or isinstance(op, Load) and (op.picks or op.other != 0 and tested):
-        raise BrokenRule(f"{program.name}: a tensor descriptor of {list(block)} cannot do this access", op.spans)
-
-
-def _check_axis(axis: TileAxis) -> None:
-    require(axis.role == "grid" or axis.lanes == axis.block, f"the block of {axis.name} is no power of two")
-    held = axis.extent.constant is not None and axis.extent.constant <= axis.block
-    require(held or axis.role != "whole", f"a block of {axis.block} does not hold all of {axis.name}")
+    elements = prod(program.axis(a).lanes for a in value.axes)
+    fits = len(block) == len(op.index) and min(block) > 0 and prod(block) == elements and tested <= ends
+    plain = isinstance(op, Store) or not op.picks and (op.other == 0 or not tested)
+    require(fits and plain, f"a tensor descriptor of {list(block)} cannot do this access")
 
 
 def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> None:
@@ -112,12 +105,17 @@ def _check_loop(loop: Loop, known: set[Op], program: Program, masked: bool) -> N
         _check(op, inside, program, masked, loop.axes)
     require(all(c in known and n in inside for c, n in loop.carries), "a loop carries a value that does not exist")
     for carry, following in loop.carries:
-        if carry.dtype != following.dtype or set(carry.axes) != set(following.axes):
-            raise BrokenRule("a loop carries on a value of another type", carry.spans)
+        with located(program.name, carry.spans):
+            require(_type(carry) == _type(following), "a loop carries on a value of another type")
     require(len({c for c, _ in loop.carries}) == len(loop.carries), "a loop carries on a value twice")
-    if loop.redo and (loop.redo not in known or [(c.dtype, {*c.axes}) for c, _ in loop.carries] != [
-        (loop.redo.dtype, {*loop.redo.axes})]):  # fmt: skip
-        raise BrokenRule("a loop that redoes a value carries on one value of its type", loop.redo.spans)
+    if loop.redo:
+        with located(program.name, loop.redo.spans):
+            legal = loop.redo in known and [_type(c) for c, _ in loop.carries] == [_type(loop.redo)]
+            require(legal, "a loop that redoes a value carries on one value of its type")
+
+
+def _type(op: Op) -> tuple[DType, set[str]]:
+    return op.dtype, {*op.axes}
 
 
 def _check_bounds(loop: Loop, program: Program) -> None:
@@ -140,22 +138,24 @@ def _is_multiple(d: Dim, block: int) -> bool:
 
 
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
-    axes = {a.name for a in program.axes}
-    verify_line(program.name, axes, op, known, lambda op: _check_op(op, program, masked, loops))
+    """Checks an op inside loops over the axes `loops`.
 
-
-def _check_op(op: Op, program: Program, masked: bool, loops: tuple[str, ...]) -> None:
-    if isinstance(op, (Load, Store)):
-        name, rank = op.buffer.name, len(op.index)
-        require(rank == len(op.buffer.shape), f"an index of {rank} for {name}")
-        alone = isinstance(op, Load) or {a.name for a in program.grid} <= _indices(op)
-        require(alone, f"several programs write the same place of {name}")
-        require(op.mask is not None or not masked, f"an access of {name} has no mask")
-    lanes = prod(program.axis(a).lanes for a in (*op.axes, *_indices(op) - {*op.axes}))
-    require(lanes <= MAX_LANES, f"a tile of {lanes:,} lanes; Triton has {MAX_LANES:,}")
-    if isinstance(op, Dot):
-        _check_product(op, program)
-    _check_places(op, program, loops)
+    Only an op inside a loop uses the index of the loop's axis. The symbol for the position of an element in its block
+    may be used everywhere.
+    """
+    with located(program.name, op.spans):
+        verify_op(op, {a.name for a in program.axes}, known)
+        if isinstance(op, (Load, Store)):
+            alone = isinstance(op, Load) or {a.name for a in program.grid} <= _indices(op)
+            require(alone, f"several programs write the same place of {op.buffer.name}")
+            require(op.mask is not None or not masked, f"an access of {op.buffer.name} has no mask")
+        lanes = prod(program.axis(a).lanes for a in (*op.axes, *_indices(op) - {*op.axes}))
+        require(lanes <= MAX_LANES, f"a tile of {lanes:,} lanes; Triton has {MAX_LANES:,}")
+        if isinstance(op, Dot):
+            _check_product(op, program)
+        walked = {a.name for a in program.axes if a.role == "loop"} - {*loops}
+        outside = walked & {n.removesuffix("_start") for n in _symbols(op)}
+        require(not outside, f"{type(op).__name__} uses the index {min(outside, default='')} outside of its loop")
 
 
 def _check_product(op: Dot, program: Program) -> None:
@@ -165,15 +165,6 @@ def _check_product(op: Dot, program: Program) -> None:
     more = [a for x in (op, op.a, op.b) for a in x.axes if a not in own and program.axis(a).block > 1]
     blocks = [program.axis(a).block for a in (*op.tile, op.over)]
     require(op.acc is not None and not small and not more, f"a product over blocks of {blocks}")
-
-
-def _check_places(op: Op, program: Program, loops: tuple[str, ...]) -> None:
-    """Checks that the index of a looped axis is used only by ops inside the loop. The symbol for the position of an
-    element in its block may be used everywhere.
-    """
-    outside = {a.name for a in program.axes if a.role == "loop"} - {*loops}
-    if used := sorted(outside & {n.removesuffix("_start") for n in _symbols(op)}):
-        raise ValueError(f"{type(op).__name__} uses the index {used[0]} outside of its loop")
 
 
 def _indices(op: Op) -> set[str]:

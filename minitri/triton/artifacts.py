@@ -27,17 +27,6 @@ from minitri.triton.source import functions
 _LOCAL_PATH = re.compile(r"/[^\s\"<>|]*/(?=(?:minitri/triton|triton/language)\b)")  # file paths on this machine
 
 
-def triton_namespace() -> dict[str, Any]:
-    """Returns the global names of generated kernels when Triton compiles them."""
-    require_triton()
-    import triton.language as tl
-    from triton.language.extra import libdevice
-
-    from minitri.triton import rt
-
-    return {"tl": tl, "libdevice": libdevice, "rt": rt}
-
-
 def require_triton() -> None:
     try:
         import triton  # noqa: F401
@@ -47,10 +36,16 @@ def require_triton() -> None:
 
 
 def jit_functions(text: str) -> dict[str, Any]:
+    """Returns Triton's functions of a source text, by the names of the kernels."""
     require_triton()
     import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
 
-    return {name: triton.jit(f) for name, f in functions(text, triton_namespace()).items()}
+    from minitri.triton import rt
+
+    made = functions(text, {"tl": tl, "libdevice": libdevice, "rt": rt})
+    return {name: triton.jit(f) for name, f in made.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +77,10 @@ class Kind:
         return Kind((True,) * len(kernel.pointers), sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A compiled kernel: the output of each stage by name, and the shared memory that a launch reserves, in bytes."""
-
-    asm: Mapping[str, Any]
-    shared: int
-
-
-def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Built]:
-    """Compiles every kernel ahead of time, without launching any kernel."""
+def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Any]:
+    """Returns Triton's compiled kernels, which are compiled ahead of time, without launching any kernel."""
     jitted = jit_functions(text)
-    made = [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
-    return [Built(m.asm, m.metadata.shared) for m in made]
+    return [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
 
 
 def ast_source(function: Any, kernel: EmittedKernel, kind: Kind) -> Any:
@@ -138,7 +124,7 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
             yield stage, str(module)
 
 
-def stage_text(compiled: Sequence[Built], names: Sequence[str], stage: str) -> str:
+def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str:
     """Returns the text of one stage of all kernels.
 
     A comment with the kernel's name comes before each kernel.

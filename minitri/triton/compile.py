@@ -159,8 +159,6 @@ def _settings() -> Mapping[str, str]:
     found = {n: v for n, v in os.environ.items() if n.startswith(("TRITON_", "MLIR_", "LLVM_", "NVPTX_", "AMDGCN_"))}
     found |= get_cache_invalidating_env_vars()
     for group in (knobs.compilation, knobs.nvidia, knobs.amd):
-        kinds = {n: type(kind).__name__ for n, kind in vars(type(group)).items() if not n.startswith("_")}
-        found |= {
-            f"{type(group).__name__}.{n}": str(getattr(group, n)) for n, kind in kinds.items() if "tool" not in kind
-        }
+        names = [n for n, kind in group.knob_descriptors.items() if "tool" not in type(kind).__name__]
+        found |= {f"{type(group).__name__}.{n}": str(getattr(group, n)) for n in names}
     return found

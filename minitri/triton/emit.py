@@ -28,7 +28,7 @@ from minitri.tiles.ir import Loop, Program, TileAxis
 from minitri.triton import descriptors
 from minitri.triton.descriptors import Descriptor
 from minitri.triton.expressions import Expressions, Lines, constant, convert, number, operand, other_value
-from minitri.triton.grid import count, widened, write_grid
+from minitri.triton.grid import Grid, count, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class _Emitter(Expressions):
         program, lines = self.program, self.lines
         if program.early_start:
             self.add("rt.wait_for_previous()")
-        write_grid(program, lines)
+        Grid(program, lines).write()
         self._peeled_branches(program.grid[-1]) if program.peeled_tests else self._statements()
         made = tuple(self.descriptors.values())
         names = [f"p{k}" for k in range(len(self.pointers))]

@@ -31,24 +31,21 @@ def widened(lanes: str, program: Program) -> str:
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
 
-def write_grid(program: Program, lines: Lines) -> None:
+class Grid:
     """Writes the indices of the axes with the roles "grid" and "whole".
 
-    For an axis of a loop, this function writes the positions in a block if some op uses them.
+    For an axis of a loop, this class writes the positions in a block if some op uses them.
 
     If a program has several tiles, all later lines are inside the loop over these tiles.
     """
-    _Grid(program, lines).run()
 
-
-class _Grid:
     def __init__(self, program: Program, lines: Lines) -> None:
         self.program, self.lines, self.add, self.size = program, lines, lines.add, lines.size
         loops = [s for s in program.body if isinstance(s, Loop)]
         bounds = [d for loop in loops for d in (loop.first, loop.last) if d is not None]
         self.starts = {s.name for d in bounds for s in d.symbols()}
 
-    def run(self) -> None:
+    def write(self) -> None:
         for a in self.program.axes:
             if a.block > 1 and a.role != "whole":
                 self.add(f"BLOCK_{a.name.upper()}: tl.constexpr = {a.block}")

@@ -13,14 +13,12 @@ from contextlib import contextmanager
 
 class LanguageLock:
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        # The number of compiling threads, the id of the interpreting thread, and its number of nested `with` blocks.
-        self._compilers, self._interpreter, self._depth = 0, 0, 0
+        self._changed = threading.Condition()  # an interpreter holds its lock, which a thread can take several times
+        self._compilers = 0
 
     @contextmanager
     def compiled(self) -> Iterator[None]:
         with self._changed:
-            self._changed.wait_for(lambda: self._depth == 0)
             self._compilers += 1
         try:
             yield
@@ -31,16 +29,9 @@ class LanguageLock:
 
     @contextmanager
     def interpreted(self) -> Iterator[None]:
-        me = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: not self._compilers and (self._depth == 0 or self._interpreter == me))
-            self._interpreter, self._depth = me, self._depth + 1
-        try:
+            self._changed.wait_for(lambda: not self._compilers)
             yield
-        finally:
-            with self._changed:
-                self._depth -= 1
-                self._changed.notify_all()
 
 
 LANGUAGE = LanguageLock()

@@ -234,16 +234,6 @@ def _multiply(a, b):
     return a * b
 
 
-@triton.jit
-def _or(a, b):
-    return a | b
-
-
-@triton.jit
-def _and(a, b):
-    return a & b
-
-
 def _along(primitive, combine):
     """Computes a reduction or a scan along one axis.
 
@@ -276,12 +266,12 @@ def reduce_max_in_parts(x):
 
 @triton.jit
 def reduce_any(x, axis: tl.constexpr):
-    return tl.reduce(x.to(tl.int32), axis, _or) != 0
+    return tl.reduce(x.to(tl.int32), axis, maximum) != 0
 
 
 @triton.jit
 def reduce_all(x, axis: tl.constexpr):
-    return tl.reduce(x.to(tl.int32), axis, _and) != 0
+    return tl.reduce(x.to(tl.int32), axis, minimum) != 0
 
 
 @triton.jit

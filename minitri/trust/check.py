@@ -74,11 +74,6 @@ def check(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL, shr
     return replace(report, smallest=_smallest(program, on_cpu(call), report.first))
 
 
-def first_wrong(program: BaseProgram, call: Call, variants: Sequence[str] = USUAL) -> CheckRow | None:
-    """Returns the row of the first pass whose result is wrong, or None. Passes after the first wrong pass are not run."""
-    return next((r for r in _Check(program, call).rows(variants) if not r.ok), None)
-
-
 class _Check:
     """The check of one call: it computes the expected results once and yields the rows one by one."""
 
@@ -242,7 +237,8 @@ def _smallest(program: BaseProgram, call: Call, row: CheckRow) -> Failure:
         with suppress(CompileError):  # a program may refuse some sizes
             smaller = bind(program.function, (), arguments)
             check_conditions(program.conditions(smaller.instance), smaller.sizes)
-            found = first_wrong(program, smaller, [row.variant] if row.variant else [])
+            rows = _Check(program, smaller).rows([row.variant] if row.variant else [])
+            found = next((r for r in rows if not r.ok), None)  # later passes are not run
             if found is not None and (found.by, found.stage) == (row.by, row.stage):
                 return smaller, found
 

@@ -151,10 +151,9 @@ class _Analysis:
     def apply(self, node: Apply) -> tuple[Any, Any]:
         row, operand = OPERATORS[node.op], node.args[-1].dtype
         args, radii = [self.values[a] for a in node.args], [self.radii[a] for a in node.args]
-        of_nan = np.asarray(error_propagation.takes_sign_of_nan(row, args))
-        certain = np.logical_and.reduce([e == 0 for e in radii]) & ~of_nan
+        certain = np.logical_and.reduce([e == 0 for e in radii])
         value = widened(row.numpy(*args), node.dtype)
-        radius = moved(row, operand, args, radii, value)
+        radius = unrounded = moved(row, operand, args, radii, value)
         if node.dtype.is_float:
             radius = radius + _rounding(row, node.dtype, np.abs(value) + radius)
         if self.strict is not None and node.dtype == f32 and row.name not in MOVES:
@@ -163,7 +162,7 @@ class _Analysis:
         if row.ulp > 0.5 and node.dtype.is_float or not certain.any():
             return value, radius + early
         fixed = row.numpy(*[x.astype(a.dtype.numpy) for x, a in zip(args, node.args)])  # in the node's own dtype
-        return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, 0, radius) + early
+        return np.where(certain, widened(fixed, node.dtype), value), np.where(certain, unrounded, radius) + early
 
     def _accumulator_start_error(self, product: Node, start: Node) -> Any:
         """Returns the extra error of `a @ b + c` if the sum of products starts from c.
@@ -383,8 +382,6 @@ def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
     The index may move to any element whose interval overlaps the interval of the winner.
     """
     (k,) = node.axes
-    if not e.any():
-        return np.zeros(v.shape)
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0
     place = np.expand_dims(v, k)
     score = np.where(np.isnan(x), np.inf, sign * x.astype(np.float64))

@@ -110,7 +110,7 @@ def _divided(args: Arrays, radii: Arrays) -> Any:
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
     """Returns |y| where the rounded quotient is not certain, inf where y may be 0, and 0 elsewhere."""
     places = [whole(x / y) for x, y in corners(args, radii)]
-    jumps = np.logical_or.reduce([p != places[0] for p in places])
+    jumps = np.logical_or.reduce([p != places[0] for p in places]) & ((radii[0] > 0) | (radii[1] > 0))
     length = np.where(jumps, np.abs(args[1]) + radii[1], 0)
     return np.where(_holds_zero(args[1], radii[1]), np.inf, length)
 
@@ -130,14 +130,6 @@ def _equality(args: Arrays, radii: Arrays) -> Any:
     return 1.0 * ((slack > 0) & near)
 
 
-def takes_sign_of_nan(row: Operator, args: Arrays) -> Any:
-    """Returns where the result depends on the sign of a NaN.
-
-    Arithmetic does not define the sign of a NaN.
-    """
-    return np.isnan(args[-1]) if row.name in ("signbit", "copysign") else False
-
-
 def _angle(args: Arrays, radii: Arrays) -> Any:
     (y, x), (ey, ex) = args, radii
     crosses_negative_x_axis = (ex + ey > 0) & (x <= ex) & (np.abs(y) <= ey)
@@ -150,7 +142,7 @@ WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and th
     "equal": _equality, "not_equal": _equality, "tan": _poles, "power": _power, "atan2": _angle,
     "remainder": partial(_jump, np.floor),
     "fmod": lambda x, e: 2 * _jump(np.trunc, x, e),  # -|y| to |y|
-    "signbit": lambda x, e: 1.0 * np.isnan(x[0]),
+    "signbit": lambda x, e: 1.0 * np.isnan(x[0]),  # arithmetic does not define the sign of a NaN
     "copysign": lambda x, e: np.where(np.isnan(x[1]), 2 * np.abs(_wide(x[0])), 0),
 }  # fmt: skip
 

@@ -28,10 +28,10 @@ from dataclasses import replace
 from functools import partial, reduce
 
 from minitri.base.operators import JUMPS, reduction
-from minitri.base.types import DType, bool_, f32
+from minitri.base.types import bool_, f32
 from minitri.graph import ir
 from minitri.graph.ir import Apply, Contract, Graph, Interner, Node, Reduce, Scan, View, operands
-from minitri.graph.rewrite import copy
+from minitri.graph.rewrite import compute, copy, number
 
 UNITS = {"f64": 2.0**-52, "f32": 2.0**-23}  # one unit of a size
 NARROW = {"f16": 2.0**-10, "bf16": 2.0**-7}
@@ -57,6 +57,7 @@ class _Magnitudes:
 
     def __init__(self, graph: Graph) -> None:
         self.i = Interner()
+        self.op = partial(compute, self.i)
         self.value: dict[Node, Node] = {}
         self.size: dict[Node, Node] = {}
         self.inputs = tuple(self.i.input(x.name, x.dtype, x.shape, x.scalar) for x in graph.inputs)
@@ -67,7 +68,10 @@ class _Magnitudes:
                 self.size[node] = size
 
     def output(self, node: Node) -> Node:
-        return self.or_zero(node) if node.dtype.is_float else self.value[node]
+        """Returns the size of a float, which is 0 if the float is exact. Returns the value of another node."""
+        if not node.dtype.is_float:
+            return self.value[node]
+        return self.size[node] if node in self.size else number(self.i, self.absolute(node), 0.0)
 
     def of(self, node: Node) -> Node | None:
         match node:
@@ -75,12 +79,8 @@ class _Magnitudes:
                 return self.cast(node)
             case Apply():
                 return self.apply(node)
-            case View(x=x) if x in self.size:
-                return self.i.view(self.size[x], node.shape, node.index)
-            case ir.Gather(x=x) if x in self.size:
-                return self.i.gather(self.size[x], node.shape, node.index, tuple(self.value[p] for p in node.picks))
-            case ir.Concat() if any(p in self.size for p in node.parts):
-                return self.i.concat(node.shape, tuple(map(self.or_zero, node.parts)), node.axis)
+            case View() | ir.Gather() | ir.Concat() if any(x in self.size for x in operands(node)):
+                return copy(self.i, node, tuple(map(self.output, operands(node))))
             case Reduce():
                 return self.folded(node, lambda op, x: self.i.reduce(op, node.dtype.compute, node.shape, x, node.axes))
             case Scan():
@@ -137,12 +137,13 @@ class _Magnitudes:
             there = [*args[:k], self.op(way, args[k], step), *args[k + 1 :]]
             far = self.op("abs", self.op("subtract", self.i.apply(node.op, dtype, node.shape, tuple(there)), here))
             known = self.i.apply("isfinite", bool_, node.shape, (far,))
-            changes.append(self.op("where", known, far, self.number(0.0, node, dtype)))
+            changes.append(self.op("where", known, far, number(self.i, far, 0.0)))
         return self.scaled(self.op("maximum", *changes), 1 / (STEP * UNITS[dtype.name]))
 
     def of_factor(self, x: Node) -> Node:
         """Returns 1 + e(x) / |x| for each element x of a factor of a product, where e(x) is the size of x."""
-        size, one = self.absolute(x), self.number(1.0, x, x.dtype.compute if x.dtype.is_float else f32)
+        size = self.absolute(x)
+        one = number(self.i, size, 1.0)
         return self.op("add", one, self.op("divide", self.size[x], size)) if x in self.size else one
 
     def contract(self, node: Contract, a: Node, b: Node) -> Node:
@@ -158,9 +159,6 @@ class _Magnitudes:
         """Returns the size of a node, or nothing if the node is exact."""
         return [self.size[node]] if node in self.size else []
 
-    def or_zero(self, node: Node) -> Node:
-        return self.size[node] if node in self.size else self.number(0.0, node, node.dtype.compute)
-
     def absolute(self, node: Node) -> Node:
         return self.op("abs", self.i.cast(self.value[node], node.dtype.compute if node.dtype.is_float else f32))
 
@@ -168,14 +166,7 @@ class _Magnitudes:
         return reduce(partial(self.op, "add"), sizes)
 
     def scaled(self, x: Node, factor: float) -> Node:
-        return self.op("multiply", x, self.number(factor, x, x.dtype))
-
-    def number(self, value: float, like: Node, dtype: DType) -> Node:
-        number = self.i.const(value, dtype)
-        return self.i.view(number, like.shape, ()) if like.shape else number
-
-    def op(self, name: str, *args: Node) -> Node:
-        return self.i.apply(name, args[-1].dtype, args[-1].shape, args)
+        return self.op("multiply", x, number(self.i, x, factor))
 
 
 def _is_power_of_two(x: Node) -> bool:

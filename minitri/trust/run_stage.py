@@ -38,8 +38,7 @@ def results(compiled: Compilation, stage: str, call: Call) -> tuple[Any, ...]:
     """
     match compiled.value(stage):
         case ast.Module() as module:
-            packs = {p: tuple(call.sizes[f"{p}{k}"] for k in range(n)) for p, n in call.instance.packs.items()}
-            return evaluate_ast(module, compiled.context.entry, call.values, call.sizes, packs)
+            return evaluate_ast(module, compiled.context.entry, call.values, call.sizes)
         case Graph() as graph:
             return evaluate_graph(graph, call.inputs, call.sizes)
         case Plan() as plan:

@@ -16,7 +16,7 @@ the stage prints it, and the source text of that statement. Left out: whether th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -168,13 +168,13 @@ class Watch:
             missing = self.writers[b.name] < 0
             if missing.any():
                 at = self._index(b, np.argmax(missing))
-                error = AccessError("never written", f"{element(b, at)} is never written", buffer=b.name, index=at)
+                problem = f"{element(b, at)} is never written"
                 stores = [(p, op) for p in self.programs for op in p.ops() if isinstance(op, Store)]
                 own = [(p, op) for p, op in stores if op.buffer.name == b.name]
                 if not own:
-                    raise replace(error, problem=f"{error.problem}: nothing stores it")
+                    raise AccessError("never written", f"{problem}: nothing stores it", buffer=b.name, index=at)
                 p, op = own[-1]
-                raise replace(error, program=p.name, statement=statements(p)[op], span=_span(p, op))
+                raise AccessError("never written", problem, p.name, None, statements(p)[op], _span(p, op), b.name, at)
 
     # ---- parts -----------------------------------------------------------------------
 

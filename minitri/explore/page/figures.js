@@ -6,7 +6,6 @@ EXTRA.push(program => !program.figures ? [] : [{id: 'resources', apart: true,
 class Figures {
   constructor(data) {
     this.data = data;
-    for (const work of data.kernels.flatMap(k => [k.needed, k.asked]).filter(Boolean)) Object.assign(work, totals(work));
     this.tables = [this.work(), this.taken()];
     this.root = el('div', {class: 'figures', tabindex: 0, role: 'region', 'aria-label': 'figures'},
       data.chip && data.kernels.length ? roof(data) : '', ...this.tables.filter(Boolean), ...data.missing.map(text => el('p', {class: 'hint'}, text)),
@@ -35,11 +34,6 @@ class Figures {
   light() {} step(by) { this.root.scrollBy(0, 40 * by); } hold() {} following() {} close() {}
   search() { return 0; }
   get whole() { return this.tables.filter(Boolean).map(t => [...t.querySelectorAll('tr')].map(r => [...r.children].map(c => c.textContent).join('\t')).join('\n')).join('\n\n'); }
-}
-
-/** What is moved, and what is computed: special operations are counted under another unit too. */
-function totals({read, written, operations}) {
-  return {bytes: read + written, total: Object.entries(operations).reduce((sum, [unit, n]) => unit === 'special' ? sum : sum + n, 0)};
 }
 
 function grid(head, rows, title) {

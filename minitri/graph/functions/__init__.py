@@ -16,8 +16,7 @@ from minitri.graph.functions import (
     axes,
     dtype_queries,
     einsum,
-    gathers,
-    joining,
+    indexing,
     linear_algebra,
     making,
     matrix_products,
@@ -28,7 +27,7 @@ from minitri.graph.functions import (
 from minitri.language.signatures import SIGNATURES
 
 _MODULES = (
-    axes, dtype_queries, einsum, gathers, joining, linear_algebra, making, matrix_products, reductions, scans, views,
+    axes, dtype_queries, einsum, indexing, linear_algebra, making, matrix_products, reductions, scans, views,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for m in _MODULES for name, function in vars(m).items() if name in SIGNATURES

@@ -1,9 +1,8 @@
 """Functions of dtypes that are computed at compile time: result_type, can_cast, isdtype, finfo and iinfo."""
 
-from minitri.base import finfo_and_iinfo
+from minitri.base import types
 from minitri.base.diagnostics import CompileError, listed, suggest
-from minitri.base.finfo_and_iinfo import KINDS, Info
-from minitri.base.types import DType, promote
+from minitri.base.types import KINDS, DType, Info, promote
 from minitri.graph.argument_binding import items_of
 from minitri.graph.typing_rules import Array, Typer, Value, describe
 
@@ -46,8 +45,8 @@ def _is(dtype: DType, kind: Value) -> bool:
 
 
 def finfo(t: Typer, type: Value) -> Info:
-    return finfo_and_iinfo.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
+    return types.finfo(type.dtype if isinstance(type, Array) else _dtype(type, "finfo"))
 
 
 def iinfo(t: Typer, type: Value) -> Info:
-    return finfo_and_iinfo.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))
+    return types.iinfo(type.dtype if isinstance(type, Array) else _dtype(type, "iinfo"))

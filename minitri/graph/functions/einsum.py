@@ -21,18 +21,13 @@ from minitri.graph.functions.views import reshape, squeeze
 from minitri.graph.typing_rules import Array, Typer, Value, ensure, view
 
 Label = str | int  # a letter; or an axis of "...": -1 is the last one
+Labels = tuple[Label, ...]
 
 
-@dataclass(frozen=True)
-class Subscripts:
-    """The names of the axes of each array, and of the result."""
+def _read_subscripts(text: object, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
+    """Reads subscripts in numpy's notation. Returns the names of the axes of each array, and of the result.
 
-    arrays: tuple[tuple[Label, ...], ...]
-    result: tuple[Label, ...]
-
-
-def read_subscripts(text: object, ranks: Sequence[int]) -> Subscripts:
-    """Reads subscripts in numpy's notation. `ranks` has the number of axes of each array.
+    `ranks` has the number of axes of each array.
 
     Without `->`, the result has the axes of `...`, and then the names that occur once, in alphabetical order. Raises
     CompileError MT0102 for a syntax error. Raises MT0204 if the subscripts do not fit the ranks.
@@ -42,8 +37,8 @@ def read_subscripts(text: object, ranks: Sequence[int]) -> Subscripts:
     terms = left.split(",")
     names = f"einsum names {len(terms)} array{'s' * (len(terms) != 1)}"
     ensure(len(terms) == len(ranks), "MT0102", f"{names} and gets {len(ranks)}", HELP)
-    arrays = tuple(_axes(term, rank) for term, rank in zip(terms, ranks))
-    return Subscripts(arrays, _result(right, arrays) if arrow else _implied(arrays))
+    arrays = [_axes(term, rank) for term, rank in zip(terms, ranks)]
+    return arrays, _result(right, arrays) if arrow else _implied(arrays)
 
 
 HELP = 'write one letter for each axis: `einsum("ik,kj->ij", a, b)`'
@@ -58,7 +53,7 @@ def _letters(term: str) -> tuple[str, str, str]:
     return before, dots, after
 
 
-def _axes(term: str, rank: int) -> tuple[Label, ...]:
+def _axes(term: str, rank: int) -> Labels:
     before, dots, after = _letters(term)
     named = len(before) + len(after)
     more = rank - named
@@ -68,7 +63,7 @@ def _axes(term: str, rank: int) -> tuple[Label, ...]:
     return (*before, *range(-more, 0), *after)
 
 
-def _result(term: str, arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
+def _result(term: str, arrays: Sequence[Labels]) -> Labels:
     before, dots, after = _letters(term)
     unnamed = _unnamed(arrays)
     lacking = unnamed and not dots
@@ -81,13 +76,13 @@ def _result(term: str, arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]
     return result
 
 
-def _implied(arrays: Sequence[tuple[Label, ...]]) -> tuple[Label, ...]:
+def _implied(arrays: Sequence[Labels]) -> Labels:
     """Returns the axes of the result if the subscripts have no `->`."""
     times = Counter(label for labels in arrays for label in labels)
     return (*_unnamed(arrays), *sorted(x for x in times if isinstance(x, str) and times[x] == 1))
 
 
-def _unnamed(arrays: Sequence[tuple[Label, ...]]) -> tuple[int, ...]:
+def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
     The result has as many axes for `...` as the array with the most of these axes.
@@ -107,7 +102,7 @@ class _Term:
     """An array whose axes have names."""
 
     array: Array
-    labels: tuple[Label, ...]
+    labels: Labels
 
     def aligned(self, t: Typer, labels: Sequence[Label]) -> Array:
         """Returns the array with the axes `labels`, in this order.
@@ -121,21 +116,18 @@ class _Term:
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
     """Defines numpy's einsum. An axis that only one array has is summed before that array is multiplied."""
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
-    names = read_subscripts(subscripts, [a.rank for a in arrays])
+    names, result = _read_subscripts(subscripts, [a.rank for a in arrays])
     dtype, mode = t.settled(arrays), precision_of(precision)
-    sizes = _sizes(t, names.arrays, arrays)
-    terms = [_diagonal(t, factor(t, a, dtype), labels, sizes) for a, labels in zip(arrays, names.arrays)]
-    so_far = terms[0]
-    for k, term in enumerate(terms[1:], 1):
-        later = {*names.result, *(x for other in terms[k + 1 :] for x in other.labels)}
-        so_far = _joined(
-            t, _summed(t, so_far, {*later, *term.labels}), _summed(t, term, {*later, *so_far.labels}), later, mode
-        )
-    so_far = _summed(t, so_far, set(names.result))
-    return so_far.aligned(t, names.result)
+    sizes = _sizes(t, names, arrays)
+    so_far, *rest = (_diagonal(t, factor(t, a, dtype), labels, sizes) for a, labels in zip(arrays, names))
+    for k, term in enumerate(rest):
+        later = {*result, *(x for other in rest[k + 1 :] for x in other.labels)}
+        left, right = _summed(t, so_far, {*later, *term.labels}), _summed(t, term, {*later, *so_far.labels})
+        so_far = _joined(t, left, right, later, mode)
+    return _summed(t, so_far, result).aligned(t, result)
 
 
-def _sizes(t: Typer, names: Iterable[tuple[Label, ...]], arrays: Iterable[Array]) -> dict[Label, Dim]:
+def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[Label, Dim]:
     """Returns the size of the axis for each name. A size of 1 broadcasts, as in numpy."""
     sizes: dict[Label, Dim] = {}
     for labels, array in zip(names, arrays):
@@ -149,13 +141,12 @@ def _sizes(t: Typer, names: Iterable[tuple[Label, ...]], arrays: Iterable[Array]
     return sizes
 
 
-def _diagonal(t: Typer, x: Array, labels: tuple[Label, ...], sizes: Mapping[Label, Dim]) -> _Term:
+def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
     """Returns an array with one axis for each name. The subscripts "ii" take the diagonal.
 
     An axis of size 1 is dropped if it broadcasts to a longer axis of another array.
     """
-    own = [n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1]
-    kept = list(dict.fromkeys(own))
+    kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
     return _Term(view(t, x, [sizes[n] for n in kept], index), tuple(kept))
 

@@ -5,7 +5,6 @@ joins the summed axes of each array into one axis and multiplies two matrices.
 """
 
 import functools
-from collections.abc import Sequence
 
 from minitri.base import dims
 from minitri.base.diagnostics import CompileError
@@ -13,8 +12,7 @@ from minitri.base.dims import Dim
 from minitri.base.symbolic_minmax import largest
 from minitri.graph import ir
 from minitri.graph.argument_binding import as_axes, as_axis, as_bool, as_int, items_of
-from minitri.graph.functions.axes import element, moveaxis
-from minitri.graph.functions.joining import stack
+from minitri.graph.functions.axes import element, moveaxis, stack
 from minitri.graph.functions.making import eye
 from minitri.graph.functions.matrix_products import matmul
 from minitri.graph.functions.reductions import accumulate, extreme
@@ -28,23 +26,17 @@ def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
     If `axes` is a number n, the pairs are the last n axes of x1 and the first n axes of x2. If `axes` is not a number,
     it is a tuple of two items: the summed axes of x1, and the summed axes of x2.
     """
-    a, b = x1, x2
-    left, right = _summed_axes(axes, a.rank, b.rank)
+    left, right = _summed_axes(axes, x1.rank, x2.rank)
     for j, k in zip(left, right):
-        message = f"tensordot of {a} and {b} contracts {a.shape[j]} with {b.shape[k]}"
-        t.require(a.shape[j], "==", b.shape[k], "MT0203", message)
-    rows = [k for k in range(a.rank) if k not in left]
-    columns = [k for k in range(b.rank) if k not in right]
-    depth = dims.product([a.shape[k] for k in left])
-    shape = (*(a.shape[k] for k in rows), *(b.shape[k] for k in columns))
-    a = reshape(t, permute_dims(t, a, (*rows, *left)), (_size(a, rows), depth))
-    b = reshape(t, permute_dims(t, b, (*right, *columns)), (depth, _size(b, columns)))
-    return reshape(t, matmul(t, a, b, "f32"), shape)
-
-
-def _size(x: Array, axes: Sequence[int]) -> Dim:
-    """Returns the product of the sizes of some axes."""
-    return dims.product([x.shape[k] for k in axes])
+        message = f"tensordot of {x1} and {x2} contracts {x1.shape[j]} with {x2.shape[k]}"
+        t.require(x1.shape[j], "==", x2.shape[k], "MT0203", message)
+    rows = [k for k in range(x1.rank) if k not in left]
+    columns = [k for k in range(x2.rank) if k not in right]
+    m, n = [x1.shape[k] for k in rows], [x2.shape[k] for k in columns]
+    depth = dims.product([x1.shape[k] for k in left])
+    a = reshape(t, permute_dims(t, x1, (*rows, *left)), (dims.product(m), depth))
+    b = reshape(t, permute_dims(t, x2, (*right, *columns)), (depth, dims.product(n)))
+    return reshape(t, matmul(t, a, b, "f32"), (*m, *n))
 
 
 def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

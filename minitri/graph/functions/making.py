@@ -48,8 +48,7 @@ triu = partial(_triangle, relation="less_equal")
 
 def eye(t: Typer, n_rows: Value, n_cols: Value, k: Value, dtype: Value) -> Array:
     shape = t.require_sizes(as_shape((n_rows, n_rows if n_cols is None else n_cols)))
-    on = t.elementwise("equal", [_diagonal(t, shape, k), 0])
-    return t.cast(on, as_dtype(dtype, f32))
+    return t.cast(t.elementwise("equal", [_diagonal(t, shape, k), 0]), as_dtype(dtype, f32))
 
 
 def one_hot(t: Typer, x: Array, num_classes: Value, dtype: Value) -> Array:
@@ -109,8 +108,8 @@ def positions(t: Typer, count: Dim) -> Array:
 
 
 def _float_arange(t: Typer, start: Value, stop: Value, step: Value, dtype: DType) -> Array:
-    if not all(isinstance(v, (int, float)) for v in (start, stop, step)) or not step:
-        raise CompileError("MT0106", "arange takes numbers known at compile time, and a step that is not 0")
+    are_known = all(isinstance(v, (int, float)) for v in (start, stop, step))
+    ensure(are_known and step != 0, "MT0106", "arange takes numbers known at compile time, and a step that is not 0")
     try:
         count = math.ceil((stop - start) / step)  # type: ignore[operator]
     except (OverflowError, ValueError):

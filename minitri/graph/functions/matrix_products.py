@@ -20,12 +20,11 @@ def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
 
     If an operand is 1-D, the result does not have the axis of this row or column.
     """
-    x, y = a, b
-    ensure(x.rank > 0 < y.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {x} and {y}", "use * for scalars")
-    dtype = t.settled([x, y])
-    row, column = x.rank == 1, y.rank == 1
-    _require_contraction(t, x, y)
-    x, y = factor(t, x, dtype), factor(t, y, dtype)
+    ensure(a.rank > 0 < b.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {a} and {b}", "use * for scalars")
+    dtype = t.settled([a, b])
+    row, column = a.rank == 1, b.rank == 1
+    _require_contraction(t, a, b)
+    x, y = factor(t, a, dtype), factor(t, b, dtype)
     x = insert_axes(t, x, (0,)) if row else x
     y = insert_axes(t, y, (1,)) if column else y
     out = product(t, x, y, precision_of(precision))

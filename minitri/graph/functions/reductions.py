@@ -113,8 +113,7 @@ def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
         rest = static(lambda: float(count.constant or 0) - correction)
         return rest if rest > 0 else math.nan
     if isinstance(correction, int):
-        whole = correction
-        correction = static(lambda: float(whole))
+        correction = static(partial(float, correction))
     rest = t.elementwise("subtract", [count, correction])
     return t.elementwise("where", [t.elementwise("greater", [rest, 0]), rest, math.nan])
 
@@ -131,18 +130,10 @@ def var(t: Typer, x: Strong, axis: Value, correction: Value, keepdims: Value) ->
     a = x if x.dtype.is_float else t.cast(x, f32)
     axes = as_axes(axis, a.rank)
     centred = t.elementwise("subtract", [a, _average(t, a, axes, True)])
-    return _average(t, t.elementwise("square", [centred]), axes, keepdims, _as_number(correction, "correction"))
-
-
-def _as_number(value: Value, what: str) -> Value:
-    """Returns the value, which must be a number, a dimension or a `float` parameter.
-
-    Raises CompileError MT0102 for any other value.
-    """
-    is_number = isinstance(value, (int, float, Dim)) and not isinstance(value, bool)
-    fits = is_number or isinstance(value, Array) and value.weak
-    ensure(fits, "MT0102", f"{what} must be a number, not {describe(value)}")
-    return value
+    is_number = isinstance(correction, (int, float, Dim)) and not isinstance(correction, bool)
+    fits = is_number or isinstance(correction, Array) and correction.weak  # such as a `float` parameter
+    ensure(fits, "MT0102", f"correction must be a number, not {describe(correction)}")
+    return _average(t, t.elementwise("square", [centred]), axes, keepdims, correction)
 
 
 # ---- positions of extremes ----------------------------------------------------------------------

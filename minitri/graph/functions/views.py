@@ -3,7 +3,8 @@
 They make View nodes. The index map of a View gives, for each element of the result, its index in the array x.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
 from minitri.base import dims, intervals
 from minitri.base.dims import Dim
@@ -27,8 +28,7 @@ def reshape(t: Typer, x: Array, shape: Value) -> Array:
     t.require(old_size, "==", new_size, "MT0205", message)
     if new_size == 0:  # an empty result reads no element, and the sizes of the groups may differ next to a 0
         index = [dims.ZERO] * x.rank
-    ranges = ir.ranges(target)
-    return view(t, x, target, [intervals.simplify(i, ranges) for i in index])
+    return view(t, x, target, [intervals.simplify(i, ir.ranges(target)) for i in index])
 
 
 def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
@@ -42,7 +42,8 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
     given = t.require_sizes([e for e in shape if e != -1])
     if not holes:
         return shape
-    rest, known = _cancelled(old, given)
+    left, right = Counter(old), Counter(given)  # equal sizes cancel: a division by them is wrong, as they may be 0
+    rest, known = (dims.product(list(some.elements())) for some in (left - right, right - left))
     message = "cannot tell what -1 stands for next to a size of 0"
     t.require(known, ">=", dims.ONE, "MT0205", message)
     size = rest // known
@@ -50,20 +51,6 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
         message = f"no size fits -1: without the sizes that both shapes have, {rest} is not a multiple of {known}"
         t.require(rest, "==", size * known, "MT0205", message)
     return tuple(size if e == -1 else e for e in shape)
-
-
-def _cancelled(old: Shape, new: Sequence[Dim]) -> tuple[Dim, Dim]:
-    """Returns the products of the sizes of two shapes, after removing the sizes that occur in both shapes.
-
-    A removed size may be 0, so it would be wrong to divide the products by that size.
-    """
-    left, right = list(old), []
-    for e in new:
-        if e in left:
-            left.remove(e)
-        else:
-            right.append(e)
-    return dims.product(left), dims.product(right)
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
@@ -106,9 +93,7 @@ def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
 
 def one_axis(t: Typer, x: Array, axis: Value) -> tuple[Array, int]:
     """Returns the array and an axis number >= 0. If the axis is None, returns the flattened array and the axis 0."""
-    if axis is None:
-        return reshape(t, x, (dims.product(x.shape),)), 0
-    return x, as_axis(axis, x.rank)
+    return (reshape(t, x, (dims.product(x.shape),)), 0) if axis is None else (x, as_axis(axis, x.rank))
 
 
 def expand_dims(t: Typer, x: Array, axis: Value) -> Array:

@@ -34,7 +34,7 @@ _TABLES = table_beside(__file__, "libraries.toml")
 LIBRARIES: dict[str, str] = _TABLES["libraries"]
 PREFIXES: dict[str, str] = _TABLES["prefixes"]
 METHODS = ("array", "tensor")
-_PARAMETER = re.compile(r"(\*?\w+)(?::[^=]*)?(?:=(.*))?")
+_PARAMETER = re.compile(r"(\*?\w+)(?::[^=,]*)?(?:=(.*?))?(?:, |$)")
 LONGEST = 120  # characters of a rewritten call that a sentence shows
 
 
@@ -66,14 +66,15 @@ class Foreign:
         Each parameter has a name, a default, and whether its argument may be positional.
         """
         positional, _, named = self.arguments.partition("*, ")
-        texts = [(text, True) for text in positional.rstrip(", ").split(", ")]
-        texts += [(text, False) for text in named.split(", ")]
-        found = ((_PARAMETER.fullmatch(text), by_position) for text, by_position in texts if text)
-        return [(match[1], match[2], by_position) for match, by_position in found if match]
+        found = [(match, True) for match in _PARAMETER.finditer(positional)]
+        found += [(match, False) for match in _PARAMETER.finditer(named)]
+        return [(match[1], match[2], by_position) for match, by_position in found]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
-        """Checks whether this row is for a call with these arguments."""
+        """Checks whether this row is for a call with these arguments. An argument `dim` must contain a digit."""
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
+        if any(name == "dim" and not re.search(r"\d", text) for name, text in zip(names, args)):
+            return False
         if any(name.startswith("*") for name in names):
             return all(by_position or name in given for name, _, by_position in self.parameters)
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
@@ -219,15 +220,6 @@ def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first translation that fits the call, or the first translation if none fits.
-
-    A translation with a parameter `dim` fits only if the text of the argument contains a digit.
-    """
-
-    def fits(answer: Answer) -> bool:
-        places = answer.row.arguments.split(", ")
-        dims = [text for place, text in zip(places, args or ()) if place == "dim"]
-        return answer.row.takes(args or (), keywords) and all(re.search(r"\d", text) for text in dims)
-
-    fitting = [a for a in found if args is None or fits(a)]
+    """Returns the first translation that fits the call, or the first translation if none fits."""
+    fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)

@@ -14,8 +14,8 @@ from minitri.base.types import DTYPES, from_numpy
 from minitri.language.foreign.names import Foreign
 
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*(?:=(?!=)|\())")
-_SIMPLE = re.compile(r"[\w.]*")
-_OPENING, _CLOSING = "([{", ")]}"
+_IN_BRACKETS = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
+_OPERAND = re.compile(r"[\w.]*|\"[^\"]*\"|'[^']*'")
 
 
 def rewritten_call(row: Foreign, args: Sequence[str], keywords: Mapping[str, str]) -> str:
@@ -66,11 +66,7 @@ def is_operand(text: str) -> bool:
 
     A name, a number, a call, a subscript or something in brackets can stand beside any operator.
     """
-    if re.fullmatch(r"\"[^\"]*\"|'[^']*'", text):
-        return True
-    depth = 0
-    for k, c in enumerate(text):
-        depth += (c in _OPENING) - (c in _CLOSING)
-        if depth == 0 and not (c in _CLOSING or _SIMPLE.fullmatch(c)) and k:
-            return False
-    return bool(text) and (text[0] in _OPENING or _SIMPLE.fullmatch(text[0]) is not None)
+    plain, before = text, ""
+    while plain != before:
+        plain, before = _IN_BRACKETS.sub("", plain), plain
+    return bool(text) and _OPERAND.fullmatch(plain) is not None

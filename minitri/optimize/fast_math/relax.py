@@ -40,9 +40,7 @@ to block.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -57,8 +55,6 @@ LOG2_E = math.log2(math.e)
 BOUNDED = ("tanh", "sigmoid", "erf", "sin", "cos")  # the absolute value is at most 1
 EXACT = ("negative", "abs", "minimum", "maximum", "clip", "where", "copysign", "cast")  # do not round
 
-Emit = Callable[..., Op]  # takes an operator, its operands and the ops that the new op replaces
-
 
 def relax(plan: Plan) -> Plan:
     narrow = {b.name for b in plan.outputs if b.dtype.is_float and b.dtype.bits == 16}
@@ -66,7 +62,7 @@ def relax(plan: Plan) -> Plan:
     for kernel in reversed(plan.kernels):
         jumped = _ops_before_jumps(kernel)
         relaxed = _narrow(kernel, narrow, jumped)
-        kernels.append(_rewritten(replace(kernel, relaxed=True)) if relaxed else kernel)
+        kernels.append(_Rewriting(replace(kernel, relaxed=True)).run() if relaxed else kernel)
         read = {op.buffer for op in kernel.body if isinstance(op, Load) and op.buffer.role == "temporary"}
         exact = {op.buffer for op in jumped if isinstance(op, Load)}
         for b in read:  # a temporary may be rounded if its only reader allows it
@@ -121,104 +117,96 @@ def _tests_for_infinity(op: Compute) -> bool:
 # ---- rules -------------------------------------------------------------------------------
 
 
-def _rewritten(kernel: Kernel) -> Kernel:
-    body: list[Op] = []
-    new: dict[Op, Op] = {}
-    made: dict[tuple[object, ...], Op] = {}
+class _Rewriting:
+    """The body of the kernel that the rules make. `replaced` is the op that the rules look at."""
 
-    def once(key: tuple[object, ...], op: Op) -> Op:
-        if key not in made:
-            made[key] = op
-            body.append(op)
-        return made[key]
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.body: list[Op] = []
+        self.made: dict[object, Op] = {}
+        self.replaced: Op = kernel.body[0]
 
-    def add(op: Op) -> Op:
-        """Adds an op to the body of the new kernel. Equal constants are added once."""
-        return once(("const", op.value) if isinstance(op, Constant) else ("op", op), op)
+    def run(self) -> Kernel:
+        new: dict[Op, Op] = {}
+        for op in self.kernel.body:
+            self.replaced = op
+            new[op] = self._improved(ir.with_operands(op, new.__getitem__))
+        return replace(self.kernel, body=ir.live(self.body))
 
-    def emit(op: Op, name: str, args: tuple[Op, ...], *gone: Op) -> Op:
-        axes = tuple(a.name for a in kernel.axes if any(a.name in x.axes for x in args))
-        spans = tuple(dict.fromkeys(s for o in (op, *gone) for s in o.spans))
-        return once((name, args), Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args))
+    def _improved(self, op: Op) -> Op:
+        """Returns the op that the first matching rewrite rule makes, or the op itself if no rule matches."""
+        for rule in RULES if op.dtype == f32 else ():
+            if (improved := rule(op, self)) is not None:
+                fired(rule, op, improved, op.spans)
+                return improved
+        self.body.append(op)
+        return op
 
-    for op in kernel.body:
-        moved = ir.with_operands(op, new.__getitem__)
-        improved = _improved(moved, partial(emit, op), add) if moved.dtype == f32 else None
-        new[op] = improved or moved
-        if improved is None:
-            body.append(moved)
-    return replace(kernel, body=ir.live(body))
+    def add(self, op: Op) -> Op:
+        """Adds an op to the body. Equal constants are added once, and so are equal elementwise ops."""
+        key = (op.op, op.args) if isinstance(op, Compute) else op.value if isinstance(op, Constant) else op
+        if key not in self.made:
+            self.made[key] = op
+            self.body.append(op)
+        return self.made[key]
+
+    def number(self, value: float) -> Op:
+        return self.add(Constant(dtype=f32, axes=(), spans=self.replaced.spans, value=float(np.float32(value))))
+
+    def compute(self, name: str, args: tuple[Op, ...], *gone: Op) -> Op:
+        """Adds an elementwise op. `gone` are the ops that the new op replaces, besides `replaced`."""
+        axes = tuple(a.name for a in self.kernel.axes if any(a.name in x.axes for x in args))
+        spans = tuple(dict.fromkeys(s for o in (self.replaced, *gone) for s in o.spans))
+        return self.add(Compute(dtype=f32, axes=axes, spans=spans, op=name, args=args))
 
 
-def _improved(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """Returns the op that the first matching rewrite rule makes, or None if no rule matches."""
-    for rule in RULES:
-        if (improved := rule(op, emit, add)) is not None:
-            fired(rule, op, improved, op.spans)
-            return improved
+def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x, so that one reciprocal serves a whole row."""
+    match op:
+        case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
+            return new.compute("multiply", (x, new.compute("reciprocal", (y,))))
     return None
 
 
-def divide_by_fewer(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x, so that one reciprocal serves a whole row."""
-    if not isinstance(op, Compute) or op.op != "divide" or isinstance(op.args[0], Constant):
-        return None
-    if set(op.args[1].axes) >= set(op.args[0].axes):
-        return None
-    return emit("multiply", (op.args[0], emit("reciprocal", (op.args[1],))))
-
-
-def one_plus_tanh(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
+def one_plus_tanh(op: Op, new: _Rewriting) -> Op | None:
     """Rewrites 1 + tanh(x) to 2 * sigmoid(2 * x), which needs no special case near zero."""
-    if not isinstance(op, Compute) or op.op != "add":
-        return None
-    for one, other in (op.args, op.args[::-1]):
-        if is_one(one) and isinstance(other, Compute) and other.op == "tanh":
-            two = add(Constant(dtype=f32, axes=(), spans=one.spans, value=2.0))
-            sigmoid = emit("sigmoid", (emit("multiply", (other.args[0], two), other),), other)
-            return emit("multiply", (sigmoid, two), one)
+    match op:
+        case Compute(op="add", args=(one, Compute(op="tanh") as tanh) | (Compute(op="tanh") as tanh, one)):
+            if not is_one(one):
+                return None
+            two = new.number(2.0)
+            sigmoid = new.compute("sigmoid", (new.compute("multiply", (tanh.args[0], two), tanh),), tanh)
+            return new.compute("multiply", (sigmoid, two), one)
     return None
 
 
 # ---- exp as a power of two ---------------------------------------------------------------------
 
 
-def scale_after_choice(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """Rewrites where(p, y * c, -inf) to where(p, y, -inf) * c for a positive constant c."""
-    if not isinstance(op, Compute) or op.op != "where":
-        return None
-    condition, a, b = op.args
-    for scaled, other, turned in ((a, b, False), (b, a, True)):
-        found = _scaled(scaled)
-        if found is not None and isinstance(other, Constant) and math.isinf(other.value):
-            chosen = emit("where", (condition, *((other, found[0]) if turned else (found[0], other))), scaled)
-            return emit("multiply", (chosen, _constant(found[1], op, add)), scaled)
-    return None
+def scale_last(op: Op, new: _Rewriting) -> Op | None:
+    """Multiplies by a positive constant c after another op, not before it:
 
+        where(p, y * c, -inf)      where(p, y, -inf) * c
+        max(y * c)                 max(y) * c
+        old(m * c)                 old(m) * c, if m is a reduction
 
-def scale_after_maximum(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """Rewrites max(y * c) to max(y) * c for a positive constant c."""
-    if not isinstance(op, Reduce) or op.op != "max":
-        return None
-    found = _scaled(op.x)
-    if found is None or set(found[0].axes) != set(op.x.axes):
-        return None
-    best = add(Reduce(dtype=op.dtype, axes=op.axes, spans=op.spans, op=op.op, x=found[0], over=op.over))
-    return emit("multiply", (best, _constant(found[1], op, add)), op.x)
-
-
-def scale_after_old(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
-    """Rewrites `old(m * c)` to `old(m) * c`. `old` is the value of a running reduction before the current block of a
-    loop.
+    `old` is the value of a running reduction before the current block of a loop.
     """
-    found = _scaled(op.x) if isinstance(op, ir.Old) else None
-    if found is None or not isinstance(found[0], Reduce):
+    match op:
+        case Compute(op="where", args=(_, x, Constant(value=v)) | (_, Constant(value=v), x)) if math.isinf(v):
+            pass
+        case Reduce(op="max", x=x) | ir.Old(x=x):
+            pass
+        case _:
+            return None
+    y, c = _scaled(x) or (None, 1.0)
+    if y is None or isinstance(op, ir.Old) and not isinstance(y, Reduce):
         return None
-    before = add(ir.Old(dtype=op.dtype, axes=op.axes, spans=op.spans, x=found[0]))
-    return emit("multiply", (before, _constant(found[1], op, add)))
+    inner = new.add(ir.with_operands(op, lambda o: y if o is x else o))
+    return new.compute("multiply", (inner, new.number(c)), x)
 
 
-def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
+def power_of_two(op: Op, new: _Rewriting) -> Op | None:
     """Rewrites exp(y * c - h) to 2**(y * (c * log2 e) - h * log2 e), and exp(x - h) to 2**((x - h) * log2 e)."""
     match op:
         case Compute(op="exp", args=(Compute(op="subtract", args=(x, h)) as difference,)):
@@ -228,17 +216,17 @@ def power_of_two(op: Op, emit: Emit, add: Callable[[Op], Op]) -> Op | None:
         case _:
             return None
     y, c = _scaled(x) or (None, 1.0)
-    of_row, same = _scaled(h) or (h, 0.0)
-    same = same == c
-    k = _constant(c * LOG2_E, op, add)
-    if y is not None and transport and same:
-        exponent = emit("multiply", (emit("subtract", (y, of_row), difference), k), op)
+    of_row, factor = _scaled(h) or (h, None)
+    k, log2_e = new.number(c * LOG2_E), new.number(LOG2_E)
+    if y is not None and transport and factor == c:
+        exponent = new.compute("multiply", (new.compute("subtract", (y, of_row), difference), k), op)
     elif y is None or transport or not _may_be_spread(y, c):
-        exponent = emit("multiply", (difference, _constant(LOG2_E, op, add)), op)
+        exponent = new.compute("multiply", (difference, log2_e), op)
     else:
-        row = (of_row, k) if same else (h, _constant(LOG2_E, op, add))
-        exponent = emit("subtract", (emit("multiply", (y, k), x), emit("multiply", row, h)), difference)
-    return emit("exp2", (exponent,), op)
+        row = (of_row, k) if factor == c else (h, log2_e)
+        scaled = new.compute("multiply", (y, k), x), new.compute("multiply", row, h)
+        exponent = new.compute("subtract", scaled, difference)
+    return new.compute("exp2", (exponent,), op)
 
 
 def is_of_a_row(h: Op) -> bool:
@@ -276,10 +264,4 @@ def _scaled(x: Op) -> tuple[Op, float] | None:
     return None
 
 
-def _constant(value: float, op: Op, add: Callable[[Op], Op]) -> Op:
-    return add(Constant(dtype=f32, axes=(), spans=op.spans, value=float(np.float32(value))))
-
-
-RULES = (
-    divide_by_fewer, one_plus_tanh, scale_after_choice, scale_after_maximum, scale_after_old, power_of_two
-)  # fmt: skip
+RULES = (divide_by_fewer, one_plus_tanh, scale_last, power_of_two)

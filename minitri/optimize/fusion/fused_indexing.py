@@ -16,7 +16,8 @@ from minitri.base import dims
 from minitri.base.dims import Dim, Symbol
 from minitri.base.intervals import simplify
 from minitri.base.minmax_canonical_form import Allows
-from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, View, axis, axis_symbol, ranges
+from minitri.graph.ir import Apply, Contract, Gather, Node, Reduce, Scan, axis, axis_symbol, ranges
+from minitri.graph.scalar_form import element
 from minitri.kernels.demand import Demand, Indexing, NotOneKernel, plain_axis, with_axes
 
 MAX_BUFFERS = 96
@@ -81,31 +82,24 @@ class FusedIndexing(Indexing):
         For example, if the row of the product is `32*d0 + d1` with d1 < 32, a row axis i gives d0 = i // 32 and d1 = i
         % 32.
         """
-        index, node, seen = tuple(map(axis, range(root.rank))), root, set[Node]()
-        found = [(node, index)] if any(isinstance(n, Contract) for n in self.inside) else []
-        while found and not isinstance(node, Contract):
-            node, index = found.pop()
-            if node in seen:  # several paths may lead to a node
-                continue
-            seen.add(node)
-            if isinstance(node, Apply) and node in self.inside:
-                found += [(a, index) for a in node.args]
-            elif isinstance(node, View):
-                found.append((node.x, self._plain_view(root, node, index)))
-        if not isinstance(node, Contract) or node not in self.inside or plain_axis(index[-2]) is not None:
+        products = any(isinstance(n, Contract) for n in self.inside)
+        stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
+        while stack:
+            node, index = stack.pop()
+            if isinstance(node, Contract):
+                break
+            if isinstance(node, Apply) and node in self.inside and node not in seen:  # several paths may lead to a node
+                seen.add(node)
+                stack += [element(a, index) for a in node.args]
+        else:
             return {}
         extents = {axis_symbol(k): e for k, e in enumerate(root.shape)}
-        digits = _digits(index[-2], extents, node.shape[-2])
-        if not digits:
+        digits = _digits(simplify(index[-2], ranges(root.shape)), extents, node.shape[-2])
+        if not digits or node not in self.inside:
             return {}
         known = [plain_axis(d.index[-2]) for d in self.demands.get(node, ()) if not d.guards]
         row = next(filter(None, known), None) or self._fresh(node.shape[-2], "ijklhgfe")
         return {k: dims.axis(row) // step % root.shape[k] for k, step in digits.items()}
-
-    def _plain_view(self, root: Node, view: View, index: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Converts an index over the axes of `root` to the index of the array that a view reads."""
-        env = {axis_symbol(k): d for k, d in enumerate(index)}
-        return tuple(simplify(d.substitute(env), ranges(root.shape)) for d in view.index)
 
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """Returns an existing axis of the kernel for axis k of a further result.

@@ -80,7 +80,7 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
     """Checks that each result is stored once. A result may lack only axes of which one program has all indices."""
     missing = {*part.parallel} - _axes(demand.index)
-    if missing - (part.held if part.loop is not None else set()):
+    if missing - part.held:
         stranger = _value_to_store(part, missing, node)
         raise NotOneKernel("a result would be written once for every element of another axis", stranger)
 
@@ -126,22 +126,21 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
     """
     demands = [(n, d) for n in contracts for d in part.demands[n]]
     inside = [(n, d) for n, d in demands if _axes(d.index) & part.reduced]
-    part.inner = {a for key in inside for a in part.over[key]}
+    inner = {a for key in inside for a in part.over[key]}
     columns = {plain_axis(d.index[-1]) for n, d in demands if (n, d) not in inside}
-    part.held = {a for a in columns if a is not None and a not in part.reduced}
-    loops = part.reduced - part.inner
-    short = all((n := part.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in part.held | part.inner)
-    floats = all(n.dtype == f32 for n in contracts)
-    if mixed and contracts and len(loops) == 1 and short and floats:
-        part.loop = next(iter(loops))
+    held = {a for a in columns if a is not None and a not in part.reduced}
+    loops = part.reduced - inner
+    short = all((n := part.axes[a].constant) is not None and 1 <= n <= MAX_HELD for a in held | inner)
+    if mixed and contracts and len(loops) == 1 and short and all(n.dtype == f32 for n in contracts):
+        (part.loop,), part.held, part.inner = loops, held, inner
 
 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a product is computed in each iteration of the shared loop.
 
     The column index of a product inside the loop is the axis of the loop, perhaps plus an offset. The other indices of
-    such a product are plain axes; an index over batches may be 0, but the row may not. A guard (a condition) may depend on rows or on columns but not on both, so that each
-    factor has axes of its own.
+    such a product are plain axes; an index over batches may be 0, but the row may not. A guard (a condition) may depend
+    on rows or on columns but not on both, so that each factor has axes of its own.
     """
     if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
         return False

@@ -41,14 +41,20 @@ class Partition(FirstParts):
         self._known: dict[object, str | None] = {}  # refusals of parts as they were
 
     def run(self) -> list[FusedIndexing]:
-        """Merges parts and returns the index notation of each part, in an order in which the parts can run."""
+        """Merges parts and returns the index notation of each part, in an order in which the parts can run.
+
+        Raises a single NotOneKernel if some parts cannot be one kernel. This exception lists all values that must be
+        stored in memory.
+        """
         self.start()
         self._check_first()
         graph = self.quotient()
         self._merge_edges(graph)
         self._merge_siblings(graph)
         self._move_first_steps(graph)
-        indexed = self._indexed()
+        indexed, refused = self._indexed(self.parts)
+        if refused:
+            raise NotOneKernel(refused[0].reason, *(n for refusal in refused for n in refusal.nodes))
         return [in_order(indexed[h]) for h in self.ordered_homes()]
 
     def _check_first(self) -> None:
@@ -67,27 +73,18 @@ class Partition(FirstParts):
         if cuts:
             raise NotOneKernel("it would read too many arrays", *cuts)
 
-    def _indexed(self) -> dict[int, FusedIndexing]:
-        """Returns the index notation of each part.
-
-        Raises a single NotOneKernel if some parts cannot be one kernel. This exception lists all values that must be
-        stored in memory.
-        """
+    def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
+        """Returns the index notation of each part that can be one kernel, and the refusals of the other parts."""
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
-        for h in self.parts:
+        for h in homes:
             try:
-                indexed[h] = self.index(h)
+                indexed[h] = self._one_kernel(self.parts[h], self.roots(h))
             except NotOneKernel as refusal:
                 refused.append(refusal)
-        if refused:
-            raise NotOneKernel(refused[0].reason, *(n for refusal in refused for n in refusal.nodes))
-        return indexed
+        return indexed, refused
 
     # ---- merging ---------------------------------------------------------------------
-
-    def index(self, home: int) -> FusedIndexing:
-        return self._one_kernel(self.parts[home], self.roots(home))
 
     def _one_kernel(self, part: set[Node], roots: Sequence[Node]) -> FusedIndexing:
         """Returns the index notation of a part.
@@ -228,20 +225,12 @@ class Partition(FirstParts):
             self._assign(a, before[0] | first)
             self._assign(b, before[1] - first)
             makers = {self.homes[s][0] for n in first for s in self.sources[n] if s not in before[0] | before[1]}
-            if self._stored_bytes(a, b) < traffic and self._valid(a, b) and not connected(graph, [a], makers):
+            less = self._stored_bytes(a, b) < traffic
+            if less and not self._indexed((a, b))[1] and not connected(graph, [a], makers):
                 graph.add_edges_from((m, a) for m in makers)
             else:
                 self._assign(a, before[0])
                 self._assign(b, before[1])
-
-    def _valid(self, *homes: int) -> bool:
-        """Checks whether each of these parts can be one kernel."""
-        try:
-            for h in homes:
-                self.index(h)
-        except NotOneKernel:
-            return False
-        return True
 
     def _first_steps(self, home: int) -> set[Node]:
         """Returns the elementwise nodes of a part that its reductions depend on, and that do not depend on a reduction

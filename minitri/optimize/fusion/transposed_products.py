@@ -9,7 +9,7 @@ Hopper take computed values from registers, but only as their first operand.
 
 from minitri.graph.ir import Contract, Input, Node, contiguous
 from minitri.kernels.ir import Buffer, Kernel, Load, reads_bytes
-from minitri.kernels.kernel_from_demands import build
+from minitri.kernels.lower_graph import build
 from minitri.optimize.fusion.fused_indexing import FusedIndexing
 from minitri.optimize.split_k import FEW_ROWS
 

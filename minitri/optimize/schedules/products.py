@@ -17,7 +17,7 @@ is the axis that a product sums over.
                         multiprocessor: one tile is computed while the other is stored.
     few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
-    factor              (kernels/kernel_from_demands.py). There are few registers, so tiles have few columns. While one
+    factor              (kernels/lower_graph.py). There are few registers, so tiles have few columns. While one
                         program computes its factor, another program on the same multiprocessor multiplies. A cost model
                         chooses the number of rows (optimize/dequantised_product_cost.py).
     few rows            Most of the time is spent on loading the second factor once. Tiles are narrow, and as many
@@ -277,26 +277,22 @@ def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> boo
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """Adds stores through tensor descriptors to the schedule of a persistent kernel if shared memory has room."""
+    """Adds stores through tensor descriptors to the schedule of a persistent kernel if shared memory has room during the
+    loads of the next tile.
+
+    All loads after the loop use the same piece of shared memory. Each store has a piece of its own until the copy
+    engine has finished.
+    """
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
         return chosen
     first = kernel.dots[0]
     rows, columns, depth = (chosen.axes[name][1] for name in (*first.tile, first.over))
     tile = Tile(rows, columns, depth, chosen.warps, chosen.stages)
-    return replace(chosen, descriptor_stores=stores_fit(kernel, kernel.dots, tile, chip.shared))
-
-
-def stores_fit(kernel: Kernel, dots: Sequence[Dot], tile: Tile, shared: int) -> bool:
-    """Checks whether shared memory has room for the stores through descriptors during the loads of the next tile.
-
-    All loads after the loop use the same piece of shared memory. Each store has a piece of its own until the copy
-    engine has finished.
-    """
-    ends = _ends(kernel, dots[0])
+    ends = _ends(kernel, first)
     read = max((op.buffer.dtype.bytes for op in ends if isinstance(op, Load)), default=0)
     stored = sum(op.buffer.dtype.bytes for op in ends if isinstance(op, Store))
-    return _leaves_room(tile, dots, read + stored, shared)
+    return replace(chosen, descriptor_stores=_leaves_room(tile, kernel.dots, read + stored, chip.shared))
 
 
 def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
