@@ -55,17 +55,16 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
     """Replaces quotients and remainders of axes by new axes.
 
-    Returns the new expression, and the ranges of all old and new axes.
+    Returns the new expression, and the ranges of all old and new axes, except new axes of unknown range.
     """
     fresh: dict[Symbol, Range] = {}
 
     def atom(a: Atom) -> Dim:
         if isinstance(a, Symbol) or all(s.kind == "size" for s in Dim({(a,): 1}).symbols()):
             return Dim({(a,): 1})
-        if (range := _pair_range(a, ranges, positive)) is None:
-            return Dim({(Symbol("?", "value"),): 1})
         symbol = Symbol(f"#{a}", "axis")
-        fresh[symbol] = range
+        if (range := _pair_range(a, ranges, positive)) is not None:
+            fresh[symbol] = range
         return Dim({(symbol,): 1})
 
     return d.map_atoms(atom), {**ranges, **fresh}
@@ -119,7 +118,7 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
     for atom in d.atoms():
         if isinstance(atom, Remainder):
             for fewer in _joined_with(d, atom, ranges):
-                if _pairs(fewer) < _pairs(d):
+                if len([*fewer.pairs()]) < len([*d.pairs()]):
                     return joined(fewer, ranges)
     return d
 
@@ -138,11 +137,6 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
             more = a + n * (high.a - quotient)
             found.append(rest + count * (remainder(more, n * high.b) - n * Dim({(high,): 1})))
     return found
-
-
-def _pairs(d: Dim) -> int:
-    """Returns the number of quotients and remainders in an expression."""
-    return sum(1 for _ in d.pairs())
 
 
 def _units(x: Dim, y: Dim) -> list[Dim]:

@@ -18,7 +18,7 @@ maxima stay unchanged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import gcd
@@ -26,7 +26,7 @@ from math import gcd
 from minitri.base.dims import ZERO, Dim, Symbol, sign, size
 from minitri.base.symbolic_minmax import Extreme, Largest, largest, smallest
 
-Bends = Mapping[int, int]  # from each bend k to the factor of ramp(n - k)
+Bends = Mapping[tuple[Dim, int], int]  # from (n, k) to the factor of ramp(n - k)
 Allows = Callable[[Symbol, int], bool]  # whether a size can have a value
 MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 
@@ -35,19 +35,17 @@ MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 class Ramps:
     """A piecewise linear function: `plain` plus the sum of factor * ramp(n - k), with ramp(x) = max(x, 0).
 
-    `bends` has the ramps for each n, as a map from k to the factor. At n = k the slope changes.
+    `bends` has the factors of the ramps. At n = k the slope changes.
     """
 
     plain: Dim
-    bends: Mapping[Dim, Bends] = field(default_factory=dict)
+    bends: Bends = field(default_factory=dict)
 
     def plus(self, other: Ramps, factor: int = 1) -> Ramps:
         """Returns the sum self + factor * other."""
-        bends = {n: Counter(self.bends.get(n, {})) for n in (*self.bends, *other.bends)}
-        for n, more in other.bends.items():
-            bends[n].update({k: factor * c for k, c in more.items()})
-        kept = {n: {k: c for k, c in own.items() if c} for n, own in bends.items()}
-        return Ramps(self.plain + other.plain * factor, {n: own for n, own in kept.items() if own})
+        bends = Counter(self.bends)
+        bends.update({bend: factor * c for bend, c in other.bends.items()})
+        return Ramps(self.plain + other.plain * factor, {bend: c for bend, c in bends.items() if c})
 
     def dim(self) -> Dim:
         """Returns the function as a `Dim`.
@@ -55,10 +53,32 @@ class Ramps:
         A ramp c * max(x - k, 0) becomes a maximum if c is above 0. Otherwise the ramp becomes a minimum.
         """
         total = self.plain
-        for n, bends in self.bends.items():
-            for k, c in sorted(bends.items()):
-                total = total + (largest(n - k, 0) if c > 0 else n - smallest(n, k)) * c
+        for (n, k), c in self.bends.items():
+            total = total + (largest(n - k, 0) if c > 0 else n - smallest(n, k)) * c
         return total
+
+    def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
+        """Returns (n, f, corners) if the function is f(n) for one sum of sizes n. Otherwise returns None.
+
+        `corners` has all n at which max(f(n), 0) may change its slope: the bends of f, and the integers next to the
+        zeros of f.
+        """
+        n, slope = _base(self.plain)
+        over = {*(m for m, _ in self.bends), *((n,) if slope else ())}
+        if len(over) > 1:
+            return None
+        n = next(iter(over), n)
+        constant, bends = int(self.plain - n * slope), {k: c for (_, k), c in self.bends.items()}
+
+        def value(at: int) -> int:
+            return constant + slope * at + sum(c * max(at - k, 0) for k, c in bends.items())
+
+        corners = set(bends)
+        for k in (min(bends, default=0) - 1, *bends):  # f is linear before the first bend, and after each bend
+            if rise := value(k + 1) - value(k):
+                zero = k + -value(k) // rise
+                corners |= {zero, zero + 1}
+        return n, value, corners
 
 
 def tidy(d: Dim) -> Dim:
@@ -87,32 +107,23 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
     """Returns, for each size, the smallest value that makes no extent 0 and that `allows` permits."""
     least: dict[Symbol, int] = {}
-    for symbol, n in (found for e in extents for found in _least(e)):
+    for symbol, n in filter(None, map(_least, extents)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
         least[symbol] = max(least.get(symbol, 0), n + len(list(skipped)))
     return least
 
 
-def _least(extent: Dim) -> Iterator[tuple[Symbol, int]]:
-    """Yields the size on which an extent depends, and the least value of that size for which the extent is not 0.
+def _least(extent: Dim) -> tuple[Symbol, int] | None:
+    """Returns the size on which an extent depends, and the least value of that size for which the extent is not 0.
 
-    Yields nothing if the extent depends on several sizes.
+    Returns None if the extent depends on several sizes, or is always 0.
     """
-    ramps = _ramps(extent)
-    base, slope = _base(ramps.plain)
-    over = {*ramps.bends, *((base,) if slope else ())}
-    if len(over) != 1 or not isinstance(symbol := next(iter(over)).atom, Symbol) or symbol.kind != "size":
-        return
-    bends = next(iter(ramps.bends.values()), {})
-    places = sorted({0, 1, *bends, *(k + 1 for k in bends)})  # the function is linear between them and after the last
-    values = [extent.compute({symbol: n}) for n in places]
-    rises = [v - u for u, v in zip(values, values[1:])]
-    for n, end, v, rise in zip(places, [*places[1:], None], values, [*rises, rises[-1]]):
-        step = rise // (end - n) if end is not None else rise
-        first = n if v >= 1 else n - (v - 1) // step if step > 0 else None
-        if first is not None and (end is None or first < end):
-            yield symbol, first
-            return
+    found = _ramps(extent).of_one_sum()
+    if found is None or not isinstance(symbol := found[0].atom, Symbol) or symbol.kind != "size":
+        return None
+    _, value, corners = found
+    least = min((n for n in {0, *corners} if n >= 0 and value(n) >= 1), default=None)
+    return None if least is None else (symbol, least)
 
 
 def _is_nested(d: Dim) -> bool:
@@ -141,21 +152,24 @@ def _of_extreme(a: Extreme) -> Ramps:
 
 
 def _ramp(inner: Ramps) -> Ramps | None:
-    """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes."""
-    n, slope = _base(inner.plain)
-    over = {*inner.bends, *((n,) if slope else ())}
-    if len(over) > 1:
+    """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
+
+    If the sum n cannot be negative, only corners above 0 are needed.
+    """
+    found = inner.of_one_sum()
+    if found is None:
         return None
-    if not over:
-        return Ramps(max(inner.plain, ZERO, key=int))
-    (n,) = over
-    constant = inner.plain - n * slope
-    bends = inner.bends.get(n, {})
+    n, f, corners = found
 
     def value(at: int) -> int:
-        return max(0, int(constant) + slope * at + sum(c * max(at - k, 0) for k, c in bends.items()))
+        return max(0, f(at))
 
-    return _bent(n, value, _corners(int(constant), slope, bends))
+    start = min(corners, default=0) - 2
+    if sign(n) == 1:
+        start, corners = 0, {k for k in corners if k > 0}
+    slope = value(start + 1) - value(start)
+    bends = {(n, k): value(k + 1) - 2 * value(k) + value(k - 1) for k in corners}
+    return Ramps(n * slope + value(start) - slope * start, bends).plus(Ramps(ZERO))
 
 
 def _base(d: Dim) -> tuple[Dim, int]:
@@ -168,31 +182,3 @@ def _base(d: Dim) -> tuple[Dim, int]:
         return ZERO, 0
     common = gcd(*(c for _, c in terms)) * (1 if terms[0][1] > 0 else -1)
     return Dim({m: c // common for m, c in terms}), common
-
-
-def _corners(constant: int, slope: int, bends: Bends) -> set[int]:
-    """Returns all n at which max(f(n), 0) may change its slope, for f(n) = constant + slope * n + ramps.
-
-    The result has the values of n at which f changes its slope, and the integers next to the zeros of f.
-    """
-    corners = set(bends)
-    for k, c in [(None, 0), *sorted(bends.items())]:
-        constant, slope = (constant - c * k, slope + c) if k is not None else (constant, slope)
-        if slope:
-            zero = -constant // slope
-            corners |= {zero, zero + 1}
-    return corners
-
-
-def _bent(n: Dim, value: Callable[[int], int], corners: set[int]) -> Ramps:
-    """Writes a piecewise linear function of n as ramps. `corners` are all values of n at which its slope may change.
-
-    If n cannot be negative, only corners above 0 are needed.
-    """
-    if sign(n) == 1:
-        start, corners = 0, {k for k in corners if k > 0}
-    else:
-        start = min(corners, default=0) - 2
-    slope = value(start + 1) - value(start)
-    bends = {k: value(k + 1) - 2 * value(k) + value(k - 1) for k in corners}
-    return Ramps(n * slope + value(start) - slope * start, {n: bends}).plus(Ramps(ZERO))

@@ -8,9 +8,10 @@ so a file of nodes needs no decorators and reads like a grammar. The text of a n
 because a tree may be deep.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
+`postorder` lists the nodes of a graph or an expression.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, TypeVar, dataclass_transform, get_args, get_type_hints
@@ -73,3 +74,18 @@ def with_children(node: N, change: Callable[[Any], Any]) -> N:
     old = {name: getattr(node, name) for name in node_fields(type(node))}
     made = {name: new(value) for name, value in old.items()}
     return node if made == old else replace(node, **made)  # type: ignore[type-var]
+
+
+def postorder(roots: Iterable[N], below: Callable[[N], Iterable[N]]) -> list[N]:
+    """Returns the roots and everything that `below` reaches from them, each item once and after its children.
+
+    The function does not recurse, so deep graphs need no deep call stack.
+    """
+    order: dict[N, None] = {}
+    stack = [*roots][::-1]
+    while stack:
+        if missing := [o for o in below(stack[-1]) if o not in order]:
+            stack += reversed(missing)
+        else:
+            order.setdefault(stack.pop())
+    return list(order)

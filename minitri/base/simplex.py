@@ -57,31 +57,26 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
         line = [Fraction(c.get(m, 0)) for c in columns] + [Fraction(target.get(m, 0))]
         table.append([-x for x in line] if line[-1] < 0 else line)
     basis = [width + k for k in range(len(rows))]
-    cost = [sum((line[k] for line in table), Fraction(0)) for k in range(width + 1)]
-    while cost[-1] > 0:
-        entering = next((k for k in range(width) if cost[k] > 0), None)
+    table.append([sum(column, Fraction(0)) for column in zip(*table)])  # the sum of the artificial variables
+    while table[-1][-1] > 0:
+        entering = next((k for k in range(width) if table[-1][k] > 0), None)
         if entering is None:
             return None
-        ratios = [(line[-1] / line[entering], basis[r], r) for r, line in enumerate(table) if line[entering] > 0]
-        if not ratios:
-            return None
+        # Some row is positive in the column, because the sum of the rows with artificial variables is.
+        ratios = [
+            (line[-1] / line[entering], b, r) for r, (b, line) in enumerate(zip(basis, table)) if line[entering] > 0
+        ]
         _, _, r = min(ratios)
-        _pivot(table, cost, r, entering)
+        _pivot(table, r, entering)
         basis[r] = entering
     weights = {column: line[-1] for column, line in zip(basis, table)}
     return [weights.get(k, Fraction(0)) for k in range(width)]
 
 
-def _pivot(table: list[list[Fraction]], cost: list[Fraction], r: int, entering: int) -> None:
-    """Makes the column `entering` of the simplex tableau a unit column with its 1 in row r.
-
-    The function changes the table and the cost row.
-    """
+def _pivot(table: list[list[Fraction]], r: int, entering: int) -> None:
+    """Makes the column `entering` of the simplex tableau a unit column with its 1 in row r."""
     pivot = table[r][entering]
     row = table[r] = [x / pivot for x in table[r]]
-    for other in (*(line for k, line in enumerate(table) if k != r), cost):
-        factor = other[entering]
-        if factor:
-            for k, x in enumerate(row):
-                if x:
-                    other[k] -= factor * x
+    for k, line in enumerate(table):
+        if k != r and (factor := line[entering]):
+            table[k] = [y - factor * x if x else y for x, y in zip(row, line)]

@@ -84,7 +84,7 @@ def rewritten_part(
     """
     for k, part in enumerate(tried := list(parts(node))):
         if kind.format(*found.groups()) in _kinds(part, values.get(id(part))):
-            first, element = (next(ast.children(of), of) for of in (node, part))
+            first, element = ((*ast.children(of), of)[0] for of in (node, part))
             words = {
                 "part": part.span.text,
                 "beside": beside(part),

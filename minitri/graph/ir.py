@@ -41,7 +41,7 @@ from minitri.base import dims, intervals
 from minitri.base.diagnostics import CompileError
 from minitri.base.dims import Dim, Symbol, sign
 from minitri.base.minmax_canonical_form import Allows, tidy
-from minitri.base.nodes import NodeClass, children
+from minitri.base.nodes import NodeClass, children, postorder
 from minitri.base.spans import Span
 from minitri.base.time_and_memory_limits import check_time
 from minitri.base.types import ArrayType, DType
@@ -136,7 +136,6 @@ class Contract(_Node):
     precision: str = "ieee"
 
 
-T = TypeVar("T")
 N = TypeVar("N", bound=_Node)
 Node = Union[Input, Const, Index, Apply, View, Gather, Concat, Reduce, Scan, Contract]
 
@@ -278,21 +277,6 @@ def is_copy(node: Node) -> bool:
 
 def operands(node: Node) -> tuple[Node, ...]:
     return children(node)
-
-
-def postorder(roots: Iterable[T], below: Callable[[T], Iterable[T]]) -> list[T]:
-    """Returns the roots and everything that `below` reaches from them, each item once and after its children.
-
-    The function does not recurse, so deep graphs need no deep call stack.
-    """
-    order: dict[T, None] = {}
-    stack = [*roots][::-1]
-    while stack:
-        if missing := [o for o in below(stack[-1]) if o not in order]:
-            stack += reversed(missing)
-        else:
-            order.setdefault(stack.pop())
-    return list(order)
 
 
 def contiguous(shape: Shape) -> Shape:

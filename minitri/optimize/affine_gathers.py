@@ -17,7 +17,8 @@ from minitri.base import dims, intervals
 from minitri.base.dims import Dim, Symbol
 from minitri.base.minmax_canonical_form import never_negative
 from minitri.base.types import i64
-from minitri.graph.ir import Apply, Const, Gather, Index, Interner, Node, Shape, View, axis_symbol, pick, ranges
+from minitri.graph.ir import Apply, Const, Gather, Index, Interner, Node, Shape, View, axis, axis_symbol, pick, ranges
+from minitri.graph.scalar_form import element
 
 MAX_DEPTH = 6  # the most nested operators
 MAX_TERMS = 8  # the most terms of an operand, because a product of long expressions is very long
@@ -54,40 +55,34 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
         return None
-    inner, env = index, {}
-    if isinstance(index, View):  # earlier rules have merged a view of a view
-        inner, env = index.x, {axis_symbol(k): d for k, d in enumerate(index.index)}
-    counted = _from_the_end(inner)
-    at = position(inner if counted is None else counted[0])
+    inner, places = element(index, tuple(map(axis, range(index.rank))))
+    counted, size = _from_the_end(inner)
+    at = position(counted)
     if at is None:
         return None
-    at = at.substitute(env)
+    at = at.substitute({axis_symbol(k): d for k, d in enumerate(places)})
     if all(_lies_in(i, at, node.shape, extent) for extent in used):
         return at
-    if counted is None or not all(e == counted[1] and _lies_in(i, -at - 1, node.shape, e) for e in used):
-        return None
-    return at + counted[1]
+    negative = all(extent == size and _lies_in(i, -at - 1, node.shape, extent) for extent in used)
+    return at + size if negative else None
 
 
-def _from_the_end(index: Node) -> tuple[Node, Dim] | None:
+def _from_the_end(index: Node) -> tuple[Node, Dim]:
     """Returns (x, size) if the index array is `where(x < 0, x + size, x)`, which lets negative indices count from the
-    end.
+    end. Returns any other index array with the size 0.
     """
     match index:
         case Apply(op="where", args=(Apply(op="less", args=(below, zero)), Apply(op="add", args=(x, size)), same)):
             extent = position(size)
             if below is same is x and position(zero) == dims.ZERO and extent is not None:
                 return x, extent
-    return None
+    return index, dims.ZERO
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
     """Checks whether 0 <= at < extent for all elements of an array with this shape."""
     found = intervals.bounds(at, ranges(shape))
-    if found is None:
-        return False
-    low, high = found
-    return never_negative(low, shape, i.allows) and never_negative(extent - 1 - high, shape, i.allows)
+    return found is not None and all(never_negative(d, shape, i.allows) for d in (found[0], extent - 1 - found[1]))
 
 
 def position(node: Node, depth: int = MAX_DEPTH) -> Dim | None:

@@ -17,9 +17,10 @@ attention, keep their axes.
 """
 
 import math
+from typing import TypeGuard
 
 from minitri.base.dims import ZERO, Dim
-from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol
+from minitri.graph.ir import Contract, Graph, Interner, Node, Reduce, View, axis, axis_symbol, contiguous
 from minitri.graph.rewrite import rewritten
 from minitri.optimize.collapse_reduced_axes import places
 from minitri.optimize.dequantised_product_cost import is_converted
@@ -32,19 +33,14 @@ WASTE = 1.25  # batches pay up to this many times the rows that one product comp
 
 def fold(graph: Graph) -> Graph:
     """Returns the graph in which batches of matrix products with few rows become single products with many rows."""
-    products = [n for n in graph.nodes() if isinstance(n, Contract) and _shared(n) and _pays(n, _shared(n))]
-    if not products or loops(graph):
+    if not any(map(_is_faster_as_one, graph.nodes())) or loops(graph):
         return graph
-    return rewritten(graph, fold, lambda i, _, made: _folded(i, made) if isinstance(made, Contract) else None)
+    return rewritten(graph, fold, lambda i, _, made: _folded(i, made) if _is_faster_as_one(made) else None)
 
 
-def _folded(i: Interner, node: Contract) -> Node | None:
-    """Returns one product whose rows are those of the whole batch, viewed in the shape of `node`. Returns None if one
-    product is not faster.
-    """
+def _folded(i: Interner, node: Contract) -> Node:
+    """Returns one product whose rows are those of the whole batch, viewed in the shape of `node`."""
     count = _shared(node)
-    if count == 0 or not _pays(node, count) or is_converted(node) or _may_share_loop(node):
-        return None
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
     split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))
     kept = tuple(map(axis, range(lead)))
@@ -53,9 +49,7 @@ def _folded(i: Interner, node: Contract) -> Node | None:
     index = (*kept, *[ZERO] * count, axis(lead), axis(lead + 1))
     b = i.view(node.b, (*node.shape[:lead], depth, columns), index)
     one = i.contract(node.dtype, (*node.shape[:lead], many, columns), a, b, node.precision)
-    row = Dim.of(0)
-    for k, extent in enumerate(rows, lead):
-        row = row * extent + axis(k)
+    row = sum((axis(k) * stride for k, stride in enumerate(contiguous(rows), lead)), ZERO)
     return i.view(one, node.shape, (*kept, row, axis(node.rank - 1)))
 
 
@@ -68,14 +62,15 @@ def _shared(node: Contract) -> int:
     return next((n for n, k in enumerate(batch) if axis_symbol(k) in varies), len(batch))
 
 
-def _pays(node: Contract, count: int) -> bool:
+def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
     """Checks whether tiles of a single product compute far fewer rows, padding included, than tiles of a batch."""
-    sizes = node.shape[-2 - count : -1]
-    if any(e.constant is None for e in (*node.shape, *node.a.shape)):
+    if not isinstance(node, Contract) or any(e.constant is None for e in (*node.shape, *node.a.shape)):
         return False
+    sizes = node.shape[-2 - _shared(node) : -1]
     rows, products = int(sizes[-1]), math.prod(map(int, sizes[:-1]))
     together = _in_tiles(rows * products)
-    return products > 1 and products * _in_tiles(rows) > WASTE * together
+    faster = products > 1 and products * _in_tiles(rows) > WASTE * together
+    return faster and not is_converted(node) and not _may_share_loop(node)
 
 
 def _in_tiles(rows: int) -> int:

@@ -16,10 +16,14 @@ that read the same array are treated alike, because they share a kernel.
 
 import math
 from collections.abc import Container
+from itertools import groupby
+
+import networkx as nx
 
 from minitri.base import dims
 from minitri.base.operators import POSITIONS
-from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol, postorder
+from minitri.graph import ir
+from minitri.graph.ir import Apply, Graph, Input, Interner, Layouts, Node, Reduce, View, axis, axis_symbol
 from minitri.graph.rewrite import rewritten
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_parts import made_of
@@ -34,15 +38,18 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """
     several = joinable(graph, gaps)
 
+    def parts(node: Reduce) -> int:
+        return choose(node, chip, gaps)[1]
+
     def one_axis(i: Interner, node: Node, made: Node) -> Node | None:
         if not isinstance(node, Reduce) or not isinstance(made, Reduce) or node.op in POSITIONS:
             return None
         if node in several:
             whole = joined(i, made, min(made.axes), max(made.axes))
-            return whole if choose(whole, chip, gaps) is not None else None
+            return whole if parts(whole) > 1 else None
         rows = _longest_run(made, gaps)
         fewer = joined(i, made, rows[0], rows[-1]) if len(rows) > 1 else made
-        return fewer if 2 * _parts(fewer, chip, gaps) > 3 * _parts(made, chip, gaps) else None
+        return fewer if 2 * parts(fewer) > 3 * parts(made) else None
 
     return rewritten(graph, collapse, one_axis) if any(isinstance(n, Reduce) for n in graph.nodes()) else graph
 
@@ -52,33 +59,19 @@ def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
     these axes.
     """
     _, inner = contiguous_axes(node, gaps)
-    runs: list[list[int]] = [[]]
-    for k in range(node.x.rank):
-        if k in node.axes and k not in inner and node.x.shape[k].constant is not None:
-            runs[-1].append(k)
-        else:
-            runs.append([])
-    return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run))
-
-
-def _parts(node: Reduce, chip: Chip, gaps: Layouts) -> int:
-    """Returns the number of parts into which a reduction will be split."""
-    choice = choose(node, chip, gaps)
-    return choice[1] if choice is not None else 1
+    suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]
+    runs = [[*run] for fits, run in groupby(range(node.x.rank), suitable.__getitem__) if fits]
+    return max(runs, key=lambda run: math.prod(int(node.x.shape[k]) for k in run), default=[])
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
     """Returns the reductions whose reduced axes may become one axis. `gaps` names the inputs that are not contiguous in
     memory.
     """
-    over_several = [n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)]
-    found = {n for n in over_several if _without_gaps(n, gaps)}
-    while apart := {i for n in over_several if n not in found for i in _inputs(n)}:
-        left = {n for n in found if not apart & _inputs(n)}
-        if left == found:
-            break
-        found = left
-    return found
+    over_several = {n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)}
+    reads = nx.Graph((n, x) for n in over_several for x in (n, *_inputs(n)))
+    alike = [over_several & part for part in nx.connected_components(reads)]
+    return {n for part in alike if all(_without_gaps(n, gaps) for n in part) for n in part}
 
 
 def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:
@@ -107,11 +100,8 @@ def _inputs(node: Reduce) -> set[Node]:
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
     """Returns the index along each axis of an array of these `sizes` for the flat index `place`."""
-    found: list[dims.Dim] = []
-    for size in reversed(sizes[1:]):
-        found.insert(0, place % size)
-        place = place // size
-    return [place, *found]
+    first, *others = ir.contiguous(sizes)
+    return [place // first, *(place // stride % size for stride, size in zip(others, sizes[1:]))]
 
 
 def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
@@ -126,4 +116,4 @@ def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
             return not along & {s for d in x.index for s in d.symbols()}
         return isinstance(x, Apply) or isinstance(x, Input) and x.shape == node.x.shape and x.name not in gaps
 
-    return all(map(fits, postorder([node.x], lambda x: x.args if isinstance(x, Apply) else ())))
+    return all(map(fits, ir.postorder([node.x], lambda x: x.args if isinstance(x, Apply) else ())))

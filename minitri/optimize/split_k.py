@@ -23,7 +23,7 @@ from minitri.hardware.targets import ALIGNMENT
 from minitri.optimize import dequantised_product_cost
 from minitri.optimize.dequantised_product_cost import MOST, PART, viewed
 from minitri.optimize.split_kv import loops
-from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, padded, split
+from minitri.optimize.split_parts import Halves, contract_in_parts, made_of, padded, parts_of, split
 
 MANY = 128  # the most parts of a product with very few tiles
 IDLE = 2  # a product of computed factors is split if it has this many times fewer tiles than there are multiprocessors
@@ -55,16 +55,12 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
         parts = _parts(node, chip.multiprocessors // (1 if alone else IDLE), math.prod(batch), m, n, depth)
     if parts == 1:
         return None
-    lead, length = node.rank - 2, Dim.of(depth // parts)
-    if depth % parts:
-        length = Dim.of(-(-depth // parts // STEP) * STEP)
-        parts = -(-depth // int(length))
-        missing = parts * length - depth
-        a, b = padded(i, node.a, node.rank - 1, missing, 0.0), padded(i, node.b, lead, missing, 0.0)
-        node = i.contract(node.dtype, node.shape, a, b, node.precision)
+    lead = node.rank - 2
+    parts, length = parts_of(node.a.shape[-1], parts, STEP if depth % parts else 1)
+    a = padded(i, node.a, node.rank - 1, parts * length - depth, 0.0)
     index = (*map(axis, range(lead)), axis(lead + 1), axis(lead) * length + axis(lead + 2))
-    rows = i.view(node.a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
-    partial = contract_in_parts(i, node, rows, node.b, parts, length)
+    rows = i.view(a, (*node.shape[:-2], Dim.of(parts), Dim.of(m), length), index)
+    partial = contract_in_parts(i, node, rows, parts, length)
     return i.reduce("sum", node.dtype, node.shape, partial, (lead,)), parts, length
 
 

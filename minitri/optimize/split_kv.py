@@ -127,8 +127,7 @@ class _Group:
         places = [d.substitute({axis_symbol(lead): axis(lead + 1)}) for d in self.terms.places(self.found.y.y) or ()]
         index = (*places[: cut.k], axis(lead), axis(lead + 2), *places[cut.k + 1 :])
         rows = i.view(a, (*node.shape[:lead], Dim.of(cut.parts), node.shape[lead], cut.length), index)
-        b = split_parts.padded(i, node.b, lead, cut.missing, 0.0)
-        partial = split_parts.contract_in_parts(i, node, rows, b, cut.parts, cut.length)
+        partial = split_parts.contract_in_parts(i, node, rows, cut.parts, cut.length)
 
         def for_each_column(of_parts: Node) -> Node:
             """Repeats the result of each part for each column of the shape [*B, part, M, N]."""
@@ -155,8 +154,7 @@ class _Group:
         pure = split_parts.only_exponentials(self.terms, self.numerator, self.found.y)
         if wanted < 2 or not pure:
             return 1, depth
-        length = (depth + (wanted * STEP - 1)) // (wanted * STEP) * STEP
-        return wanted if depth.constant is None else -(-depth.constant // int(length)), length
+        return split_parts.parts_of(depth, wanted, STEP)
 
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:

@@ -93,14 +93,17 @@ class Cut:
 
     def in_parts(self, x: Node) -> View:
         """Returns `x`, an array with the operand's shape, padded and with axis k split into two axes."""
-        x = padded(self.i, x, self.k, self.missing, neutral(self.node.op, x.dtype))
-        return in_parts(self.i, x, self.k, self.parts, self.length)
+        return in_parts(self.i, x, self.k, self.parts, self.length, neutral(self.node.op, x.dtype))
 
-    @property
-    def own(self) -> tuple[Dim, ...]:
-        """The index that reads, for each element of the operand, the result of the part that contains the element."""
-        index = [axis(j + (j > self.k)) for j in range(self.node.x.rank) if j not in self.node.axes]
-        return (*index[: self.place], axis(self.k), *index[self.place :])
+    def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
+        """Returns the value of each part, repeated for all elements of the operand that lie in the part. If `whole` is
+        false, axis k is already split into two axes.
+        """
+        x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
+        kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]
+        index = [axis(j if whole or j < self.k else j + 1) for j in kept]
+        index.insert(self.place, part)
+        return self.i.view(of_parts, x.shape, tuple(index))
 
     def partial(self, x: Node) -> Node:
         """Returns the result of each part. In `x`, axis k is already split into two axes."""
@@ -139,6 +142,14 @@ class Cut:
 Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 
+def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
+    """Returns the number and the length of parts that cover an axis: at most `parts` parts, whose length is a multiple
+    of `step`. The last part may be incomplete.
+    """
+    length = (extent + (parts * step - 1)) // (parts * step) * step
+    return parts if extent.constant is None else -(-extent.constant // int(length)), length
+
+
 def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> Node:
     """Returns x with `missing` more elements along axis k, each equal to `value`."""
     if missing == 0:
@@ -147,19 +158,23 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
     return i.concat((*x.shape[:k], x.shape[k] + missing, *x.shape[k + 1 :]), (x, tail), k)
 
 
-def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim) -> View:
-    """Returns x with two axes in place of axis k: the number of the part, and the index in the part."""
+def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float | bool) -> View:
+    """Returns x with two axes in place of axis k: the number of the part, and the index in the part. Elements past the
+    end of x are `fill`.
+    """
+    x = padded(i, x, k, parts * length - x.shape[k], fill)
     shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])
     place = axis(k) * length + axis(k + 1)
     return i.view(x, shape, (*map(axis, range(k)), place, *map(axis, range(k + 2, x.rank + 1))))
 
 
-def contract_in_parts(i: Interner, node: Contract, a: Node, b: Node, parts: int, length: Dim) -> Node:
+def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: Dim) -> Node:
     """Returns the product [*B, M, K] x [*B, K, N] as [*B, part, M, length] x [*B, part, length, N]. The factor `a` is
     already divided into parts.
     """
     shape = (*node.shape[:-2], Dim.of(parts), *node.shape[-2:])
-    return i.contract(node.dtype, shape, a, in_parts(i, b, node.rank - 2, parts, length), node.precision)
+    b = in_parts(i, node.b, node.rank - 2, parts, length, 0.0)
+    return i.contract(node.dtype, shape, a, b, node.precision)
 
 
 def made_of(root: Node) -> list[Node]:
@@ -199,28 +214,21 @@ class Following:
         theirs = [self.cuts[y.y.node] for y in needs]
         if found is None or any((c.k, c.length) != (cut.k, cut.length) for c in theirs):
             return None
-        return self.rescaled(cut, found) if isinstance(found, Rescale) else self.shifted(cut, found)
+        if isinstance(found, Shift):
+            return self.shifted(cut, found)
+        cut.found = found
+        partial = cut.partial(self.with_own(self.terms.root, found, cut))
+        return self.merged(found, partial, self.cuts[found.y.y.node].first, cut.place)
 
     # ---- a maximum -------------------------------------------------------------------
 
-    def rescaled(self, cut: Cut, found: Rescale[Element]) -> Node:
-        """Returns a sum that depends on a maximum. The partial sums are added, each corrected to the maximum of all
-        parts.
-        """
-        cut.found = found
-        partial = cut.partial(self.with_own(self.terms.root, found, cut))
-        return self.merged(found, partial, self.maximum(found).first, cut.place)
-
-    def maximum(self, found: Rescale[Element]) -> Cut:
-        return self.cuts[found.y.y.node]
-
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
         """Returns the expression `root` in parts. The maximum of each part replaces the maximum of all parts."""
-        y, maximum = found.y, self.maximum(found)
+        y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
-            own = self._of_own_part(finite(self.i, maximum.first), cut)
+            own = cut.of_own_part(finite(self.i, maximum.first))
             return cut.in_parts(build(self.i, self.terms, root, cut.node.x.shape, {}, {y.y: own}))
-        own = self.i.view(finite(self.i, maximum.first), cut.x.shape, cut.own)
+        own = cut.of_own_part(finite(self.i, maximum.first), whole=False)
         at = self._axes_in(cut, self.terms.places(y.y) or ())
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
@@ -230,12 +238,6 @@ class Following:
         """
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
-
-    def _of_own_part(self, of_parts: Node, cut: Cut) -> Node:
-        """Returns the value of each part, repeated for all elements of the unsplit operand that lie in the part."""
-        index = [axis(j) for j in self.terms.kept]
-        index.insert(cut.place, axis(cut.k) // cut.length)
-        return self.i.view(of_parts, cut.node.x.shape, tuple(index))
 
     def merged(self, found: Rescale[Element], partial: Node, parts: Node, place: int) -> Node:
         """Returns the sum of the partial sums, each corrected from the maximum of its own part to the maximum of all
@@ -282,7 +284,7 @@ class Following:
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}
         x = cut.node.x
-        given = {m.mean: self._of_own_part(mean, cut) for m, mean in own.items()}
+        given = {m.mean: cut.of_own_part(mean) for m, mean in own.items()}
         partial = cut.partial(cut.in_parts(build(i, self.terms, self.terms.root, x.shape, {}, given)))
         at = self._axes(cut.place)
         whole = {m: build(i, self.terms, m.mean, partial.shape, at, {}) for m in own}
@@ -292,8 +294,7 @@ class Following:
 
     def _counts(self, cut: Cut) -> Node:
         """Returns the number of elements in each part."""
-        left = cut.node.shape
-        shape = (*left[: cut.place], Dim.of(cut.parts), *left[cut.place :])
+        shape = (*cut.node.shape[: cut.place], Dim.of(cut.parts), *cut.node.shape[cut.place :])
         rest = self.terms.count // cut.extent
         if cut.missing == 0:
             return self.i.view(self.i.const(int(rest * cut.length), cut.node.dtype), shape, ())

@@ -21,20 +21,8 @@ from collections.abc import Container, Iterator, Mapping
 from minitri.base import dims
 from minitri.base.dims import Dim
 from minitri.base.operators import POSITIONS
-from minitri.graph.ir import (
-    Apply,
-    Concat,
-    Contract,
-    Graph,
-    Input,
-    Interner,
-    Layouts,
-    Node,
-    Reduce,
-    Scan,
-    axis,
-    axis_symbol,
-)
+from minitri.graph import ir
+from minitri.graph.ir import Apply, Concat, Contract, Graph, Input, Interner, Layouts, Node, Reduce, axis, axis_symbol
 from minitri.graph.scalar_form import Element, element
 from minitri.hardware.chips import Chip
 from minitri.optimize.split_kv import loops
@@ -61,8 +49,8 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     looped, online = loops(graph), _online(graph)
 
     def halves(i: Interner, node: Node, made: Reduce) -> Halves | None:
-        choice = choose(made, chip, layouts, node in online) if node not in looped else None
-        return Cut(i, made, *choice).made(cuts) if choice is not None else None
+        k, parts, length = choose(made, chip, layouts, node in online)
+        return Cut(i, made, k, parts, length).made(cuts) if parts > 1 and node not in looped else None
 
     return split(graph, split_reductions, halves, Reduce)
 
@@ -79,21 +67,22 @@ def _online(graph: Graph) -> set[Node]:
     return found
 
 
-def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim] | None:
-    """Returns the axis to split, the number of parts and the length of a part. Returns None if the reduction would not
-    become faster.
+def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim]:
+    """Returns the axis to split, the number of parts and the length of a part. There is one part if the reduction would
+    not become faster.
 
     online   whether programs correct their results in each iteration of a loop
     """
+    whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):
-        return None
+        return whole
     extents, results = {k: int(node.x.shape[k]) for k in node.axes}, math.prod(map(int, node.shape))
     bytes, inner = contiguous_axes(node, layouts)
     width = 0 if inner & extents.keys() else bytes
     wanted = WAVES * chip.multiprocessors * (ONLINE if online and width else 1)
     parts = _parts(math.prod(extents.values()), results, width, wanted)
     if parts == 1:
-        return None
+        return whole
     rows = _axis_of_rows(node) if node.op not in POSITIONS else None
     few = rows is not None and chip.multiprocessors <= extents[rows] and extents[rows] * results <= MOST_ROWS
     if rows is not None and rows not in inner and few:
@@ -102,7 +91,7 @@ def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False
     any_start, long = k not in inner, extents[k]
     most = long if any_start or len(extents) == 1 else long // PIECE
     length = _length(long, max(1, min(parts, most)), any_start)
-    return (k, -(-long // length), Dim.of(length)) if 0 < length < long else None
+    return (k, -(-long // length), Dim.of(length)) if 0 < length < long else whole
 
 
 def _axis_of_rows(node: Reduce) -> int | None:
@@ -115,7 +104,7 @@ def _axis_of_rows(node: Reduce) -> int | None:
         if isinstance(x, Reduce):
             lacking = {k for k in extents if not any(axis_symbol(k) in d.symbols() for d in index)}
         else:
-            lacking = {k for k in extents if isinstance(x, Scan) and axis_symbol(k) in index[x.axis].symbols()}
+            lacking = {k for k in extents if isinstance(x, ir.Scan) and axis_symbol(k) in index[x.axis].symbols()}
         rows = [k for k in extents if k not in lacking and extents[k] > 1]
         if len(rows) == 1 and math.prod(extents[k] for k in lacking) >= SHORTEST_ROW:
             return rows[0]

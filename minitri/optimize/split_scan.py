@@ -24,7 +24,7 @@ from minitri.base.dims import Dim
 from minitri.graph.ir import Graph, Interner, Node, Scan, axis
 from minitri.graph.rewrite import compute
 from minitri.hardware.chips import Chip
-from minitri.optimize.split_parts import LANES, WAVES, Halves, in_parts, padded, split
+from minitri.optimize.split_parts import LANES, WAVES, Halves, in_parts, parts_of, split
 
 FEW = 64  # with more programs than this, rows are not split
 SHORTEST, PART = 16384, 1024  # the fewest elements of a scan that is split, and of a part
@@ -49,17 +49,15 @@ def _halves(i: Interner, node: Scan, chip: Chip) -> Halves | None:
     parts = next((n for n in range(most, most // 2, -1) if extent % n == 0), most)  # equal parts need no padding
     if parts < 2:
         return None
-    length = -(-extent // parts)
-    parts = -(-extent // length)
+    parts, length = parts_of(node.shape[k], parts)
     neutral = operators.neutral(node.op, node.dtype)
-    whole = padded(i, node.x, k, Dim.of(parts * length - extent), neutral)
-    x = in_parts(i, whole, k, parts, Dim.of(length))
+    x = in_parts(i, node.x, k, parts, length, neutral)
     totals = i.reduce(node.op, x.dtype, (*x.shape[: k + 1], *x.shape[k + 2 :]), x, (k + 1,))
     before = i.scan(node.op, _shifted_by_one(i, totals, k, neutral), k)
     spread = i.view(before, x.shape, tuple(axis(j) for j in range(x.rank) if j != k + 1))
     made = compute(i, operators.running(node.op).combine, spread, i.scan(node.op, x, k + 1))
     back = (*map(axis, range(k)), axis(k) // length, axis(k) % length, *map(axis, range(k + 1, node.rank)))
-    return i.view(made, node.shape, back), parts, Dim.of(length)
+    return i.view(made, node.shape, back), parts, length
 
 
 def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bool) -> Node:

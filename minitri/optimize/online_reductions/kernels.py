@@ -22,27 +22,14 @@ elements so far, which is called `count`.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
+from typing import TypeGuard
 
 from minitri.base.dims import Dim, product
 from minitri.base.types import ArrayType
 from minitri.graph.ir import const_value
 from minitri.graph.text import format_number
 from minitri.kernels import ir
-from minitri.kernels.ir import (
-    Compute,
-    Constant,
-    Count,
-    Dot,
-    Kernel,
-    Load,
-    Old,
-    Op,
-    Plan,
-    Position,
-    Reduce,
-    Spread,
-    Store,
-)
+from minitri.kernels.ir import Compute, Constant, Dot, Kernel, Load, Op, Plan, Position, Reduce, Spread, Store
 from minitri.optimize.online_reductions.transport import Mean, Reduced, Refused, Rescale, Shift, transport
 
 Reduction = Reduce | Dot
@@ -53,14 +40,9 @@ def online(plan: Plan, looped: Callable[[Kernel], Iterable[str]]) -> Plan:
 
     `looped` returns the axes that a kernel will loop over. A kernel without loops is not changed.
     """
-    kernels: list[Kernel] = []
-    decisions: list[ir.Decision] = []
-    for kernel in plan.kernels:
-        axes = set(looped(kernel))
-        rewriting = _Online(kernel, axes)
-        kernels.append(rewriting.run() if axes else kernel)
-        decisions += rewriting.decisions
-    return replace(plan, kernels=tuple(kernels), ledger=(*plan.ledger, *decisions))
+    rewritings = [_Online(kernel, {*looped(kernel)}) for kernel in plan.kernels]
+    kernels = tuple(r.run() if r.looped else r.kernel for r in rewritings)
+    return replace(plan, kernels=kernels, ledger=(*plan.ledger, *(d for r in rewritings for d in r.decisions)))
 
 
 def one_loop(kernel: Kernel, loop: str) -> str | None:
@@ -155,29 +137,26 @@ class _Online:
         self.new: dict[Op, Op] = {}
         self.decisions: list[ir.Decision] = []
         self.behind: dict[Op, frozenset[Reduction]] = {}  # op → the looped reductions that it depends on
-        self.made: dict[tuple[object, ...], Op] = {}  # transports, which several sums may share
-        self.before: dict[tuple[Op, Op], Op] = {}  # h(y) → h(old y)
+        self.made: dict[tuple[object, ...], Op] = {}  # ops of transports, which several sums may share
 
     def run(self) -> Kernel:
         for op in self.kernel.body:
             moved = ir.with_operands(op, self.new.__getitem__)
-            add = self._sum if self._is_sum(moved) else self._add
-            self.new[op] = add(moved)
+            self.new[op] = self._sum(moved) if self._is_sum(moved) else self._add(moved)
         return replace(self.kernel, body=ir.live(self.body))
 
     def _over(self, op: Op) -> bool:
         return bool(self.looped & set(ir.reduced_by(op)))
 
-    def _is_sum(self, op: Op) -> bool:
+    def _is_sum(self, op: Op) -> TypeGuard[Reduction]:
         """Checks whether an op is a sum or product of floats over a looped axis."""
         is_sum = isinstance(op, Dot) or isinstance(op, Reduce) and op.op == "sum" and op.dtype.is_float
         return is_sum and self._over(op)
 
-    def _sum(self, op: Op) -> Op:
+    def _sum(self, op: Reduction) -> Op:
         """Adds a sum to the kernel, with the transport that corrects its partial sums. Factors that can move out of the
         sum are applied to the result of the sum.
         """
-        assert isinstance(op, (Reduce, Dot))
         factors: list[tuple[str, Op]] = []
         for side in ("a", "b") if isinstance(op, Dot) else ("x",):
             x, moved = self._without_factors(getattr(op, side), ir.reduced_by(op))
@@ -275,16 +254,16 @@ class _Online:
         old = self._old(y)
         factors: list[Op] = []
         for h in found.shifts:
-            if (h, y) not in self.before:
-                self.before[h, y] = self._substituted(h, {y: old})
-            factors.append(self._compute("exp", self._compute("subtract", self.before[h, y], h)))
+            before = self._substituted(h, {y: old})
+            factors.append(self._compute("exp", self._compute("subtract", before, h)))
         return reduce(lambda a, b: self._compute("multiply", a, b), factors)
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means. The running means replace the means. The shift n *
         (old mean - mean) * (old mean' - mean') corrects the partial sum.
         """
-        count = self._count(op)
+        counted = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
+        count = self._once(("count", op.over, op.dtype), counted)
         before = self._old(count)
         running: dict[Op, Op] = {}
         moved: dict[Mean[Op], Op] = {}
@@ -296,19 +275,16 @@ class _Online:
         shift = self._compute("multiply", self._compute("multiply", first, second), before)
         return replace(op, x=self._substituted(op.x, running), shift=shift)
 
-    def _count(self, op: Reduce) -> Op:
-        return self._once(("count", op.over, op.dtype), Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over))
-
     def _old(self, y: Op) -> Op:
-        return self._once(("old", y), Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
+        return self._once(("old", y), ir.Old(dtype=y.dtype, axes=y.axes, spans=y.spans, x=y))
 
     def _substituted(self, root: Op, new: Mapping[Op, Op]) -> Op:
-        """Returns a copy of the expression `root` in which `new` replaces some ops."""
+        """Returns a copy of the expression `root` in which `new` replaces some ops. Equal copies are made once."""
         made: dict[Op, Op] = dict(new)
         wanted = ir.needed(root)
         for op in list(self.body):
             if op in wanted and op not in made and any(o in made for o in ir.op_operands(op)):
-                made[op] = self._add(ir.with_operands(op, lambda o: made.get(o, o)))
+                made[op] = self._once((op, *new.values()), ir.with_operands(op, lambda o: made.get(o, o)))
         return made.get(root, root)
 
     def _compute(self, name: str, *args: Op) -> Op:

@@ -163,10 +163,8 @@ class OnlineLowering(Lowering):
         self.top[op] = carry
         if isinstance(new, Dot):
             sofar = self.compute(body, "multiply", carry, self._factor(op, new, body))
-            body.append(product := replace(new, rescale=None, acc=sofar))
-            return carry, product
-        block = replace(new, rescale=None, shift=None)
-        body.append(block)
+            return carry, self.append(body, replace(new, rescale=None, acc=sofar))
+        block = self.append(body, replace(new, rescale=None, shift=None))
         if new.rescale is not None:
             factor = self._factor(op, new, body)
             return carry, self.compute(body, "add", self.compute(body, "multiply", carry, factor), block)
@@ -220,7 +218,8 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False
-    shifts = {y} | {o for o in ops if _scaled(o, y)}
+    # y times a positive number of at most 1 is finite for a finite y
+    shifts = {y} | {o for o in ops if y in ir.op_operands(o) and 0 < _factor(o) <= 1}
     for o in ops:
         used = [x for x in ir.op_operands(o) if x in shifts]
         subtracted = isinstance(o, Compute) and o.op == "subtract" and used == [o.args[1]]
@@ -228,11 +227,6 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
             return False
     olds = [o for o in ops if isinstance(o, Old) and o.x is y]
     return all(_leads_to_exp(u, ops) for u in ops if any(o in olds for o in ir.op_operands(u)))
-
-
-def _scaled(op: Op, y: Op) -> bool:
-    """Checks whether an op is y times a positive number of at most 1, so that the op is finite for a finite y."""
-    return y in ir.op_operands(op) and 0 < _factor(op) <= 1
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:

@@ -30,8 +30,9 @@ third power are left out too. To correct a sum of such deviations, the loop woul
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from minitri.base.nodes import postorder
 
 E = TypeVar("E")
 
@@ -62,8 +63,7 @@ class Terms(Protocol[E]):
         ...
 
 
-@dataclass(frozen=True)
-class Reduced(Generic[E]):
+class Reduced(NamedTuple, Generic[E]):
     """A reduction that a sum over the same elements depends on: its result y, its operator `op`, and its operand x."""
 
     y: E
@@ -71,24 +71,21 @@ class Reduced(Generic[E]):
     x: E
 
 
-@dataclass(frozen=True)
-class Rescale(Generic[E]):
+class Rescale(NamedTuple, Generic[E]):
     """The correction s * exp(h(old y) - h(y)) of a partial sum s, with one exponential for each h in `shifts`."""
 
     y: Reduced[E]
     shifts: tuple[E, ...]
 
 
-@dataclass(frozen=True)
-class Mean(Generic[E]):
+class Mean(NamedTuple, Generic[E]):
     """A mean: the sum y of the elements, and `mean`, which is y divided by the number of elements."""
 
     y: Reduced[E]
     mean: E
 
 
-@dataclass(frozen=True)
-class Shift(Generic[E]):
+class Shift(NamedTuple, Generic[E]):
     """The correction of a partial sum s when two means change. The corrected sum is s + n * (old_mean1 - mean1) *
     (old_mean2 - mean2), where n is the number of elements so far.
     """
@@ -117,18 +114,10 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
     """Returns the expressions `below` and all subexpressions of `root` that depend on one of them."""
-    found, done = set(below), set[E]()
-    stack = [(root, False)]
-    while stack:
-        e, expanded = stack.pop()
-        operands = terms.look(e)[1]
-        if expanded:
-            if any(o in found for o in operands):
-                found.add(e)
-        elif e not in done and e not in found:
-            done.add(e)
-            stack.append((e, True))
-            stack += [(o, False) for o in operands]
+    found = set(below)
+    for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
+        if any(o in found for o in terms.look(e)[1]):
+            found.add(e)
     return found
 
 

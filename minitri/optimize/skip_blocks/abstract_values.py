@@ -40,7 +40,6 @@ SINGLE: dict[str, Any] = {
 ORDER = (BOTTOM, NEGATIVE, ZERO, POSITIVE, TOP)
 KNOWN = table_beside(__file__, "operators.toml")
 MONOTONE = {name for name, row in KNOWN.items() if "monotone" in row}
-NO_CHANGE: dict[str, tuple[Any, bool]] = {n: (r["neutral"], r["commutes"]) for n, r in KNOWN.items() if "neutral" in r}
 
 Operand = tuple[DType, frozenset[str], tuple[Any, ...]]  # dtype, possible kinds, and its number if it is known
 
@@ -125,11 +124,11 @@ def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
     """Returns the operand that always equals the result of the op, or None if there is no such operand."""
     if len(args) != 2 or op.args[0].dtype != op.dtype:
         return None
-    neutral, commutes = NO_CHANGE.get(op.op, (None, False))
-    if neutral is not None and not (op.op.startswith("bitwise") and op.dtype.kind != "b"):
-        if args[1].is_number(neutral):
+    row = KNOWN.get(op.op, {})
+    if "neutral" in row and not (op.op.startswith("bitwise") and op.dtype.kind != "b"):
+        if args[1].is_number(row["neutral"]):
             return args[0]
-        if commutes and args[0].is_number(neutral):
+        if row["commutes"] and args[0].is_number(row["neutral"]):
             return args[1]
     if op.op in ("maximum", "minimum"):
         return _winner(op, *args) or _winner(op, args[1], args[0])

@@ -22,6 +22,7 @@ from operator import and_
 from typing import TypeVar, Union
 
 from minitri.base.dims import ZERO, Dim, Symbol, floordiv
+from minitri.base.intervals import Range
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.base.types import i64
 from minitri.kernels.ir import Axis, Compute, Constant, Inside, Kernel, Op, Position, Spread, needed, op_operands
@@ -32,16 +33,10 @@ SAMPLES = 8  # rows that `average_steps` looks at
 NEAR, PLACES = 1 << 29, 4  # limits on the number in a test, and on the number of its indices and sizes
 DEEPEST = 64  # the most nested operators, because formulas are built recursively
 T = TypeVar("T")
+Combine = Callable[[T, T], T]
 
 
 # ---- formulas --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """A formula that holds where `expr` is not negative."""
-
-    expr: Dim
 
 
 @dataclass(frozen=True)
@@ -58,17 +53,15 @@ class Either(Joined):
     """A formula that holds where `a` or `b` holds."""
 
 
-Formula = Union[Test, Both, Either, None]
+Formula = Union[Dim, Both, Either, None]  # a Dim is a test, which holds where the Dim is not negative
 UNKNOWN = None  # may hold or fail anywhere
-NEVER, ALWAYS = Test(Dim.of(-1)), Test(ZERO)
+NEVER, ALWAYS = Dim.of(-1), ZERO
 
 
-def folded(
-    f: Formula, test: Callable[[Dim], T], unknown: T, both: Callable[[T, T], T], either: Callable[[T, T], T]
-) -> T:
+def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
     """Evaluates a formula from its leaves to its root, with one function or value for each class of formula."""
-    if f is None or isinstance(f, Test):
-        return unknown if f is None else test(f.expr)
+    if f is None or isinstance(f, Dim):
+        return unknown if f is None else test(f)
     a, b = (folded(x, test, unknown, both, either) for x in (f.a, f.b))
     return both(a, b) if isinstance(f, Both) else either(a, b)
 
@@ -116,7 +109,7 @@ def formula(condition: Op, holds: bool = True, depth: int = 0) -> Formula:
         return UNKNOWN
     if not folded(found, _is_near, False, and_, and_):
         return UNKNOWN
-    return found if holds else folded(found, lambda expr: Test(-expr - 1), UNKNOWN, Either, Both)
+    return found if holds else folded(found, lambda expr: -expr - 1, UNKNOWN, Either, Both)
 
 
 def _comparison(condition: Op) -> Formula:
@@ -125,7 +118,7 @@ def _comparison(condition: Op) -> Formula:
     """
     match condition:
         case Inside() if not condition.picks:
-            return all_of(map(Test, condition.conditions))
+            return all_of(condition.conditions)
         case Compute(op="less" | "less_equal", args=(a, b)):
             return _at_most(a, b, int(condition.op == "less"))
         case Compute(op="greater" | "greater_equal", args=(a, b)):
@@ -142,11 +135,11 @@ def _at_most(a: Op, b: Op, strict: int = 0) -> Formula:
     match a, b:
         case Compute(op="abs", args=(x,)), _:
             distance, limit = affine(x), affine(b)
-            return Both(Test(limit - distance - strict), Test(limit + distance - strict))
+            return Both(limit - distance - strict, limit + distance - strict)
         case _, Compute(op="abs", args=(x,)):
             limit, distance = affine(a), affine(x)
-            return Either(Test(distance - limit - strict), Test(-distance - limit - strict))
-    return Test(affine(b) - affine(a) - strict)
+            return Either(distance - limit - strict, -distance - limit - strict)
+    return affine(b) - affine(a) - strict
 
 
 def _is_near(test: Dim) -> bool:
@@ -154,7 +147,9 @@ def _is_near(test: Dim) -> bool:
 
     32 bits are certainly enough if the test is a sum of a few positions and a small number.
     """
-    return sum(abs(c) for m, c in test.terms if m) <= PLACES and sum(abs(c) for m, c in test.terms if not m) < NEAR
+    constant = next((c for m, c in test.terms if not m), 0)
+    is_sum = all(len(m) <= 1 for m, _ in test.terms)
+    return is_sum and sum(abs(c) for m, c in test.terms if m) <= PLACES and abs(constant) < NEAR
 
 
 class NotAffine(Exception):
@@ -191,29 +186,30 @@ class Interval:
 
 
 EVERYWHERE, NOWHERE = Interval(), Interval(high=ZERO)
-Extreme = Callable[[Dim], Dim | None]  # the largest or the least value that an expression takes in a block
+Ends = Callable[[Dim], Range | None]  # the least and the largest value that an expression takes in a block
 
 
-def can_hold(f: Formula, axis: Symbol, extent: Dim, most: Extreme) -> Interval:
+def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
     """Returns an interval of indices. Outside of this interval the formula fails for every element of the block."""
-    return folded(f, lambda d: _where_positive(d, axis, extent, most) or EVERYWHERE, EVERYWHERE, _common, _hull)
+    return folded(f, lambda d: _where_positive(d, axis, extent, ends, 1) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
-def surely_holds(f: Formula, axis: Symbol, extent: Dim, least: Extreme) -> Interval:
+def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
     """Returns an interval of indices. Inside this interval the formula holds for every element of the block."""
-    return folded(f, lambda d: _where_positive(d, axis, extent, least) or NOWHERE, NOWHERE, _common, _one_of)
+    return folded(f, lambda d: _where_positive(d, axis, extent, ends, 0) or NOWHERE, NOWHERE, _common, _one_of)
 
 
-def _where_positive(expr: Dim, axis: Symbol, extent: Dim, extreme: Extreme) -> Interval | None:
+def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices of `axis` with expr >= 0, or None if the interval is unknown.
 
-    The expression has the form c * index + rest. `extreme` gives the largest or smallest value of the rest.
+    The expression has the form c * index + rest. The rest has its least value if `end` is 0, and its largest value if
+    `end` is 1.
     """
-    split = expr.coefficient(axis)
-    rest = extreme(split[1]) if split is not None else None
-    c = split[0].constant if split is not None else None
-    if rest is None or c is None:
+    coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
+    c, found = coefficient.constant, ends(others)
+    if found is None or c is None:
         return None
+    rest = found[end]
     if c > 0:
         return Interval(low=largest(-floordiv(rest, Dim.of(c)), 0))
     if c < 0:
@@ -283,5 +279,5 @@ def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
 
 def _remaining_steps(f: Formula, at: Mapping[Symbol, int], loop: Symbol, steps: int) -> int:
     """Returns the number of loop indices, out of `steps`, at which a formula can hold for one row."""
-    found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else v)
+    found = can_hold(f, loop, Dim.of(steps), lambda d: None if (v := d.substitute(at)).constant is None else (v, v))
     return max(0, int(found.high or Dim.of(steps)) - int(found.low or ZERO))

@@ -23,10 +23,11 @@ Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 from minitri.base.dims import Dim, floordiv
+from minitri.base.intervals import Range, bounds
 from minitri.base.symbolic_minmax import largest, smallest
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Position, Reduce, Scan, Spread, Store, live, with_operands
 from minitri.optimize.skip_blocks.abstract_values import constant
@@ -115,12 +116,12 @@ class _Skipping:
         """Returns the pieces that replace the loop, in the order along the axis. In the first and last piece the
         condition holds for some elements, and in the middle piece for all elements.
         """
-        axis, extent = self.axis, self.axis.extent
+        axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
-        some = can_hold(self.condition, axis.symbol, extent, lambda d: _most(self.program, d))
+        some = can_hold(self.condition, axis.symbol, extent, ends)
         if some == Interval():
             return [self.loop] if whole == extent else [self._loop(None, whole), self._loop(whole, None)]
-        every = surely_holds(self.condition, axis.symbol, extent, lambda d: _least(self.program, d))
+        every = surely_holds(self.condition, axis.symbol, extent, ends)
         start = some.low and self._down(some.low)
         if every == NOWHERE or self._has_no_block(every):
             return [self._loop(start, some.high)]
@@ -194,25 +195,9 @@ class _Skipping:
 # ---- bounds of a block ----------------------------------------------------------------------
 
 
-def _most(program: Program, d: Dim) -> Dim | None:
-    """Returns the largest value of `d` in a block, as an expression of the block's start. Returns None if this value is
-    unknown.
+def ends_in_block(program: Program, d: Dim) -> Range | None:
+    """Returns the least and the largest value of `d` in a block, as expressions of the block's start. Returns None if
+    these values are unknown.
     """
-    for a in program.axes:
-        if a.symbol not in d.symbols():
-            continue
-        split = d.coefficient(a.symbol)
-        if split is None or split[0].constant is None:
-            return None
-        end = block_start(a.name) + (a.lanes - 1 if split[0].constant > 0 else 0)
-        d = split[0] * end + split[1]
-    ours = {f"{a.name}_start" for a in program.grid}
-    return d if all(s.kind == "size" or s.name in ours for s in d.symbols()) else None
-
-
-def _least(program: Program, d: Dim) -> Dim | None:
-    """Returns the smallest value of `d` in a block, as an expression of the block's start. Returns None if this value
-    is unknown.
-    """
-    most = _most(program, -d)
-    return None if most is None else -most
+    starts = {a: block_start(a.name) for a in program.grid}
+    return bounds(d, {a.symbol: (start, start + (a.lanes - 1)) for a, start in starts.items()})
