@@ -1000,7 +1000,7 @@ def test_the_plan_verifier_refuses(name: str) -> None:
 def tile_of(name: str, masked: bool = True) -> Program:
     sizes = {} if "loop" in name else sizes_of(program(name))
     c = program(name.removesuffix(" loop")).lower(**sizes).compilation
-    return c.value("tile.masked" if masked else "tile")[0]
+    return c.value("tile.masked" if masked else "tile").programs[0]
 
 
 def first(p: Program, cls: type) -> Any:

@@ -145,7 +145,7 @@ STAGES: dict[str, Callable[[str], Any]] = {
     "lower kernels": lambda call: [lowered(k) for k in broken_plan(call).kernels],
     "verify tiles": lambda call: verify_all(broken_programs(call), masked=True),
     "evaluate tiles": run_tiles,
-    "emit": lambda call: emit(broken_programs(call)[0]),
+    "emit": lambda call: emit(broken_programs(call).programs[0]),
     "numpy": lambda call: (scan if "_" in call else reduce)(UNKNOWN, X["x"], 1),
     "neutral": lambda call: neutral(UNKNOWN, f32),
 }

@@ -224,7 +224,7 @@ def test_machine_code_loads_through_the_copy_engine() -> None:
     assert "cp.async.bulk.tensor" not in plain and "wgmma" in plain
     assert "cp.async.bulk.tensor" in fetched["ptx"] and "wgmma" in fetched["ptx"]
     assert fetched.compilation.value("triton")[0].tiles.constant == min(
-        132, plain_tiles(f.lower(target="cuda:90").compilation.value("tile.masked")[0])
+        132, plain_tiles(f.lower(target="cuda:90").compilation.value("tile.masked").programs[0])
     )
 
 
