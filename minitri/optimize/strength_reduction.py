@@ -8,8 +8,8 @@ multiplications.
 This optimisation is called strength reduction: an operation becomes a cheaper operation with the same result. The power
 function of the math library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the same graph without powers and divisions that can be replaced. Powers are replaced if the exponent
-is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
+In: a graph. Out: the graph in which cheaper operations replace some powers and divisions. Powers are replaced if the
+exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
     x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal
@@ -80,9 +80,7 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
 
 
 def _is_whole(x: Node) -> bool:
-    """Checks whether the elements are converted from integers. Elements that are converted from integers are never -0.0
-    or -inf.
-    """
+    """Checks whether the elements of x are converted from integers. Such elements are never -0.0 or -inf."""
     x = x.x if isinstance(x, View) else x
     return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
 
@@ -115,8 +113,8 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
-    """Replaces x / 2**k by x * 2**-k, which has the same bits. A sum divided by a count is not replaced, because online
-    reductions recognise means by this division.
+    """Replaces x / 2**k by x * 2**-k, which has the same bits. The division of a reduction's result, such as a sum, by
+    a count is not replaced, because online reductions recognise a mean by this division.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):

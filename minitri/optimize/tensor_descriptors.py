@@ -15,11 +15,11 @@ that can use a descriptor. The conditions are those of CUDA's tensor maps:
   - All other strides are multiples of 16 bytes and of the next stride.
   - A block has at most 256 elements along an axis.
 
-Rows that are shorter than a block do not use a descriptor. Only the call of a program knows whether an array begins at
-a multiple of 16 bytes (minitri/program_compilation.py).
+Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
+only when the program is called (minitri/program_compilation.py).
 
 Left out: gathers, unknown sizes, and blocks without exactly two axes. Also left out are stores of integers, stores of
-values that lack axes of their block, and stores of programs without `descriptor_stores`.
+values that do not have all axes of the stored block, and stores of programs without `descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

@@ -74,7 +74,9 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
-        """Returns the index notation of each part that can be one kernel, and the refusals of the other parts."""
+        """Returns the index notation of each part that can be one kernel, and the exceptions with the reasons against
+        the other parts.
+        """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
         for h in homes:
@@ -110,7 +112,8 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Merges parts along edges, beginning with the edge that saves the most bytes.
+        """Merges pairs of parts of which one part reads values of the other part, beginning with the pair that saves
+        the most bytes.
 
         One merge can make other merges possible, so the search repeats until nothing can be merged.
         """
@@ -133,8 +136,8 @@ class Partition(FirstParts):
         return carried
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
-        """Returns the reason why part `a` and part `b`, which may read `a`, cannot be one kernel. Returns None if they
-        can be one kernel.
+        """Returns the reason why the parts `a` and `b` cannot be one kernel, or None if `a` and `b` can be one kernel.
+        Part `b` can read values of `a`, but `a` cannot read values of `b`.
         """
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
@@ -191,8 +194,8 @@ class Partition(FirstParts):
                     first, more = first + (more == 1), max(1, more // 2)
 
     def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
-        """Merges some parts if no part depends on another one and all together can be one kernel. Returns whether the
-        parts were merged.
+        """Merges the parts `homes` if none of these parts depends on another, and if all of these parts together can be
+        one kernel. Returns whether the parts were merged.
         """
         *joining, last = homes = list(dict.fromkeys(map(self._current, homes)))
         if not joining:
@@ -204,7 +207,7 @@ class Partition(FirstParts):
         return True
 
     def _current(self, home: int) -> int:
-        """Returns the part that a part is now within."""
+        """Returns the part that now contains the part `home`: another part if `home` was merged, or `home` itself."""
         while home in self._merged:
             home = self._merged[home]
         return home
@@ -295,7 +298,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
     path.
 
     The search starts from both sides at once and always extends the smaller side. So the search stays fast even if a
-    thousand parts read one of the two parts.
+    thousand parts read the same part.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before
