@@ -1,7 +1,7 @@
 """Turns a gather into a view if its index is a linear expression of the axes ("affine").
 
     x[arange(N - 2)[:, None] + arange(3)]      x: f32[N]
-becomes
+      becomes
     view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
 In: a gather. Out: the equivalent view, or a gather with fewer index arrays. If an index array is computed from known
@@ -83,7 +83,7 @@ def _from_the_end(index: Node) -> tuple[Node, Dim]:
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
-    """Checks whether 0 <= at < extent for all elements of an array with this shape."""
+    """Checks whether the index `at` lies between 0 and `extent` - 1 for all elements of an array with this `shape`."""
     found = intervals.bounds(at, ranges(shape))
     return found is not None and all(never_negative(d, shape, i.allows) for d in (found[0], extent - 1 - found[1]))
 

@@ -1,7 +1,7 @@
 """graph → graph: turns a batch of products that share their second factor into one product with many rows.
 
     %0: f32[15, 3, 32, 8192] = contract x, w          x: f32[15, 3, 32, 4096], w: f32[4096, 8192], for all 45 products
-becomes
+      becomes
     %0: f32[1440, 4096] = view x {index = [d0 // 96, d0 // 32 % 3, d0 % 32, d1]}
     %1: f32[1440, 8192] = contract %0, w              12 tiles of 128 rows instead of 45
     %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
@@ -11,8 +11,8 @@ product do not fill a tile. After this pass, the passes that pack factors, split
 number of rows of the whole batch. Without this pass, minitri/optimize/collapse_axes.py merges the batch axes and the
 row axis later, but only if the result is stored without a transpose.
 
-In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, whose tiles suit few rows. Batches are
-also left out if the second factor varies along the last batch axis. Products that could share a loop with other
+In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, which have tiles for few rows. Batches
+are also left out if the second factor varies along the last batch axis. Products that could share a loop with other
 reductions, as in attention, keep their axes.
 """
 

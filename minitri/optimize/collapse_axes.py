@@ -87,8 +87,8 @@ def _ambiguous(kernel: Kernel) -> bool:
 
 
 def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
-    """Returns the kernel with one axis of a.extent * b.extent indices in place of a and b. Returns None if an op
-    prevents the merge.
+    """Returns the kernel with one axis of `a.extent * b.extent` indices in place of the axes a and b. Returns None if
+    an op prevents the merge.
     """
     new: dict[Op, Op] = {}
     for op in kernel.body:

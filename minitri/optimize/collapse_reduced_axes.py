@@ -9,9 +9,9 @@ row. Later, minitri/optimize/collapse_axes.py replaces the two indices of x, the
 single index d0.
 
 Some reductions read an array with gaps, or an array that lacks one of the reduced axes. The address of an element of
-such an array needs the row and the column separately. So the contiguous axis stays separate, and only the other
-neighbouring axes become one axis, if the reduction can then be split into more parts. Two sums that read the same array
-are treated alike, because the two sums will share a kernel.
+such an array needs the row and the column separately. In such a reduction, the contiguous axis therefore stays
+separate. The other neighbouring axes become one axis if the reduction can then be split into more parts. Two sums that
+read the same array are treated alike, because the two sums will share a kernel.
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

@@ -77,8 +77,8 @@ def _deferred(program: Program, loop: Loop) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of the second loop. Each iteration adds the products of a single index along the axis `name` to
-    `carry`.
+    """Returns the body of the second loop, which computes the sum again. Each iteration adds the products of a single
+    index along the axis `name` to `carry`.
 
     The body does not need the condition `inside`, because no index of the second loop is past the end of its axis.
     """

@@ -4,7 +4,7 @@ parts.
     %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
 
 Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three products of
-TF32 numbers take less time than one product by the units for f32. The sum of the three products is as exact as the one
+TF32 numbers take less time than one product on the units for f32. The sum of the three products is as exact as the one
 product (minitri/base/tf32_splitting.py).
 
 Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains such a number, the

@@ -4,13 +4,13 @@
     grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
     whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
 
-In: a tile program. Out: the program with masks, as from minitri/tiles/mask.py, but with fewer tests. The printed
-program gives the reason for each omitted test. A test is omitted if another test implies this test, or if no element of
-the last block leaves the array. That no element leaves the array is a sufficient reason on grid axes only. On a grid
-axis no result depends on elements past the end, because the mask of the store drops these elements. For an element past
-the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the ops between the
-load and the reduction for such an element. If the result is the neutral element too, the reduction needs no `where`
-that masks its operand.
+In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
+printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if no
+element of the last block leaves the array. That no element leaves the array is a sufficient reason on grid axes only.
+On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For an
+element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
+ops between the load and the reduction for such an element. If the result is the neutral element too, the reduction
+needs no `where` that masks its operand.
 
 Three other passes omit tests as well. boundary_peeling.py runs before this pass and marks some programs `peeled`. The
 code of a peeled program for complete tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the

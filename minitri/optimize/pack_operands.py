@@ -1,7 +1,7 @@
 """graph → graph: copies a factor of a large product into a layout that tensor cores can read ("packing").
 
     %0: f32[4100, 3072] = contract x, w              x: bf16[4100, 4090], w: bf16[4090, 3072]
-becomes
+      becomes
     %2: bf16[4100, 4096] = concat x, %1 {axis = 1}   %1: zeros, up to a multiple of 16 bytes
     %3: bf16[4100, 4096] = cast %2                   a copy: the dtype stays
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
@@ -9,10 +9,11 @@ becomes
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
-contiguous along the depth, the axis that is summed over ("K-major"). The same holds for the f32 products that
-f32_products.py gives to tensor cores. All other f32 products run on the f32 units of the chip, which need a second
-factor that is contiguous along the column index. A factor with any other layout is slow to read, and each tile of the
-result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used often enough:
+contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
+tensor cores need such factors too. All other f32 products run on the f32 units of the chip, which need a second factor
+that is contiguous along the column index. A factor without the layout that its product needs is slow to read, and each
+tile of the result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used
+often enough:
 
   - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory
     without packing too. Packing such a factor pays only if each element is used still more often.

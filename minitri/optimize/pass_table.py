@@ -129,13 +129,14 @@ def room(
     without: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
     """Makes a row of the table of passes for an optimisation. The pass calls the function at `place` with a program and
-    with facts. Each of `facts` computes one such fact, for example the chip, from the compilation context.
+    with the facts that this function needs. Each of `facts` computes one such fact, for example the chip, from the
+    compilation context.
 
     kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
     without   the function that runs in place of a removed optimisation
-    gpu       whether the optimisation runs for GPUs only. It would not help Triton's interpreter, which has no tensor
-              cores and runs one program at a time.
+    gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
+              program at a time, so such an optimisation would not help.
     together  whether the function gets all tile programs at once, and not each tile program alone
     """
     module, called = place.split(":")

@@ -5,11 +5,11 @@
 
 In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with
 another order of tiles. A GPU starts the programs of a grid in the order of their indices. If a long program starts
-last, most of the chip is idle until that program ends. So long programs must start first (Graham, "Bounds on
-multiprocessing timing anomalies", 1969: longest processing time first). The tiles at the end of the last grid axis have
-the most work, so the programs for these tiles start first. Tiles along the last-but-one grid axis form groups, and
-within a group the longest programs start first. A group has about as many programs as the GPU runs at once, so the data
-that these programs load stays in the L2 cache.
+last, most of the chip is idle until that program ends. Therefore, programs that run for a long time must start first
+(Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). The tiles at the end of the
+last grid axis have the most work, so the programs for these tiles start first. Tiles along the last-but-one grid axis
+form groups, and within a group the longest programs start first. A group has about as many programs as the GPU runs at
+once, so the data that these programs load stays in the L2 cache.
 
 If a program has two loops over the same elements, the second loop starts with the last block. The first loop has just
 read the last blocks, so these blocks are still in the cache:

@@ -8,8 +8,8 @@ Common subexpressions become one node, because nodes are interned. Dead nodes di
 output needs are rebuilt. Each rule is a plain function `(Interner, Node) -> Node | None` in `RULES`. The rules are
 applied until none of them changes anything.
 
-Rules that change the bits of a result are left out on purpose. For example, x + 0.0 is not x if x is -0.0, and x * 0 is
-not 0 if x is nan.
+Rules that change the bits of a result are left out on purpose. For example, `x + 0.0` is not x if x is -0.0, and
+`x * 0` is not 0 if x is nan.
 """
 
 from functools import partial, update_wrapper
@@ -97,7 +97,7 @@ def _constant(node: Node) -> Const | None:
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:
-    """Replaces x * 1, 1 * x, x / 1, x - 0.0 and x ** 1 by x. The result stays the same bit for bit."""
+    """Replaces `x * 1`, `1 * x`, `x / 1`, `x - 0.0` and `x ** 1` by x. The result stays the same bit for bit."""
     if not (isinstance(node, Apply) and len(node.args) == 2):
         return None
     left, right = node.args
@@ -123,8 +123,8 @@ def known_index(i: Interner, node: Node) -> Node | None:
 
 
 def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
-    """Simplifies an index expression by means of the extents of axes. An index along an axis of extent 1 is 0, and (i*N
-    + j) // N is i because j < N.
+    """Simplifies an index expression by means of the extents of axes. An index along an axis of extent 1 is 0, and
+    `(i*N + j) // N` is i because j < N.
     """
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
     return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
@@ -132,7 +132,7 @@ def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
 
 def decided_view(i: Interner, node: Node) -> Node | None:
     """Simplifies the index map of a view by means of the extents of axes. An index along an axis of extent 1 is 0, and
-    (i*N + j) // N is i because j < N.
+    `(i*N + j) // N` is i because j < N.
     """
     if isinstance(node, View):
         index = tuple(dims.ZERO if e == 1 else _decided(i, x, node.shape) for x, e in zip(node.index, node.x.shape))
@@ -196,8 +196,8 @@ def single_concat(i: Interner, node: Node) -> Node | None:
 
 
 def view_of_concat(i: Interner, node: Node) -> Node | None:
-    """Replaces a view that reads only one operand of a concat by a view of that operand. For example, concat((a,
-    b))[:1] reads only a.
+    """Replaces a view that reads only one operand of a concat by a view of that operand. For example,
+    `concat((a, b))[:1]` reads only a.
     """
     if not (isinstance(node, View) and isinstance(node.x, Concat)):
         return None

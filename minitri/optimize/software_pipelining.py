@@ -16,13 +16,13 @@ only at the end of an iteration. A product at the beginning of the next iteratio
 loaded. After this pass, each block arrives during the arithmetic of an iteration.
 
 The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
-VLIW machines", 1988). It is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a
-do-while loop of a while loop, is a different technique.
+VLIW machines", 1988). This technique is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation,
+which makes a do-while loop of a while loop, is a different technique.
 
-The last iteration computes a product for a next iteration that does not exist. Past the end of the array a tensor
-descriptor loads zeros, so this product needs no mask. Therefore, the pass changes only loops over many blocks in which
-tensor descriptors load the operands of the first product. Left out: loops that do not start at 0, loops whose last
-block can be incomplete, and persistent programs.
+The last iteration computes a product for a next iteration that does not exist. A tensor descriptor loads zeros past the
+end of an array, so the product of the last iteration needs no mask. Therefore, the pass changes only loops over many
+blocks in which tensor descriptors load the operands of the first product. Left out: loops that do not start at 0, loops
+whose last block can be incomplete, and persistent programs.
 """
 
 from collections.abc import Container, Sequence
@@ -54,9 +54,10 @@ def rotate(program: Program) -> Program:
 def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
     """Returns the position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
 
-    minitri/optimize/skip_blocks/skip.py has put the loops over later blocks first. The first product, which this pass
-    puts before the pipelined loop, must not come between two loops that carry the same sums. Because of a product
-    between such loops, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515).
+    minitri/optimize/skip_blocks/skip.py has put the loops over later blocks before the loops over earlier blocks. The
+    first product, which this pass puts before the pipelined loop, must not come between two loops that carry the same
+    sums. Because of a product between such loops, NVIDIA's assembler would make the tensor cores wait for each
+    instruction (message C7515).
     """
     place = len(body)
     while place and _has_later_blocks(body[place - 1], loop):
@@ -155,8 +156,8 @@ class _Rotation:
 
 
 def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
-    """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load where
-    the load is written.
+    """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
+    place in the code where the load is written.
 
     Casts come directly after their operand. A later cast would come after the wait for a load, and the operand of the
     cast would occupy more registers during the wait.

@@ -1,7 +1,7 @@
 """graph → graph: splits the summed axis of a matrix product with few tiles into parts, to fill the GPU ("split-K").
 
     %0: f32[16, 4096] = contract x, w                 x: f16[16, 8192], w: f16[8192, 4096]
-becomes
+      becomes
     %0: f16[8, 16, 1024] = view x {index = [d1, 1024*d0 + d2]}
     %1: f16[8, 1024, 4096] = view w {index = [1024*d0 + d1, d2]}
     %2: f32[8, 16, 4096] = contract %0, %1            each program computes one tile of one part

@@ -1,9 +1,9 @@
 """graph → graph: splits the loop of attention over keys into parts that run in parallel ("split-KV", flash-decoding).
 
     softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: only 8 programs
-becomes for each of 32 parts of 1024 keys, in one kernel
+      becomes, for each of 32 parts of 1024 keys, in one kernel
     m = max s,   l = sum exp(s - m),   o = exp(s - m) @ v
-and in a second kernel
+      and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
 Attention with few rows has few programs, so most of the chip would be idle. This optimisation works for every product

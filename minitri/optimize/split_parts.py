@@ -11,9 +11,9 @@ the maximum or mean of all parts (minitri/optimize/online_reductions/transport.p
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum
-too, and one more factor corrects the final sum to -inf as the maximum. If the extent of the axis is not a multiple of
-the length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is
-0. Other operands are padded with the neutral element of the reduction.
+too, and one more factor corrects the final sum from the maximum 0 to the maximum -inf. If the extent of the axis is not
+a multiple of the length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the
+exponential is 0. Other operands are padded with the neutral element of the reduction.
 
 Other modules decide which nodes to split, and into how many parts: split_reduction.py, split_kv.py, split_k.py and
 split_scan.py.
@@ -47,7 +47,7 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     lists the split nodes.
 
     `rule` gets an interner, the old node and its copy in the new graph. `rule` returns None for a node that is not
-    split. `by` is the pass that is named in reports.
+    split. Reports name `by` as the pass that split the nodes.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -148,7 +148,7 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
     """Returns the number and the length of parts that cover an axis: at most `parts` parts, whose length is a multiple
-    of `step`. The last part may be incomplete.
+    of `step`. The last part can be incomplete.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -164,7 +164,7 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
 
 def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float | bool) -> View:
     """Returns x with two axes in place of axis k: an axis of parts, and an axis of the elements inside a part. Elements
-    past the end of x are `fill`.
+    past the end of x have the value `fill`.
     """
     x = padded(i, x, k, parts * length - x.shape[k], fill)
     shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])
@@ -231,7 +231,9 @@ class Following:
     # ---- a maximum -------------------------------------------------------------------
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """Returns the expression `root` in parts. The maximum of each part replaces the maximum of all parts."""
+        """Returns the expression `root` in parts. In this expression, the maximum of each part replaces the maximum of
+        all parts.
+        """
         y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = cut.of_own_part(finite(self.i, maximum.first))

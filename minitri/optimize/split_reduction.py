@@ -1,7 +1,7 @@
 """graph → graph: splits a long reduction with few results into two steps, so that it fills the GPU ("split reduction").
 
     %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
-becomes
+      becomes
     %0: f32[1024, 1024] = view x {index = [1024*d0 + d1]}
     %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program per part
     %2: f32[] = reduce.sum %1 {axes = [0]}
@@ -69,8 +69,8 @@ def _online(graph: Graph) -> set[Node]:
 
 
 def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim]:
-    """Returns the axis to split, the number of parts and the length of a part. There is one part if the reduction would
-    not become faster.
+    """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
+    would not make the reduction faster.
 
     online   whether programs correct their partial results in each iteration of a loop
     """
@@ -170,8 +170,8 @@ def _fills(length: int) -> bool:
 def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]:
     """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
-    If the operand is computed from several arrays and products, the layout of the largest of these decides. The result
-    can be without any axis.
+    If the operand is computed from several arrays and products, the layout of the largest of these decides. The
+    returned set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node):

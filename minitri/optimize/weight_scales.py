@@ -1,7 +1,7 @@
 """Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
-becomes
+      becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
 Usually `inside` is 1 and `outside` is the scale s. If s is inf, nan, or so large that weights could overflow, `inside`
@@ -10,8 +10,8 @@ rounding. Tensor cores also need less electrical power for small whole numbers, 
 computes faster.
 
 In: a product. Out: the new second factor of this product, and the scale for the sums of this product. Scales are moved
-in f16 products only. In bf16 products, the sums without their scale could overflow although the sums of the original
-program do not. Left out: scales of rows, and scales of blocks of the summed axis.
+from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could overflow
+although the sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed axis.
 """
 
 from dataclasses import dataclass

@@ -6,9 +6,9 @@ The results of a relaxed kernel are rounded to 16 bits (relax.py). The operator 
 faster instruction with a relative error of about 2**-18 (`relaxed` of minitri/base/operators.py).
 
 In: a masked program. Out: the same program; if the program is `relaxed`, such operators have the hint `fast`. The fast
-instruction for 2**x returns 0 instead of a denormal number. So the fast instruction for 2**x is used only for exponents
-x - h, where h is one value for the whole row, such as its maximum. In a sum of the powers 2**(x - h) of a row, denormal
-numbers do not matter.
+instruction for `2**x` returns 0 instead of a denormal number. So the fast instruction for `2**x` is used only for
+exponents x - h, where h is one value for the whole row, such as its maximum. In a sum of the powers `2**(x - h)` of a
+row, denormal numbers do not matter.
 """
 
 from minitri.base.operators import OPERATORS

@@ -15,10 +15,10 @@ once instead of twice. Operators are allowed to use faster instructions with a r
     1 + tanh(x)                             2 * sigmoid(2 * x)
     exp(y * c - max(y * c))                 2**(y * k - max(y) * k)
 
-An f32 ulp is 2**-16 of a bf16 ulp and 2**-13 of an f16 ulp. So a less exact f32 value changes a 16-bit result only if
-the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
+An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. So a less exact f32 value changes a 16-bit result only
+if the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
 
-The last rule makes exp(x - value of the row) a power of two:
+The last rule computes exp(x - h), where h is one value for the whole row, as a power of two:
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
@@ -26,13 +26,13 @@ The last rule makes exp(x - value of the row) a power of two:
     %6: f32[i, r] = exp %5                             %6: f32[i, r] = subtract %5, %4        (fused: one fma)
                                                        %7: f32[i, r] = exp2 %6
 
-The hardware has an instruction for 2**x but not for exp(x). So exp(x) needs one more multiplication than 2**x, and
+The hardware has an instruction for `2**x` but not for exp(x). So exp(x) needs one more multiplication than `2**x`, and
 three more multiplications if denormal results must be exact. A softmax needs no denormal results. If x is already
 multiplied by a constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c *
 x is exactly c times the maximum of x, because rounding is monotone.
 
 Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. This rounding error
-changes the exponent by up to |h| * 2**-24, and by the same amount for all elements of a row. A score of attention
+changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score of attention
 already has a rounding error of this size, because the score is multiplied by a constant. Values loaded from memory have
 no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e. The rule also computes
 `x - h` before the multiplication if the product of x and log2 e could overflow. The factor exp(h(old) - h(new)) that
@@ -97,7 +97,9 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 
 def _is_arithmetic(op: Op) -> bool:
-    """Checks whether an op computes a float that may be rounded differently. Loads and selections never round."""
+    """Checks whether an op computes a float that fast math could round differently. Loads and selections never
+    round, so a load or a selection is no such op.
+    """
     if isinstance(op, (Reduce, Scan)):
         return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
     return isinstance(op, ir.Dot) or isinstance(op, Compute) and op.dtype.is_float and op.op not in EXACT
@@ -210,7 +212,9 @@ def scale_last(op: Op, new: _Rewriting) -> Op | None:
 
 
 def power_of_two(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites exp(y * c - h) to 2**(y * (c * log2 e) - h * log2 e), and exp(x - h) to 2**((x - h) * log2 e)."""
+    """Rewrites `exp(y * c - h)` to `2**(y * (c * log2 e) - h * log2 e)`, and `exp(x - h)` to
+    `2**((x - h) * log2 e)`.
+    """
     match op:
         case Compute(op="exp", args=(Compute(op="subtract", args=(x, h)) as difference,)):
             transport = any(isinstance(o, ir.Old) for o in ir.needed(x))

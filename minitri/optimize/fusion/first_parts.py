@@ -24,7 +24,7 @@ class FirstParts:
     """The initial parts of a graph. A part is a set of nodes that one kernel computes. The parts that contain a node
     are called the homes of the node.
 
-    `stored` contains the nodes whose values must go through memory.
+    `stored` contains the nodes whose values must be stored in memory.
     """
 
     def __init__(self, graph: Graph, stored: set[Node]) -> None:

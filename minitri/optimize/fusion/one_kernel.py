@@ -4,9 +4,9 @@ gives the reason.
     softmax(x)                     every reduction has the axis i of all results: one kernel
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
-In: the nodes of a part and its roots, the nodes to store. Out: a `FusedIndexing` that obeys the rules below. If a rule
-is broken, NotOneKernel is raised. NotOneKernel names values of the part: if these values are stored in memory, the rest
-of the part can become one kernel.
+In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` that obeys the rules
+below. If the part breaks one of these rules, NotOneKernel is raised. NotOneKernel names values of the part: if these
+values are stored in memory, the rest of the part can become one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
@@ -20,7 +20,8 @@ that reductions and matrix products share, as in attention:
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
 In a loop that reductions and products share, a reduction is allowed to lack an axis if every program has all indices of
-this axis. minitri/optimize/online_reductions/kernels.py decides whether one loop is enough.
+this axis. minitri/optimize/online_reductions/kernels.py decides whether one loop is enough for all reductions and
+products of a kernel.
 """
 
 from collections.abc import Sequence
@@ -89,7 +90,7 @@ def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
 
 
 def _check_scan(part: FusedIndexing, node: Scan) -> None:
-    """Checks that a scan has a loop of its own: no other loop may be around the scan or inside it."""
+    """Checks that a scan has a loop of its own: no other loop is allowed around the scan or inside it."""
     for demand in part.demands[node]:
         along = plain_axis(demand.index[node.axis])
         for other in (d for demands in part.demands.values() for d in demands):

@@ -160,7 +160,7 @@ class Partition(FirstParts):
         return self._known[key]
 
     def _refused(self, joining: Sequence[int], last: int, inside: set[Node], roots: Sequence[Node]) -> str | None:
-        """Returns the reason why these nodes cannot be one kernel, or None if they can be one kernel."""
+        """Returns the reason why the nodes `inside` cannot be one kernel, or None if they can be one kernel."""
         dear = any(self.has_costly_prologue(h, last) for h in joining)
         again = "it would be computed again for every tile of the product" if dear else None
         try:

@@ -25,9 +25,9 @@ Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online no
 for computing sample variances" (1979). minitri derives both transports from the structure of the program.
 
 Left out: sums of where(p, F, 0). If a row of X contains only -inf, such a sum is nan if p is true for some element of
-the row, and 0 if p is true for no element. One correction factor cannot distinguish these two cases. Deviations to the
-third power are left out too. To correct a sum of such deviations, the loop would also need the sum of the squared
-deviations.
+the row, and 0 if p is true for no element. A single correction factor cannot give nan for one such row and 0 for
+another. Deviations to the third power are left out too. To correct a sum of third powers of deviations, the loop would
+also need the sum of the squared deviations.
 """
 
 from collections.abc import Iterable, Sequence
@@ -114,7 +114,7 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns the expressions `below` and all subexpressions of `root` that depend on one of them."""
+    """Returns the expressions `below` and all subexpressions of `root` that depend on an expression in `below`."""
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):

@@ -111,7 +111,8 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None for any other
     kernel.
 
-    A program has some rows and iterates over the loop. Along all other axes of the products, a program has all indices.
+    Each program computes some rows of the result and iterates over the loop. Along all other axes of the products, a
+    program has all indices.
     """
     loop = kernel.shared_loop
     if loop is None:
@@ -153,8 +154,8 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
     """Returns the tile for loads without tensor descriptors.
 
     If masks leave different rows different parts of the loop, a large tile would compute many blocks for only some of
-    its rows. `more` says that there are more than two products, or that a value other than a bool is loaded for each
-    score.
+    its rows. `more` says whether there are more than two products, or whether a value other than a bool is loaded for
+    each score.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)

@@ -91,8 +91,8 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses. For a bias along one axis, this number is
-    small.
+    """Returns the number of different elements that a load or store accesses. For example, this number is small for the
+    load of a bias that has only one axis.
     """
     return math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
 

@@ -246,7 +246,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 
     tiles     the number of tiles
     shallow   whether the depth is small
-    ends      bytes of shared memory per element that storing a tile needs
+    ends      the bytes of shared memory, per element of a tile, that are needed to store the tile
     """
     kind = _kind(dot)
     if kind == "tf32x3":
@@ -278,8 +278,8 @@ def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> boo
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """Adds stores through tensor descriptors to the schedule of a persistent kernel. They are added only if shared
-    memory has room for the stores during the loads of the next tile.
+    """Adds stores through tensor descriptors to the schedule of a persistent kernel. The stores are added only if
+    shared memory has room for the stored tile during the loads of the next tile.
 
     All loads after the loop over the depth use the same piece of shared memory. Each store needs a separate piece of
     shared memory until the copy engine has finished this store.
@@ -318,7 +318,9 @@ def are_described(dot: Dot) -> bool:
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Checks whether the factors load exactly two matrices and descriptors can load at least one of them."""
+    """Checks whether both factors are computed from exactly two loaded matrices, and descriptors can load at least one
+    matrix.
+    """
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     blocked = (*dot.tile, dot.over)
     return len(loads) == 2 and any(is_described(load, blocked) for load in loads)

@@ -1,8 +1,8 @@
 """Chooses block sizes for reductions of rows, which are contiguous in memory, and of columns, which are strided.
 
-In: a kernel with reductions. Out: a role and a block size for each axis, the number of warps, and the name of the rule.
-The rule for a row depends on the length of the row, on the width of its elements, and on whether the kernel also writes
-rows:
+In: a kernel with reductions. Out: a role (grid, loop or whole) and a block size for each axis, the number of warps, and
+the name of the rule. The rule for a row depends on the length of the row, on the width of its elements, and on whether
+the kernel also writes rows:
 
     short             A program computes several rows, which have 1024 elements together. If a thread loads few bytes
                       at once, rows that are only reduced or share a bias or scale have 2048 elements together.

@@ -7,10 +7,10 @@
       next %s = … * exp(%m - next) + sum exp(…)      %s * 1 + 0, while %m is finite
     }
 
-In: a loop, the ops before it, and assumptions about some of its ops (a condition that fails). Out: for each carried
-value the reason why the value does not change, or None if there is no proof. The proof evaluates one iteration of the
-loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried value is
-unchanged after the iteration.
+In: a loop, the ops before it, and assumptions about some ops of the loop, for example that a condition fails. Out: for
+each carried value the reason why the value does not change, or None if there is no proof. The proof evaluates one
+iteration of the loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried
+value is unchanged after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m

@@ -7,7 +7,8 @@
 
 In: a tile program. Out: the same program, in which some loops have bounds. The bounds depend on the index at which the
 program's block of a grid axis starts. With loop bounds, causal and windowed attention compute half of their blocks or
-fewer. The pass contains no rule for attention. A block is skipped if two things are proven:
+fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if two things
+are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/conditions.py)
     no change        an iteration in which the condition fails changes no carried value
@@ -47,7 +48,8 @@ def skip(program: Program) -> Program:
 class _Choice:
     """A `where` (selection) in a loop whose condition depends on positions.
 
-    An iteration changes no carried value if the condition differs from `holds` for all of its elements.
+    An iteration changes no carried value if the condition differs from `holds` for all elements of the iteration's
+    block.
     """
 
     op: Compute
@@ -96,8 +98,8 @@ class _Skipping:
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Checks whether the pieces of the loop should run in reverse order. They do if the loop computes a product and
-        no op depends on the order of blocks.
+        """Checks whether the pieces of the loop should run in reverse order. Pieces run in reverse order if the loop
+        computes a product and no op depends on the order of blocks.
         """
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
 
@@ -146,8 +148,8 @@ class _Skipping:
         return first is not None and last is not None and first >= last
 
     def _may_end_short(self) -> bool:
-        """Checks whether the last block gets a loop of its own. This happens if the loop computes products and
-        reductions, and if the last block can be incomplete.
+        """Checks whether the last block gets a loop of its own. The last block gets its own loop if the loop computes
+        products and reductions, and if the last block can be incomplete.
         """
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         one = extent.constant is not None and extent.constant < 2 * self.axis.block  # its last block is a large part
