@@ -30,8 +30,8 @@ RING: Mapping[str, Callable[..., Dim]] = {
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
-    """Replaces a gather by a view if its index arrays select known positions inside the array. If this is true for only
-    some index arrays, returns a gather with the other index arrays.
+    """Replaces a gather by a view if its index arrays select known positions inside the array. If only some index
+    arrays select known positions, returns a gather with the remaining index arrays.
     """
     if not isinstance(node, Gather):
         return None

@@ -8,10 +8,10 @@ end of a row. Parts of a single axis end at a multiple of the block size, so til
 row. Later, minitri/optimize/collapse_axes.py replaces the two indices of x, the quotient and the remainder, by the
 single index d0.
 
-Some reductions read an array with gaps, or an array that lacks one of the reduced axes. The address of an element of
-such an array needs the row and the column separately. In such a reduction, the contiguous axis therefore stays
-separate. The other neighbouring axes become one axis if the reduction can then be split into more parts. Two sums that
-read the same array are treated alike, because the two sums will share a kernel.
+If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
+separately. In a reduction that reads such an array, the contiguous axis stays separate. The other neighbouring axes
+become one axis if the reduction can then be split into more parts. Two sums that read the same array are treated alike,
+because the two sums will share a kernel.
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -101,7 +101,7 @@ def _inputs(node: Reduce) -> set[Node]:
 
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
-    """Returns the index along each axis of an array of these `sizes` for the flat index `place`."""
+    """Returns the index along each axis, for the flat index `place` into an array with the shape `sizes`."""
     first, *others = ir.contiguous(sizes)
     return [place // first, *(place // stride % size for stride, size in zip(others, sizes[1:]))]
 

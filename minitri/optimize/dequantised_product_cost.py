@@ -17,8 +17,8 @@ In: a chip, and a product or the sizes of a product. Out: the number of parts of
 number of rows in a tile (for schedules/products.py) with the least estimated time. The times of a block were measured
 on an H200. tests/sweep_dequantised_product_cost.py measures all choices on a chip and compares them with the choice of
 the cost model. The measured times are also used for second factors that are computed from more than 8 bits, although
-such factors were not measured. Left out: products with many rows, whose second factor is converted and stored once
-(pack_operands.py).
+products with these wider factors were not measured. Left out: products with many rows, whose second factor is converted
+and stored once (pack_operands.py).
 """
 
 from itertools import product

@@ -25,8 +25,8 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. Such an op is a multiplication, or a cast that only such
-    multiplications use.
+    """Returns the f32 ops that can be computed in f16. An op that can be computed in f16 is a multiplication, or a cast
+    whose value is used only by such multiplications.
     """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):

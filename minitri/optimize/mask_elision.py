@@ -9,8 +9,8 @@ printed program gives the reason for each omitted test. A test is omitted if ano
 element of the last block leaves the array. That no element leaves the array is a sufficient reason on grid axes only.
 On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For an
 element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
-ops between the load and the reduction for such an element. If the result is the neutral element too, the reduction
-needs no `where` that masks its operand.
+ops between the load and the reduction for an element past the end. If the result of these ops is the neutral element
+too, the reduction needs no `where` that masks its operand.
 
 Three other passes omit tests as well. boundary_peeling.py runs before this pass and marks some programs `peeled`. The
 code of a peeled program for complete tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the
@@ -146,7 +146,7 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 def implies(stronger: Dim, c: Dim) -> bool:
     """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
 
-    Both tests must be comparisons of a single index, because such comparisons are exact in 32 bits too.
+    Both bounds checks must compare a single index, because comparisons of a single index are exact in 32 bits too.
     """
     (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
     if symbol is None or more:

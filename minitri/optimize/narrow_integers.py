@@ -6,10 +6,10 @@ Positions (indices of elements as values) have dtype i64, as in numpy, but posit
 
 In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
 First, 32 bits must hold the value of the op and all operands of the op. Second, each op that uses the value must be a
-comparison, a conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 if the
-op is connected to a conversion to a float, directly or by other narrowed ops, and if the value fits into 24 bits. f32
-represents integers of 24 bits exactly. With f32 positions, a kernel converts one position per row to a float instead of
-each element of the row, for example in ALiBi (attention with linear biases).
+comparison, a conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 under
+two conditions. The op must be connected to a conversion to a float, directly or by other narrowed ops, and the value
+must fit into 24 bits. f32 represents integers of 24 bits exactly. With f32 positions, a kernel converts one position
+per row to a float instead of each element of the row. An example is ALiBi (attention with linear biases).
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -58,7 +58,9 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Checks whether `op` is not connected to a conversion to a float. Such an op is as fast in i32 as in f32."""
+        """Checks whether `op` is not connected to a conversion to a float. An op without such a connection is as fast
+        in i32 as in f32.
+        """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 
     whole = largest_subset({op for op in reach if op.dtype == i64} - carried(program), used_by, keeps)

@@ -10,10 +10,10 @@
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
 begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
 contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
-tensor cores need such factors too. All other f32 products run on the f32 units of the chip, which need a second factor
-that is contiguous along the column index. A factor without the layout that its product needs is slow to read, and each
-tile of the result reads the factor again. A packed copy, which is made only once, is cheaper if each element is used
-often enough:
+tensor cores also need factors that are contiguous along the depth. All other f32 products run on the f32 units of the
+chip, which need a second factor that is contiguous along the column index. A factor without the layout that its product
+needs is slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is
+cheaper if each element is used often enough:
 
   - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory
     without packing too. Packing such a factor pays only if each element is used still more often.
@@ -128,8 +128,8 @@ def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
 
 
 def _is_large(node: Contract, worth: int) -> bool:
-    """Checks whether a product is so large that a copy of a factor is worth one more kernel. Such a product has at
-    least `worth` operations and a long summed axis.
+    """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product is large enough
+    if it has at least `worth` operations and a long summed axis.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.rank == 2 and node.a.dtype == f32)

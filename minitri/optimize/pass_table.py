@@ -5,8 +5,8 @@
 The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
 optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
 optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The
-option `--without NAME` removes an optimisation. The optimisations in `PARTS` have no row of their own, because each of
-them is a part of the pass `lower` or of the pass `mask`.
+option `--without NAME` removes an optimisation. The optimisations in `PARTS` have no row of their own, because they are
+parts of the pass `lower` or of the pass `mask`.
 """
 
 from collections.abc import Callable, Collection
@@ -40,7 +40,7 @@ LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
 
 
 def same(value: Any, context: Context) -> Any:
-    """Returns `value` unchanged. This function runs in place of a pass that the option `--without` removes."""
+    """Returns `value` unchanged. `same` runs in place of a pass that the option `--without` removes."""
     return value
 
 

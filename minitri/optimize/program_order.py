@@ -17,8 +17,8 @@ read the last blocks, so these blocks are still in the cache:
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: programs with loops whose length depends on a grid axis other than the last one. If such a program computes a
-matrix product, its tiles already have a grouped order.
+Left out: programs with loops whose length depends on a grid axis other than the last axis. For matrix products among
+these programs, the tiles already have a grouped order.
 """
 
 from dataclasses import replace

@@ -66,7 +66,7 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def _streams(node: Contract) -> bool:
-    """Checks whether both factors are inputs of 16 bits, or views of such inputs. Products of such factors are fast
+    """Checks whether both factors are inputs of 16 bits, or views of such inputs. Products of 16-bit inputs are fast
     even with small tiles.
     """
     return node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))

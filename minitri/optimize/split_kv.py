@@ -6,8 +6,8 @@
       and in a second kernel
     o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
-Attention with few rows has few programs, so most of the chip would be idle. This optimisation works for every product
-whose first factor depends on a maximum along the summed axis, not only for attention.
+Attention with few rows has few programs, so without this optimisation most of the chip would be idle. This optimisation
+works for every product whose first factor depends on a maximum along the summed axis, not only for attention.
 minitri/optimize/online_reductions/transport.py decides whether the product can be corrected to a new maximum.
 
 All products that share a loop have the same number of parts. The maximum, the sums that depend on the maximum, and the
@@ -93,7 +93,7 @@ class _Group:
     """A product whose first factor depends on a maximum, with the numerator and the divisor of this factor.
 
     The first factor is `over`, or `over` converted to another dtype. If `over` is a quotient by a sum, the quotient is
-    `numerator / divisor`. Otherwise `numerator` is `over`, and `divisor` is None.
+    `numerator / divisor`. If `over` is no such quotient, `numerator` is `over`, and `divisor` is None.
     """
 
     def __init__(
@@ -185,7 +185,9 @@ def _may_be_held(node: Contract) -> bool:
 
 
 def _follows(e: Element) -> bool:
-    """Checks whether an element is a sum of exponentials `exp(x - max x)`. Such a sum is at least 1, or nan."""
+    """Checks whether an element is a sum of exponentials `exp(x - max x)`. A sum of `exp(x - max x)` is at least 1, or
+    nan.
+    """
     if not isinstance(e.node, Reduce) or e.node.op != "sum":
         return False
     terms = GraphTerms(e.node.x, e.node.axes)

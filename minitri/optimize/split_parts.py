@@ -11,8 +11,8 @@ the maximum or mean of all parts (minitri/optimize/online_reductions/transport.p
 
 If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
 maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum
-too, and one more factor corrects the final sum from the maximum 0 to the maximum -inf. If the extent of the axis is not
-a multiple of the length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the
+too. One more factor corrects the final sum from the maximum 0 to the maximum -inf. If the extent of the axis is not a
+multiple of the length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the
 exponential is 0. Other operands are padded with the neutral element of the reduction.
 
 Other modules decide which nodes to split, and into how many parts: split_reduction.py, split_kv.py, split_k.py and
@@ -80,8 +80,8 @@ class Cut:
     def made(self, cuts: dict[Node, Cut]) -> Halves:
         """Returns the reduction in two steps, and adds this object to `cuts` (the split reductions).
 
-        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. Otherwise, the
-        elements of the reduction are read again after the reductions in `cuts` are complete.
+        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If the parts
+        cannot be used, the elements of the reduction are read again after the reductions in `cuts` are complete.
         """
         elements = self.length * dims.product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -231,8 +231,8 @@ class Following:
     # ---- a maximum -------------------------------------------------------------------
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """Returns the expression `root` in parts. In this expression, the maximum of each part replaces the maximum of
-        all parts.
+        """Returns the expression `root` in parts. In the returned expression, the maximum of each part replaces the
+        maximum of all parts.
         """
         y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
@@ -269,8 +269,8 @@ class Following:
         """Returns the factor that corrects a sum from the maximum `old` to the maximum `new`. The factor is the product
         of exp(h(old) - h(new)) over all `shifts` h of the transport `found`.
 
-        `place` is the position of the axis of parts among the axes of `old` and `new`. `place` is None if there is no
-        such axis.
+        `place` is the position of the axis of parts among the axes of `old` and `new`. `place` is None if `old` and
+        `new` have no axis of parts.
         """
         i, at = self.i, self._axes(place)
 

@@ -58,7 +58,7 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 def _online(graph: Graph) -> set[Node]:
     """Returns the reductions that form chains over the same elements, such as a mean and a variance. A program that
-    computes such a chain in one loop corrects its partial results in each iteration.
+    computes a chain of reductions in one loop corrects its partial results in each iteration.
     """
     found = set[Node]()
     for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
@@ -132,8 +132,8 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
     """Returns the number of parts for each result, such that about `wanted` programs run.
 
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
-    columns loads a few rows at a time. The smaller an element is, the fewer bytes these rows have, and the more
-    programs are needed to keep the memory busy.
+    columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
+    needed to keep the memory busy.
     """
     programs = -(-results // LANES) if width else results
     if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
@@ -170,7 +170,7 @@ def _fills(length: int) -> bool:
 def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]:
     """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
-    If the operand is computed from several arrays and products, the layout of the largest of these decides. The
+    If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
     returned set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
@@ -199,8 +199,8 @@ def _computed(node: Reduce) -> Iterator[Element]:
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:
-    """Returns the axis of an array with the smallest stride. The fastest axis is the last one, unless the array has
-    another layout.
+    """Returns the axis of an array with the smallest stride. The axis with the smallest stride is the last axis, unless
+    the array has another layout.
     """
     strides = layouts.get(x.name) if isinstance(x, Input) else None
     if strides is None or any(s.constant is None for s in strides):

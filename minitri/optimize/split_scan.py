@@ -12,8 +12,8 @@
 If a scan is computed in parts, every element is read and written twice instead of once. So a scan is split into parts
 only if most of the GPU would be idle without the split. The method is from Merrill and Garland, "Single-pass Parallel
 Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of the same paper needs programs
-that wait for each other. Triton does not guarantee that all programs of a grid run at the same time, so such programs
-could wait forever.
+that wait for each other. Triton does not guarantee that all programs of a grid run at the same time, so programs that
+wait for each other could wait forever.
 
 The order of additions depends on the sizes alone, so each run gives the same result. Left out: scans of unknown sizes.
 """
@@ -71,8 +71,8 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts(extent: int, programs: int, wanted: int) -> int:
-    """Returns the number of parts: the largest power of two for which the scan needs at most `wanted` programs and no
-    part is shorter than PART.
+    """Returns the number of parts, a power of two. This number is as large as possible without more than `wanted`
+    programs, and without parts shorter than PART.
     """
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1

@@ -5,8 +5,8 @@ multiplications.
                                                   %2: f32[N] = multiply %1, x
     %1: f32[N] = divide x, 8.0       becomes      %1: f32[N] = multiply x, 0.125
 
-This optimisation is called strength reduction: an operation becomes a cheaper operation with the same result. The power
-function of the math library takes about a hundred instructions, because it must work for every exponent.
+Strength reduction replaces an operation by a cheaper operation with the same result. The power function of the math
+library takes about a hundred instructions, because it must work for every exponent.
 
 In: a graph. Out: the graph in which cheaper operations replace some powers and divisions. Powers are replaced if the
 exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
@@ -17,10 +17,10 @@ exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
 Each multiplication rounds once. The listed exponents need at most eight roundings, which cause an error of at most 4
-units in the last place. The power function of the library has the same error (`ulp` in minitri/base/operators.toml).
-Integer products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power
-of two gives the same bits, because both operations round the same number once. Left out: powers with exponents that
-need more than eight roundings.
+units in the last place. The power function of the library also has an error of 4 units (`ulp` in
+minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The multiplication that
+replaces a division by a power of two gives the same bits, because both operations round the same number once. Left out:
+powers with exponents that need more than eight roundings.
 """
 
 import math
@@ -80,7 +80,9 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
 
 
 def _is_whole(x: Node) -> bool:
-    """Checks whether the elements of x are converted from integers. Such elements are never -0.0 or -inf."""
+    """Checks whether the elements of x are converted from integers. Elements that are converted from integers are never
+    -0.0 or -inf.
+    """
     x = x.x if isinstance(x, View) else x
     return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
 

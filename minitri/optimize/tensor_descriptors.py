@@ -18,8 +18,8 @@ that can use a descriptor. An access can use a descriptor under the conditions o
 Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
 only when the program is called (minitri/program_compilation.py).
 
-Left out: gathers, unknown sizes, and blocks without exactly two axes. Also left out are stores of integers, stores of
-values that do not have all axes of the stored block, and stores of programs without `descriptor_stores`.
+Left out: gathers, unknown sizes, and blocks without exactly two axes. Stores of integers, and stores of values without
+all axes of the stored block, are left out too. So are all stores of programs without `descriptor_stores`.
 """
 
 from minitri.base.dims import Dim

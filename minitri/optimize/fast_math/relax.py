@@ -9,7 +9,7 @@ A kernel is *relaxed* under two conditions. First, every float that the kernel w
 temporary that only relaxed kernels read. Second, no discontinuous operation may depend on the kernel's arithmetic: no
 comparison, floor, argmax or conversion to an integer. In a relaxed kernel, the compiler is allowed to round x * y + z
 once instead of twice. Operators are allowed to use faster instructions with a relative error of about 2**-18
-(`Operator.relaxed`). In a relaxed kernel, these rules rewrite slow operators:
+(`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
@@ -31,13 +31,13 @@ three more multiplications if denormal results must be exact. A softmax needs no
 multiplied by a constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c *
 x is exactly c times the maximum of x, because rounding is monotone.
 
-Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. This rounding error
-changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score of attention
-already has a rounding error of this size, because the score is multiplied by a constant. Values loaded from memory have
-no rounding error, so for loaded values `x - h` is computed before the multiplication by log2 e. The rule also computes
-`x - h` before the multiplication if the product of x and log2 e could overflow. The factor exp(h(old) - h(new)) that
-corrects a running sum is always computed from the difference of h(old) and h(new). Without the difference, rounding
-errors would accumulate from block to block.
+Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
+of this product changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score
+of attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant.
+Values loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by
+log2 e. The rule also computes `x - h` before the multiplication if the product of x and log2 e could overflow. The
+factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new).
+Without the difference, rounding errors would accumulate from block to block.
 """
 
 import math
@@ -97,8 +97,8 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 
 def _is_arithmetic(op: Op) -> bool:
-    """Checks whether an op computes a float that fast math could round differently. Loads and selections never
-    round, so a load or a selection is no such op.
+    """Checks whether an op computes a float that fast math could round differently. Loads and selections never round,
+    so the result for them is False.
     """
     if isinstance(op, (Reduce, Scan)):
         return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
@@ -166,7 +166,7 @@ class _Rewriting:
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x, so that one reciprocal serves a whole row."""
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. Then one reciprocal serves a whole row."""
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
             return new.compute("multiply", (x, new.compute("reciprocal", (y,))))
@@ -247,8 +247,8 @@ def is_of_a_row(h: Op) -> bool:
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Checks whether log2 e can be merged into the constant c. For this, y * (c * log2 e) must be as accurate as y * c,
-    so y must be a rounded result. And y * (c * log2 e) must not overflow unless y * c overflows.
+    """Checks whether log2 e can be merged into the constant c. To merge log2 e, y * (c * log2 e) must be as accurate as
+    y * c, so y must be a rounded result. And y * (c * log2 e) must not overflow unless y * c overflows.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):

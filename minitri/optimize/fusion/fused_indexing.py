@@ -79,8 +79,8 @@ class FusedIndexing(Indexing):
         """Returns the index along each axis of a result, if several axes together are the row axis of a product.
         Returns an empty dict for other results.
 
-        For example, if the row of the product is `32*d0 + d1` with d1 < 32, a row axis i gives d0 = i // 32 and d1 = i
-        % 32.
+        For example, let the row of the product be `32*d0 + d1` with d1 < 32. Then a row axis i gives d0 = i // 32 and
+        d1 = i % 32.
         """
         products = any(isinstance(n, Contract) for n in self.inside)
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
@@ -148,7 +148,7 @@ class FusedIndexing(Indexing):
 
     def column_axis(self, d: Dim) -> str | None:
         """Returns the axis of a product's column index. If the product runs inside a shared loop, its column index is
-        the axis of the loop, perhaps plus an offset.
+        the axis of the loop, with or without an offset.
         """
         along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)

@@ -5,8 +5,8 @@ gives the reason.
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
 In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` that obeys the rules
-below. If the part breaks one of these rules, NotOneKernel is raised. NotOneKernel names values of the part: if these
-values are stored in memory, the rest of the part can become one kernel.
+below. If the part breaks one of the following rules, NotOneKernel is raised. NotOneKernel names values of the part: if
+these values are stored in memory, the rest of the part can become one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
@@ -142,9 +142,9 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a product is computed in each iteration of the shared loop.
 
-    The column index of a product inside the loop is the axis of the loop, perhaps plus an offset. The other indices of
-    such a product are plain axes. A batch index can also be 0, but the row index cannot. A guard (a condition of a
-    load) is allowed to depend on rows or on columns but not on both, because no factor has both axes.
+    The column index of a product inside the loop is the axis of the loop, with or without an offset. The other indices
+    of a product inside the loop are plain axes. A batch index can also be 0, but the row index cannot. A guard (a
+    condition of a load) is allowed to depend on rows or on columns but not on both, because no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
         return False

@@ -43,8 +43,8 @@ class Partition(FirstParts):
     def run(self) -> list[FusedIndexing]:
         """Merges parts and returns the index notation of each part, in an order in which the parts can run.
 
-        Raises a single NotOneKernel if some parts cannot be one kernel. This exception lists all values that must be
-        stored in memory.
+        Raises a single NotOneKernel if some parts cannot be one kernel. The exception NotOneKernel lists all values
+        that must be stored in memory.
         """
         self.start()
         self._check_first()
@@ -60,8 +60,8 @@ class Partition(FirstParts):
     def _check_first(self) -> None:
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
-        Raises NotOneKernel with values that must be stored in memory. Storing these values divides large parts into
-        smaller parts.
+        Raises NotOneKernel with values that must be stored in memory. If the listed values are stored, large parts are
+        divided into smaller parts.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -215,7 +215,7 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.
 
-        Example: the operand of a mean over other axes is a + b - c, and each of a, b and c has one value per row. The
+        Example: the operand of a mean over the other axes is a + b - c, where a, b and c have one value per row. The
         result a + b - c is a single value per row, so storing this result is cheaper than storing a, b and c.
         """
         for a, b in sorted(graph.edges):

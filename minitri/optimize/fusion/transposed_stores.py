@@ -7,13 +7,13 @@ In: the axes of a future kernel. Out: the reason against this kernel, or None.
 
 A program that reduces rows has few rows, so each store of a transposed result covers only a few bytes of each memory
 sector. A separate kernel for the transposed result reads the operands again. But the separate kernel loads and stores
-long runs of elements, because its tiles have many indices along both axes. The times are those of
+long runs of elements, because its tiles have many indices along both axes. The following times are those of
 `minitri explain --measure` on an H100. One kernel that stores both a norm and a transpose of f32[6304, 1023] takes 56
-µs; two kernels take 18 + 23 µs. If all results are transposed, one program can have all rows of a memory sector. This
-is faster than a separate kernel: a softmax of f32[4096, 4096] takes 68 µs as one kernel and 104 µs as two kernels. If
-the operand has few rows, one kernel leaves most of the chip idle: f32[512, 16384] takes 162 µs as one kernel and 55 µs
-as two kernels. A program that computes a scan always has one row, so a large transposed result of a scan gets a
-separate kernel.
+µs, and two kernels take 18 + 23 µs. If all results are transposed, one program can have all rows of a memory sector.
+One kernel is then faster than two kernels: a softmax of f32[4096, 4096] takes 68 µs as one kernel and 104 µs as two
+kernels. If the operand has few rows, one kernel leaves most of the chip idle. A softmax of f32[512, 16384] takes 162 µs
+as one kernel and 55 µs as two kernels. A program that computes a scan always has one row, so a large transposed result
+of a scan gets a separate kernel.
 """
 
 from collections.abc import Iterable

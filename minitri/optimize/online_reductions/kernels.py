@@ -7,10 +7,10 @@
 
 Two loops would read x twice. In one loop, the partial sum was computed with an old maximum m, but the result needs the
 newer maximum m'. A factor or summand called *transport* corrects the partial sum
-(minitri/optimize/online_reductions/transport.py). This pass looks for a transport (correction) of each sum and product
-over a looped axis, and adds ops to the kernel that compute this transport. In the text of a kernel, `old %1` is the old
-maximum m and `%1` is the new maximum m'. If an evaluation processes all elements at once, there is no old value. Every
-correction factor (`rescale`) is then 1, and every correction summand (`shift`) is 0.
+(minitri/optimize/online_reductions/transport.py). For each sum and product over a looped axis, this pass looks for a
+transport (correction), and adds ops that compute the transport to the kernel. In the text of a kernel, `old %1` is the
+old maximum m and `%1` is the new maximum m'. If an evaluation processes all elements at once, there is no old value.
+Every correction factor (`rescale`) is then 1, and every correction summand (`shift`) is 0.
 
 If a factor inside a sum depends on another reduction but not on the summed axes, the factor is first moved out of the
 sum. For example, the sum of (e / l) * v becomes (sum of e * v) / l.
@@ -65,7 +65,7 @@ def _is_at_least_1(c: Op) -> bool:
     """Checks whether c is certainly at least 1, or nan. The sum of exp(x - max of x) over all x is at least 1, because
     one of its terms is 1.
 
-    The check is needed, because a sum of quotients x / c equals the sum of x, divided by c, only if c is not 0.
+    A sum of quotients x / c equals the sum of x, divided by c, only if c is not 0.
     """
     c = bare(c)
     return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
@@ -262,7 +262,7 @@ class _Online:
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means. In each deviation, the running mean replaces the
-        mean. The partial sum is corrected by adding n * (old mean - mean) * (old mean' - mean'), where n is the number
+        mean. The partial sum is corrected by adding n * (old mean - mean) * (old mean' - mean'). Here n is the number
         of elements before the current block.
         """
         counted = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)

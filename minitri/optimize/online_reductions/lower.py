@@ -176,7 +176,9 @@ class OnlineLowering(Lowering):
         return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
-        """Returns the correction factor of the partial sum. This factor is 1 while the running maximum is -inf."""
+        """Returns the correction factor of the partial sum. The correction factor is 1 while the running maximum is
+        -inf.
+        """
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:
@@ -184,8 +186,8 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true. In such rows there
-        is nothing to correct yet.
+        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true. In the rows of
+        `untouched`, there is nothing to correct yet.
         """
         return self._once(body, "where", untouched, self.constant(transport, identity), transport)
 
@@ -214,9 +216,8 @@ class OnlineLowering(Lowering):
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
 
-    The maximum is allowed to be subtracted from the elements that it is the maximum of, and from its old value in
-    correction factors `exp(old y - y)`. In both cases, a positive constant can scale the maximum before the
-    subtraction.
+    Two subtractions are allowed: the maximum is subtracted from its own elements, or from its old value in a correction
+    factor `exp(old y - y)`. In both cases, a positive constant can scale the maximum before the subtraction.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False

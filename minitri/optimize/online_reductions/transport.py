@@ -5,9 +5,9 @@
 
 In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that F depends
 on. Out: a rule that turns the sum computed with an old m into the sum for a new m', or a refusal with its reason. With
-such a rule, a sum and the reduction that it depends on can be computed block by block:
-`s <- T(s; old -> new) + sum of F(block, new)`. Such a rule can also combine sums that were computed from separate parts
-of the elements. The transport T follows from the structure of F:
+this rule, a sum and the reduction that the sum depends on are computed block by block:
+`s <- T(s; old -> new) + sum of F(block, new)`. The rule can also combine sums that were computed from separate parts of
+the elements. The transport T follows from the structure of F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -15,7 +15,7 @@ of the elements. The transport T follows from the structure of F:
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-In an exponent X - m, m must be the maximum of X itself. Then no exponent X - m is positive, and nothing overflows. A
+In an exponent X - m, m must be the maximum of X itself, so that no exponent X - m is positive and nothing overflows. A
 mean is the sum over n elements divided by n. Only a product of two deviations can be corrected without further sums:
 the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is a product of two deviations too.
 
@@ -24,10 +24,10 @@ Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online no
 (1962). Shift by many elements: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
 for computing sample variances" (1979). minitri derives both transports from the structure of the program.
 
-Left out: sums of where(p, F, 0). If a row of X contains only -inf, such a sum is nan if p is true for some element of
-the row, and 0 if p is true for no element. A single correction factor cannot give nan for one such row and 0 for
-another. Deviations to the third power are left out too. To correct a sum of third powers of deviations, the loop would
-also need the sum of the squared deviations.
+Left out: sums of where(p, F, 0). Let a row of X contain only -inf. The sum of where(p, F, 0) is nan if p is true for
+some element of this row, and 0 if p is true for no element. A single correction factor cannot give both nan and 0.
+Deviations to the third power are left out too. To correct a sum of third powers of deviations, the loop would also need
+the sum of the squared deviations.
 """
 
 from collections.abc import Iterable, Sequence

@@ -61,7 +61,7 @@ def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
 
 def _step(offset: Dim, symbol: Symbol) -> int:
     """Returns by how much an offset changes from one index of an axis to the next, except at the end of a row. Returns
-    0 if this number is unknown.
+    0 if the change of the offset is unknown.
 
     In `4096*(i//64) + i%64` the step of i is 1.
     """
@@ -83,7 +83,7 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
     """Returns a second axis along which many bytes are contiguous, as in a transpose. The first axis of `order` is not
-    considered. Returns None if there is no such second axis.
+    considered. Returns None if many bytes are contiguous along the first axis only.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)

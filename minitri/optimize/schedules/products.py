@@ -165,7 +165,7 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
 
     m, n    the rows and columns of one product
     depth   the length of the summed axis
-    batch   the number of products of this size
+    batch   the number of products
     """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
@@ -384,8 +384,8 @@ def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
-    """Returns tiles that are worth measuring for the products of a kernel. All these products have the same rows and
-    the same summed axis.
+    """Returns tiles that are worth measuring for the products of a kernel. All products of the kernel have the same
+    rows and the same summed axis.
 
     `rows` is the number of rows that the schedule rules chose.
     """

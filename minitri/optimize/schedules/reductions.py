@@ -95,7 +95,7 @@ def _longest(kernel: Kernel) -> int:
 def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
     """Checks whether a long row of narrow elements should be read again from the L1 cache for each reduction.
 
-    An element of 8 or 16 bits takes a whole register, so a long row of such elements needs too many registers.
+    An element of 8 or 16 bits takes a whole register, so a long row of narrow elements needs too many registers.
     """
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
     return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
@@ -170,14 +170,14 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 def _reads_again(kernel: Kernel) -> bool:
     """Checks whether a loop must read a row a second time, to compute results that are as long as the row. A scan
-    computes such results without a second read.
+    computes results as long as the row without a second read.
     """
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
-    of such a row.
+    of a row.
 
     A block lies along the contiguous axis. If the contiguous axis is short, the block covers the next axis too. Blocks
     are large if a row is read again to write results as long as the row. Other blocks are just large enough to keep the
@@ -255,9 +255,9 @@ def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: 
 
     In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one element.
     A program with an online reduction has 4 warps, because each iteration waits for all warps at least twice. If there
-    are several such programs for each multiprocessor, a program has only 2 warps. For elements of 8 bits a program has
-    8 warps, because each element is converted. If columns are short, one thread reduces a whole group of columns and
-    loads 16 bytes of each row.
+    are several programs with online reductions for each multiprocessor, a program has only 2 warps. For elements of 8
+    bits a program has 8 warps, because each element is converted. If columns are short, one thread reduces a whole
+    group of columns and loads 16 bytes of each row.
     """
     bytes, elements = widest_bytes(kernel), math.prod(blocks.values())
     alone = set(blocks) == {lane.name, *(a.name for a in kernel.reduced)}

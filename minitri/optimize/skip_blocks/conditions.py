@@ -193,15 +193,15 @@ Ends = Callable[[Dim], Range | None]  # the least and the largest value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`. Outside of this interval, the formula is false for every element of
-    the block.
+    """Returns an interval of indices along `axis`. Outside of the returned interval, the formula is false for every
+    element of the block.
     """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 1) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices along `axis`. Inside this interval, the formula is true for every element of the
-    block.
+    """Returns an interval of indices along `axis`. Inside the returned interval, the formula is true for every element
+    of the block.
     """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 0) or NOWHERE, NOWHERE, _common, _one_of)
 

@@ -14,14 +14,14 @@ value is unchanged after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
-and nan for any other m. So the proof treats each kind of number that the running maximum m can be separately. Two of
-these cases need a fact about the sum, which is proven by induction over the iterations:
+and nan for any other m. So the proof treats each kind of number that the running maximum m can be separately. For two
+kinds of the maximum m, the proof needs a fact about the sum, which is proven by induction over the iterations:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan
 
-If all elements of one factor are zero, a product does not change the sum that it is added to, because the product does
-not read the other factor (docs/reference/semantics.md).
+If all elements of one factor are zero, a product does not read the other factor. So the sum that the product is added
+to does not change (docs/reference/semantics.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Update(NamedTuple):
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
     """Returns for each carried value the reason why an iteration does not change it. The assumptions `assumed` hold in
-    this iteration.
+    the iteration.
 
     Returns None if the iteration could change a carried value.
     """
@@ -103,8 +103,8 @@ class _Proof:
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
-        """Returns what is known about a sum after an iteration that certainly runs. `known` has the assumptions for
-        this iteration.
+        """Returns what is known about a sum after an iteration that certainly runs. `known` has the assumptions for the
+        iteration.
         """
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 

@@ -16,7 +16,7 @@ are proven:
 
 If the condition certainly holds for a block, the loop need not test the condition. So the pass replaces one loop by two
 or three loops over the same carried values. The text of each loop lists what was proven (`because`). If the last block
-of a loop with products can be incomplete, this block gets a loop of its own. So the loop over the complete blocks needs
+of a loop with products can be incomplete, this block gets a loop of its own. So the loop over all complete blocks needs
 no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. (Index-set splitting:
@@ -165,7 +165,7 @@ class _Skipping:
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
         """Returns a copy of the loop that runs from `first` to `last`. If `full` is true, the condition is known to
-        hold for all elements of these blocks.
+        hold for all elements of the blocks from `first` to `last`.
         """
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
@@ -200,7 +200,7 @@ class _Skipping:
 
 def ends_in_block(program: Program, d: Dim) -> Range | None:
     """Returns the least and the largest value of `d` in a block, as expressions of the index at which the block starts.
-    Returns None if these values are unknown.
+    Returns None if the least or the largest value is unknown.
     """
     starts = {a: block_start(a.name) for a in program.grid}
     return bounds(d, {a.symbol: (start, start + (a.lanes - 1)) for a, start in starts.items()})
