@@ -9,9 +9,9 @@ row. Later, minitri/optimize/collapse_axes.py replaces the two indices of x, the
 single index d0.
 
 If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
-separately. In a reduction that reads such an array, the contiguous axis stays separate. The other neighbouring axes
-become one axis if the reduction can then be split into more parts. Two sums that read the same array are treated alike,
-because the two sums will share a kernel.
+separately. If a reduction reads an array with gaps, or one that lacks an axis, the contiguous axis stays separate. The
+other neighbouring axes become one axis if the reduction can then be split into more parts. Two sums that read the same
+array are treated alike, because the two sums will share a kernel.
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """

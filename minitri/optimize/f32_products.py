@@ -13,9 +13,9 @@ cannot be split, the sum is not finite, and the f32 factors themselves are multi
 
 In: the kernels of a plan. Out: the same kernels, in which every product has a precision. A product whose `precision`
 argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes get "ieee", and so do all
-products on chips without fast tensor cores. Products that share a loop with other reductions get "ieee" too. So do
-products whose factors are not contiguous along the depth (the summed axis). Tensor cores need TF32 blocks that are
-contiguous along the depth. pack_operands.py copies large factors into a layout that is contiguous along the depth.
+products on chips without fast tensor cores. Products that share a loop with other reductions get "ieee" too. Products
+whose factors are not contiguous along the depth (the summed axis) also get "ieee". Tensor cores need TF32 blocks that
+are contiguous along the depth. pack_operands.py copies large factors into a layout that is contiguous along the depth.
 """
 
 from dataclasses import replace

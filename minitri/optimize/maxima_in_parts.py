@@ -8,8 +8,8 @@ comparisons run at the same time.
 
 In: a masked program. Out: the same program, with the hint `in_parts` on some maxima. A maximum gets this hint if each
 warp has complete rows of a product with at least COLUMNS (128) columns. If a loop carries the product, CARRIED_COLUMNS
-(32) columns are enough. Without parts, the comparisons in such a loop form a single chain, and NVIDIA's assembler makes
-the tensor cores wait for each instruction.
+(32) columns are enough. Without parts, the comparisons in a loop that carries a product form a single chain, and
+NVIDIA's assembler makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce

@@ -58,8 +58,8 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Checks whether `op` is not connected to a conversion to a float. An op without such a connection is as fast
-        in i32 as in f32.
+        """Checks whether `op` is not connected to a conversion to a float. An op that is not connected to such a
+        conversion is as fast in i32 as in f32.
         """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 

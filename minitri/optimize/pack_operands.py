@@ -15,13 +15,13 @@ chip, which need a second factor that is contiguous along the column index. A fa
 needs is slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is
 cheaper if each element is used often enough:
 
-  - If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory
-    without packing too. Packing such a factor pays only if each element is used still more often.
-  - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
-    tensor core waits until each block is computed.
-  - Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their
-    scale (weight_scales.py). If the product has few rows, tensor cores take the weights from registers
-    (kernels/lower_graph.py).
+- If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
+  packing too. Packing such a factor pays only if each element is used still more often.
+- A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
+  tensor core waits until each block is computed.
+- Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
+  (weight_scales.py). If the product has few rows, tensor cores take the weights from registers
+  (kernels/lower_graph.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).

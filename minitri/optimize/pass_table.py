@@ -67,8 +67,8 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
     """Returns the schedule of a kernel for the target of a context. With `--without all`, returns the simple schedule.
 
-    Unless the caller's options demand tensor descriptors, only kernels with 32-bit offsets use them, and only on
-    targets that have them. The result is never a schedule that Triton is known to compile wrongly.
+    Unless the caller's options demand tensor descriptors, descriptors are used only by kernels with 32-bit offsets, and
+    only on targets with descriptors. The result is never a schedule that Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)

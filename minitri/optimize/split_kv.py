@@ -93,7 +93,7 @@ class _Group:
     """A product whose first factor depends on a maximum, with the numerator and the divisor of this factor.
 
     The first factor is `over`, or `over` converted to another dtype. If `over` is a quotient by a sum, the quotient is
-    `numerator / divisor`. If `over` is no such quotient, `numerator` is `over`, and `divisor` is None.
+    `numerator / divisor`. If `over` is not a quotient by a sum, `numerator` is `over`, and `divisor` is None.
     """
 
     def __init__(

@@ -71,8 +71,8 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts(extent: int, programs: int, wanted: int) -> int:
-    """Returns the number of parts, a power of two. This number is as large as possible without more than `wanted`
-    programs, and without parts shorter than PART.
+    """Returns the number of parts, a power of two. The number of parts is as large as possible without more than
+    `wanted` programs, and without parts shorter than PART.
     """
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1

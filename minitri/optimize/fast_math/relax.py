@@ -166,7 +166,7 @@ class _Rewriting:
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. Then one reciprocal serves a whole row."""
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. One reciprocal 1 / y then serves a whole row."""
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
             return new.compute("multiply", (x, new.compute("reciprocal", (y,))))
@@ -248,7 +248,7 @@ def is_of_a_row(h: Op) -> bool:
 
 def _may_be_spread(y: Op, c: float) -> bool:
     """Checks whether log2 e can be merged into the constant c. To merge log2 e, y * (c * log2 e) must be as accurate as
-    y * c, so y must be a rounded result. And y * (c * log2 e) must not overflow unless y * c overflows.
+    y * c, so y must be a rounded result. Also, y * (c * log2 e) must not overflow unless y * c overflows.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):

@@ -68,8 +68,8 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
     """Yields each reader of a value, the part of this reader, whether that part also computes the value ("fused"), and
-    a number of memory accesses. The number of accesses is what a fused reader saves, or what a reader in another kernel
-    causes.
+    a number of memory accesses. If the reader is fused, the number counts the accesses that are saved. Otherwise, the
+    number counts the accesses that this reader causes.
 
     A fused reader saves one load. In a kernel that does not compute the value, one load serves all readers. The store
     of the value counts for one reader only. The store is saved if all readers are fused, unless the value is an output

@@ -79,8 +79,8 @@ class FusedIndexing(Indexing):
         """Returns the index along each axis of a result, if several axes together are the row axis of a product.
         Returns an empty dict for other results.
 
-        For example, let the row of the product be `32*d0 + d1` with d1 < 32. Then a row axis i gives d0 = i // 32 and
-        d1 = i % 32.
+        For example, if the row of the product is `32*d0 + d1` with d1 < 32, and i is the row axis, d0 is `i // 32` and
+        d1 is `i % 32`.
         """
         products = any(isinstance(n, Contract) for n in self.inside)
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()

@@ -262,8 +262,8 @@ class _Online:
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
         """Rewrites a sum of products of deviations from two means. In each deviation, the running mean replaces the
-        mean. The partial sum is corrected by adding n * (old mean - mean) * (old mean' - mean'). Here n is the number
-        of elements before the current block.
+        mean. The partial sum is corrected by adding n * (old mean - mean) * (old mean' - mean'). In this correction, n
+        is the number of elements before the current block.
         """
         counted = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
         count = self._once(("count", op.over, op.dtype), counted)

@@ -217,7 +217,7 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
     """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
 
     Two subtractions are allowed: the maximum is subtracted from its own elements, or from its old value in a correction
-    factor `exp(old y - y)`. In both cases, a positive constant can scale the maximum before the subtraction.
+    factor `exp(old y - y)`. A positive constant can scale the maximum before each of the two subtractions.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False

@@ -24,10 +24,10 @@ Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online no
 (1962). Shift by many elements: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
 for computing sample variances" (1979). minitri derives both transports from the structure of the program.
 
-Left out: sums of where(p, F, 0). Let a row of X contain only -inf. The sum of where(p, F, 0) is nan if p is true for
-some element of this row, and 0 if p is true for no element. A single correction factor cannot give both nan and 0.
-Deviations to the third power are left out too. To correct a sum of third powers of deviations, the loop would also need
-the sum of the squared deviations.
+Left out: sums of where(p, F, 0). In a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p is true
+for some element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power
+are left out too. To correct a sum of third powers of deviations, the loop would also need the sum of the squared
+deviations.
 """
 
 from collections.abc import Iterable, Sequence

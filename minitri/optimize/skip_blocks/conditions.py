@@ -209,8 +209,8 @@ def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices of `axis` with expr >= 0, or None if the interval is unknown.
 
-    The expression has the form c * index + rest. For the rest, its least value in the block is used if `end` is 0, and
-    its largest value if `end` is 1.
+    The expression has the form c * index + rest. If `end` is 0, the interval is computed from the least value of the
+    rest in the block. If `end` is 1, the interval is computed from the largest value.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)

@@ -14,14 +14,14 @@ value is unchanged after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
-and nan for any other m. So the proof treats each kind of number that the running maximum m can be separately. For two
-kinds of the maximum m, the proof needs a fact about the sum, which is proven by induction over the iterations:
+and nan for any other m. So the proof has a separate case for each kind of number that the running maximum m can be. For
+two kinds of the maximum m, the proof needs a fact about the sum, which is proven by induction over the iterations:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan
 
-If all elements of one factor are zero, a product does not read the other factor. So the sum that the product is added
-to does not change (docs/reference/semantics.md).
+If all elements of one factor are zero, a product does not read the other factor. So a product with a factor of zeros
+does not change the sum that the product is added to (docs/reference/semantics.md).
 """
 
 from collections.abc import Mapping, Sequence
