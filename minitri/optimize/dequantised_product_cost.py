@@ -9,7 +9,7 @@ four parts of the depth, the axis that is summed over. A second kernel adds the 
 
 If more programs share the work, the first factor is read more often. If the depth is divided into more parts, more
 additions are needed. For each number of parts and number of rows in a tile, the cost model estimates the time of the
-product as
+product as the following sum:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
