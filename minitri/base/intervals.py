@@ -2,9 +2,9 @@
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a `Dim` and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims over sizes.
-`simplify` returns a simpler `Dim` instead. The one idea: if an expression is linear in an axis, and the sign of the
-coefficient is known, the extreme values are at the ends of the axis.
+In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims
+that contain sizes but no axes. `simplify` returns a simpler `Dim` instead. The one idea: if an expression is linear in
+an axis, and the sign of the coefficient is known, the extreme values are at the ends of the axis.
 
 Left out: proofs that combine several conditions, which are in inequalities.py.
 """
@@ -23,8 +23,9 @@ Ranges = Mapping[Symbol, Range]
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
     """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
 
-    Each axis is replaced in the whole expression by one end of its range, so i - i has the range 0 … 0. Returns None if
-    an axis does not occur linearly, or if its coefficient has no known sign. Sizes in `positive` are >= 1.
+    All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
+    has M - 1 for both `i`. Returns None if an axis does not occur linearly, or if the sign of the axis's coefficient is
+    unknown. Sizes in `positive` are >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d
@@ -43,7 +44,7 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
     """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases.
 
-    Returns None if `d` is proven neither to increase nor to decrease.
+    Returns None if neither is proven, that is, if the sign of the symbol's coefficient is unknown.
     """
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None
@@ -53,7 +54,7 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders of axes by new axes.
+    """Replaces quotients and remainders that contain axes by new axes.
 
     Returns the new expression, and the ranges of all old and new axes, except new axes of unknown range.
     """
@@ -114,7 +115,10 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
 
 
 def joined(d: Dim, ranges: Ranges = {}) -> Dim:
-    """Puts the digits of an index together again: n*(a//n) + a % n is a, and n*(a//n % m) + a % n is a % (n*m)."""
+    """Joins quotients and remainders of the same number.
+
+    Examples: n*(a//n) + a % n is a, and n*(a//n % m) + a % n is a % (n*m).
+    """
     for atom in d.atoms():
         if isinstance(atom, Remainder):
             for fewer in _joined_with(d, atom, ranges):

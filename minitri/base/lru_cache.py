@@ -24,7 +24,7 @@ class Recent(OrderedDict[K, V]):
         self.most, self.lock = most, threading.RLock()
 
     def made(self, key: K, make: Callable[[], V]) -> V:
-        """Returns the value stored under `key`. If there is none, calls `make`, and stores and returns its result."""
+        """Returns the value stored under `key`. If no value is stored, first stores the result of `make()`."""
         with self.lock:
             value = self[key] if key in self else make()
             self[key] = value

@@ -1,6 +1,6 @@
 """A canonical form for sizes with maxima and minima. This form keeps the sizes of slices of slices short.
 
-    max(N - 1, 0) + min(N, 1)                  is N: all elements except the first, and the first
+    max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
 In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. Two Dims that are equal functions of one size
@@ -35,7 +35,7 @@ MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 class Ramps:
     """A piecewise linear function: `plain` plus the sum of factor * ramp(n - k), with ramp(x) = max(x, 0).
 
-    `bends` has the factors of the ramps. At n = k the slope changes.
+    `bends` maps (n, k) to the factor of the ramp, which is the change of the slope at n = k.
     """
 
     plain: Dim
@@ -50,7 +50,7 @@ class Ramps:
     def dim(self) -> Dim:
         """Returns the function as a `Dim`.
 
-        A ramp c * max(x - k, 0) becomes a maximum if c is above 0. Otherwise the ramp becomes a minimum.
+        A ramp with a factor above 0 is written with a maximum, and a ramp with a factor below 0 with a minimum.
         """
         total = self.plain
         for (n, k), c in self.bends.items():
@@ -105,7 +105,7 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns, for each size, the smallest value that makes no extent 0 and that `allows` permits."""
+    """Returns the smallest value of each size for which no extent is 0, and which the function `allows` permits."""
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
@@ -154,7 +154,7 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If the sum n cannot be negative, only corners above 0 are needed.
+    If the sum n cannot be negative, only the changes of the slope at n > 0 are needed.
     """
     found = inner.of_one_sum()
     if found is None:

@@ -8,8 +8,8 @@ A second table has the reductions and scans.
     …
 
 In: operators.toml, which has the rows. Out: `OPERATORS`, from names to `Operator`s. `BY_SYMBOL` finds an operator by
-its infix or prefix symbol, and `ALIASES` has the names in other libraries. These parts of the project read the operator
-table:
+its infix or prefix symbol. `ALIASES` maps names of operators in other libraries to names in the table. These parts of
+the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -36,8 +36,9 @@ Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets
 zero, so that sin, tanh or erf of a denormal is 0.
 
 `REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row adds a reduction to the language,
-the typing rules, all evaluators, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
-`scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
+the typing rules, all evaluators, the proofs that kernels are right, and docs/reference/operators.md. A kernel calls
+`reduce_NAME` and `scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an
+unknown name.
 
 Left out: contractions and views, which are classes of graph nodes.
 """
@@ -64,7 +65,7 @@ class Operator:
                numpy's warnings. A row of the file names a function of operators_unlike_numpy.py or of
                numpy. By default the function has the operator's name
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
-               the operand dtype (`tl.float32`). A table has one template for each dtype or kind
+               the operand dtype (`tl.float32`). Or a table with one template for each dtype or kind
                of dtype: {"f64": ..., "iu": ...}. Templates may use `tl`, `libdevice` (the math
                library of CUDA and HIP) and `rt` (minitri/triton/rt.py). In Triton's interpreter
                a template that is one call of `libdevice` or `rt` calls the row's `numpy`
@@ -78,8 +79,8 @@ class Operator:
     aliases    names of the operator in other libraries
     domain     the interval of random f32 and f64 test values. Tests add special values
     ulp        error bound of a f32 result in units in the last place (see the top of the file)
-    derivative  one expression of the language for each operand, over x, y, z, `out` (the result) and
-               `g` (the gradient of the result). "" stands for no derivative or the derivative zero
+    derivative  one expression of the language for each operand, over x, y, z (the operands), `out`
+               (the result) and `g` (the gradient of the result). "" stands for no derivative or the derivative zero
     cost       "cheap": one or two instructions. "special": slow, or on the special-function unit
     relaxed    a shorter f32 template with a relative error of about 2**-18, for kernels whose
                results are rounded to 16 bits (minitri/optimize/fast_math/relax.py)
@@ -144,9 +145,10 @@ def register(op: Operator) -> Operator:
 
 
 def _operator(name: str, row: dict[str, Any]) -> Operator:
-    """Returns the operator for a row of the file.
+    """Returns the operator for a row of operators.toml.
 
-    `numpy` names a function of operators_unlike_numpy.py, or else a function of numpy.
+    The entry `numpy` is the name of a function of operators_unlike_numpy.py. If that file has no such function, the
+    entry is the name of a function of numpy.
     """
     function = row.pop("numpy", name)
     numpy = getattr(operators_unlike_numpy, function, None) or getattr(np, function)
@@ -179,7 +181,7 @@ class Reduction:
     neutral    the neutral element: a number, or the "lowest" or "highest" value of the dtype
     combine    the operator that combines two partial results. For a position (argmax, argmin), the
                comparison that decides whether an element replaces the best element so far
-    kind       decides typing, error bounds and proofs (see `Kind`)
+    kind       a group of reductions with the same typing, error bounds and proofs (see `Kind`)
     accepts    the kinds of dtypes that the elements may have, of "b" "i" "u" "f"
     doc        one line for the reference pages
     scan_doc   one line about the scan. Empty if there is no scan

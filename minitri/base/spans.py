@@ -37,8 +37,8 @@ def _line_starts(text: str) -> list[int]:
 class Span:
     """The characters from `start` up to `end` (exclusive) of a source.
 
-    `node` is the number of the graph node that was made for this text (see `Graph.numbered`). So every later IR that
-    stores a span also stores the number of the graph node.
+    `node` is the position of the graph node that was made for this text, in the list of all nodes of the graph (see
+    `Graph.numbered`). So each later IR that stores a span also stores from which graph node its operation comes.
     """
 
     source: Source
