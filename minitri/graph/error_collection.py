@@ -61,7 +61,7 @@ class ErrorCollection(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
-        Stores a separate error for an unknown function.
+        If the expression is a call of an unknown function, stores an error for this function too.
         """
         if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
             return BROKEN

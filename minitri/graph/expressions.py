@@ -65,7 +65,7 @@ def _bits(op: str, x: int, y: int) -> int:
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     """Returns the value of `x op y`, where neither operand is an array.
 
-    The operands are numbers, dimensions, or tuples for `+`.
+    The operands are numbers or dimensions. For `+`, both can also be tuples.
     """
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         check_length(x + y)
@@ -173,7 +173,7 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Calls an elementwise operator with arguments that need checks: numbers, keywords, or a bound None of `clip`."""
+    """Calls an elementwise operator whose arguments need checks: numbers, keywords, or None as a bound of `clip`."""
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")
         ensure(is_bound, "MT0102", f"{name} takes its operands by position, not `{keyword}=`")

@@ -30,7 +30,7 @@ def verify(graph: Graph) -> None:
 
 
 def check(node: ir.Node) -> None:
-    """Raises ValueError if the dtype or shape of a node breaks its typing rule."""
+    """Raises ValueError if the dtype or shape of a node breaks the typing rule of the node's class."""
     match node:
         case ir.Input():
             require(not node.scalar or node.shape == (), "a scalar has no axes")

@@ -3,8 +3,8 @@
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
-i64, and a conversion. Some integers are too large for an `Index` node. Such integers are computed from the positions 0,
-1, 2, … by a multiplication and an addition that wrap around, in i64 or u64.
+i64, and a conversion to the dtype of the result. Some integers are too large for an `Index` node. Such integers are
+computed from the positions 0, 1, 2, … by a multiplication and an addition that wrap around, in i64 or u64.
 """
 
 import math
@@ -30,7 +30,7 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """Returns row - column + k for each element. Row and column are the element's indices along the last two axes."""
+    """Returns an array of row - column + k, where row and column are the indices along the last two axes."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
@@ -103,7 +103,7 @@ def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
 
 
 def positions(t: Typer, count: Dim) -> Array:
-    """Returns the positions 0, 1, 2, … of an axis as an array of i64."""
+    """Returns the array of the i64 numbers 0, 1, 2, … with `count` elements."""
     return Array(t.nodes.index(i64, (count,), ir.along(0, count)), i64)
 
 

@@ -1,6 +1,7 @@
 """Functions that move data.
 
-They make View nodes. The index map of a View gives, for each element of the result, its index in the array x.
+These functions make View nodes. The index map of a View says, for each element of the result, which element of the
+array x it is.
 """
 
 from collections import Counter
@@ -77,7 +78,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
 
-    `first` is the number of the first new axis. Both groups are in row-major order.
+    `first` is the position of the first new axis in the new shape. Both groups of axes count elements in row-major
+    order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
