@@ -45,7 +45,7 @@ class CompileError(Exception):
 
     edits    the help as data: replacements in the source that correct the mistake.
     notes    further facts, such as the place of the call of the wrong function. Each fact is a line of the text.
-    others   independent errors of the same program, in the order of their positions in the text.
+    others   further errors of the same program, in the order of their positions in the text. None follows from another.
 
     `CompileError("MT0203", …)` returns a `CompileValueError`, which is also a Python `ValueError`. The column `python`
     of error_codes.toml says for each error code which subclass of CompileError is returned.
@@ -85,7 +85,7 @@ class CompileError(Exception):
     def write(self, span: Span, text: str, help: str = "") -> Self:
         """Gives this error a correction that replaces the source text at `span` by `text`. Returns the error.
 
-        If `help` is "" and the error has no help, the help says what to write.
+        If `help` is "" and the error has no help yet, the error gets the help "write `text`".
         """
         return self.correct(Edit(span, text), help=help or self.help)
 
@@ -142,7 +142,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
 class ParseError(CompileError, SyntaxError):
     """The error for a syntax error in a program.
 
-    A ParseError is also a `SyntaxError`, so that other tools recognise it.
+    A ParseError is also a `SyntaxError`, because Python tools know how to show a `SyntaxError`.
     """
 
     msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]

@@ -92,7 +92,7 @@ class Dim:
 
     @property
     def atom(self) -> Atom | None:
-        """The single atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if there is none."""
+        """The single atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if no atom is equal."""
         if len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0][0]
         return None
@@ -165,7 +165,7 @@ class Dim:
         return frozenset[Symbol]().union(*parts)
 
     def pairs(self) -> Iterator[Pair]:
-        """Yields all quotients, remainders, maxima and minima. Inner ones come first: i//4 comes before (i//4)//2."""
+        """Yields all quotients, remainders, maxima and minima, the inner before the outer: i//4 before (i//4)//2."""
         for atom in self.atoms():
             if isinstance(atom, Pair):
                 yield from (*atom.a.pairs(), *atom.b.pairs(), atom)
@@ -226,14 +226,17 @@ class Dim:
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
         """Returns (c, rest) with self == c * symbol + rest, where neither c nor rest contains `symbol`.
 
-        Returns None if the Dim cannot be written like this.
+        Returns None if the Dim is not linear in `symbol`.
         """
         linear, rest = split(self, Dim({(symbol,): 1}))
         return None if symbol in linear.symbols() | rest.symbols() else (linear, rest)
 
 
 def _atom_key(atom: Atom) -> tuple[str, str]:
-    """Returns a key to sort the factors of a term. The key has the kind too, since a size and an axis can both be `i`."""
+    """Returns a key to sort the factors of a term.
+
+    The key contains the kind of a symbol, since a size and an axis can have the same name.
+    """
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
 
 
@@ -378,8 +381,8 @@ def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
     """Returns the sign of d, if d has the same sign for all sizes.
 
     The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same sign
-    and all atoms are >= 0. Without such a proof, the result is None. Sizes in `positive` are >= 1. Such a size N is
-    first replaced by N + 1, so that N - 1 becomes N, which is >= 0.
+    and all atoms are >= 0. If the sign is not proven, the result is None. Sizes in `positive` are >= 1. The function
+    replaces a size N in `positive` by N + 1, so that N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -9,7 +9,7 @@ or None if no proof is found. The one idea: a proof is an equation of this form,
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-The right side is >= 0, and `room` is less than `scale`. So goal > -1, and an integer > -1 is >= 0.
+The equation shows goal > -1, because its right side is >= 0 and `room` < `scale`. An integer > -1 is >= 0.
 
 `Proof.check` compares both sides of the equation as polynomials, so an error in the search cannot lead to a wrong
 proof. The search treats each product of symbols as one unknown. The equation is then linear, and the simplex algorithm
@@ -44,7 +44,7 @@ SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The fact that `expr` >= 0, with the reason. `proof` is set if the fact was derived from other facts."""
+    """The fact that `expr` >= 0, with the reason. If the fact was derived from other facts, `proof` is the derivation."""
 
     expr: Dim
     because: str
@@ -98,7 +98,7 @@ class Proof:
         return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
 
     def facts(self) -> Iterator[Fact]:
-        """Yields the facts that the proof uses. Derived facts are replaced by the facts of their own proofs."""
+        """Yields the facts that the proof uses. A derived fact is replaced by the facts from which it was derived."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *self.cases):
@@ -109,7 +109,7 @@ class Proof:
 def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
     """Returns the two cases of a maximum or minimum.
 
-    Each case is a pair: the value in this case, and an expression that is >= 0 exactly in this case.
+    Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
 
     Example: max(a, b) is a if a - b >= 0, and b if b - a - 1 >= 0.
     """
@@ -123,7 +123,7 @@ def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
 def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Returns a proof that the goal is >= 0 whenever all facts are >= 0, or None if no proof is found.
 
-    No facts are needed for single sizes and axes, which are always >= 0.
+    Facts about single sizes and axes are not needed, because sizes and axes are always >= 0.
     """
     return _search(goal, facts, MAX_CASES) if facts else _for_all_sizes(goal)
 
@@ -148,7 +148,7 @@ def _is_refuted(goal: Dim) -> bool:
 
 
 def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
-    """Searches for a proof. `depth` is how many maxima and minima the search may still split into cases."""
+    """Searches for a proof. The search splits at most `depth` maxima and minima into cases."""
     if (found := _at_once(goal, facts)) is not None:
         return found
     everything = [goal, *(f.expr for f in facts)]
@@ -165,10 +165,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof that needs no search: `sign` proves that the goal, or the goal minus one fact, is >= 0.
-
-    Returns None if there is no such proof.
-    """
+    """Returns a proof if `sign` proves that the goal, or the goal minus one fact, is >= 0. Otherwise returns None."""
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
     for f in facts:
@@ -200,8 +197,8 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
     """Returns the facts that define the quotients and remainders in `exprs` whose divisor n is >= 1.
 
-    These facts are n*(x//n) <= x < n*(x//n) + n and 0 <= x%n < n. With `with_bounds`, the function also returns the
-    bounds of x//n that follow from facts about x.
+    The facts for x//n are n*(x//n) <= x < n*(x//n) + n, and the facts for x%n are 0 <= x%n < n. With `with_bounds`, the
+    function also returns the bounds of x//n that follow from facts about x.
     """
     found: list[Fact] = []
     pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases
@@ -251,14 +248,14 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
     """Proves the goal by n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    Returns None if no such proof is found.
+    Returns None if no proof of this form is found.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves the goal by n*goal + n - 1 >= 0 and n >= 1. Returns None if no such proof is found."""
+    """Proves the goal by n*goal + n - 1 >= 0 and n >= 1. Returns None if no proof of this form is found."""
     if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1
@@ -270,10 +267,9 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 
 
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves the goal by a weighted sum of facts.
+    """Proves the goal by a weighted sum of facts. Returns None if no sum is found.
 
-    If there is no such sum, the function tries sums that also contain the products of `_products`. Returns None if both
-    attempts fail.
+    If the facts alone are not enough, the sum also contains products of factors and facts (see `_products`).
     """
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):

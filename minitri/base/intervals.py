@@ -3,8 +3,9 @@
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
 In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims
-that contain sizes but no axes. `simplify` returns a simpler `Dim` instead. The one idea: if an expression is linear in
-an axis, and the sign of the coefficient is known, the extreme values are at the ends of the axis.
+that contain sizes but no axes. The function `simplify` returns a simpler `Dim` with the same values. The one idea: if
+an expression is linear in an axis, and the sign of the coefficient is known, the extreme values are at the ends of the
+axis.
 
 Left out: proofs that combine several conditions, which are in inequalities.py.
 """
@@ -44,7 +45,7 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
     """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases.
 
-    Returns None if neither is proven, that is, if the sign of the symbol's coefficient is unknown.
+    Returns None if the sign of the symbol's coefficient in `d` is unknown.
     """
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None
@@ -89,7 +90,7 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
 def is_natural(d: Dim, ranges: Ranges) -> bool:
     """Checks whether `d` is proven to be >= 0.
 
-    For such `d`, the truncating division of hardware equals floor division.
+    If `d` is >= 0, the truncating division of hardware equals floor division.
     """
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
@@ -128,9 +129,9 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns `d` with the remainder `low` = a % n joined to another term, in every way that is possible.
+    """Returns all versions of `d` in which the remainder `low` = a % n is joined with another term.
 
-    The other term is the quotient a // n, or a remainder of a // n plus other terms.
+    The other term is the quotient a // n, or a remainder of the form (a // n + …) % m.
     """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)

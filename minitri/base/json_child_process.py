@@ -93,9 +93,9 @@ def environment(*without: str, **more: str) -> dict[str, str]:
 def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> None:
     """Answers the requests of the parent process.
 
-    A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. All other printed
-    text goes to standard error. If `first` is not None, this request is answered before all others, without sending the
-    answer. The purpose of `first` is to load what every request needs.
+    A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Everything else that
+    the process prints goes to standard error. If `first` is not None, `first` is answered before all requests, but its
+    answer is not sent. The purpose of `first` is to load what every request needs.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

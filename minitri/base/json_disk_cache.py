@@ -6,8 +6,8 @@
 In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value stored for exactly that key,
 or None. The one idea: callers must always expect an empty cache. So a damaged file, or a file of another version or
 key, counts as missing. Nothing is stored if the disk is full, or if the folder is not writable or belongs to another
-user. In these cases, `get` returns None, `put` returns False, and neither raises an error. The text of an entry is only
-parsed as JSON, and never executed.
+user. If an entry is missing, `get` returns None. If an entry cannot be stored, `put` returns False. The text of an
+entry is only parsed as JSON, and never executed.
 
 The environment variable MINITRI_CACHE_DIR names the cache folder. If the variable is not set, the folder is in the
 user's cache folder. Only the user can open the folder (mode 0700). The name of a file is the hash of the entry's key,
@@ -43,7 +43,7 @@ def folder() -> Path | None:
 
 
 def configured_folder() -> Path:
-    """Returns the path of the cache folder, which may not exist yet."""
+    """Returns the path of the cache folder, whether or not the folder exists."""
     from platformdirs import user_cache_path
 
     return Path(os.environ.get("MINITRI_CACHE_DIR") or user_cache_path("minitri"))

@@ -1,18 +1,19 @@
-"""A canonical form for sizes with maxima and minima. This form keeps the sizes of slices of slices short.
+"""A canonical form for sizes with maxima and minima. In this form, the size of a slice of a slice is a short
+expression.
 
     max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. Two Dims that are equal functions of one size
-become the same `Dim`.
+In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. If two Dims contain one size only, and are
+equal for all values of this size, they get the same canonical form.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at k only. So the whole function is a linear
 function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the ramp is the change
 of the slope.
 
-Left out: nested maxima of several different sums of sizes, and maxima within products, quotients and remainders. Such
-maxima stay unchanged.
+Left out, and so not changed: nested maxima of several different sums of sizes, and maxima within products, quotients
+and remainders.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Ramps:
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
         """Returns (n, f, corners) if the function is f(n) for one sum of sizes n. Otherwise returns None.
 
-        `corners` has all n at which max(f(n), 0) may change its slope: the bends of f, and the integers next to the
+        `corners` has all n at which max(f(n), 0) can change its slope: the bends of f, and the integers next to the
         zeros of f.
         """
         n, slope = _base(self.plain)
@@ -127,7 +128,7 @@ def _least(extent: Dim) -> tuple[Symbol, int] | None:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Checks whether d has several maxima and minima, or nested ones."""
+    """Checks whether d has several maxima and minima, or a maximum or minimum inside another."""
     found = [a for a in d.atoms() if isinstance(a, Extreme)]
     return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
@@ -175,7 +176,7 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    |c| is as large as possible, and n begins with a positive coefficient.
+    |c| is as large as possible, and the first coefficient of n is positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

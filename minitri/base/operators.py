@@ -28,9 +28,9 @@ is:
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
 The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The error is
-0.5 if the result is correctly rounded. Otherwise the error is the distance from the correctly rounded result. The
-values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator
-that calls several functions is the sum of the functions' errors.
+0.5 if the result is correctly rounded, and otherwise the distance from the correctly rounded result. The values of
+`ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator that calls
+several functions is the sum of the functions' errors.
 
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
@@ -58,27 +58,27 @@ from minitri.base.types import DType, bool_, f32
 class Operator:
     """One elementwise operator.
 
-    name       the function's name in the language, which is the name in the array API standard if there is one
-    arity      number of array operands
+    name       the function's name in the language: that of the array API standard, if the standard has the function
+    arity      the number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
-               numpy's warnings. A row of the file names a function of operators_unlike_numpy.py or of
-               numpy. By default the function has the operator's name
+               numpy's warnings. A row of operators.toml names a function of operators_unlike_numpy.py or
+               of numpy. By default the function has the operator's name
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
-               the operand dtype (`tl.float32`). Or a table with one template for each dtype or kind
-               of dtype: {"f64": ..., "iu": ...}. Templates may use `tl`, `libdevice` (the math
+               the operand dtype (`tl.float32`). If the dtypes need different templates, `triton` is a
+               table: {"f64": ..., "iu": ...}. Templates can use `tl`, `libdevice` (the math
                library of CUDA and HIP) and `rt` (minitri/triton/rt.py). In Triton's interpreter
-               a template that is one call of `libdevice` or `rt` calls the row's `numpy`
-    doc        one line for the reference pages
-    accepts    the kinds of dtypes that the operands may have, of "b" "i" "u" "f"
+               a template that is one call of `libdevice` or `rt` calls the function `numpy`
+    doc        a description of the operator in one line, for the reference pages
+    accepts    the kinds of dtypes that the operands can have, of "b" "i" "u" "f"
     operands   the dtype to which operands are converted first. "same": the promoted dtype.
                "float": the promoted dtype, but integers and bools become f32. "bool": the dtype
-               bool. "where": bool for the first operand, the promoted dtype for the others
-    result     the dtype of the result: "operand" (that of the operands) or "bool"
+               bool. "where": bool for the first operand, the promoted dtype for the other two
+    result     the dtype of the result: "operand" (the dtype of the operands) or "bool"
     symbol     the infix or prefix symbol, if the operator has one
     aliases    names of the operator in other libraries
-    domain     the interval of random f32 and f64 test values. Tests add special values
-    ulp        error bound of a f32 result in units in the last place (see the top of the file)
+    domain     the interval of random f32 and f64 test values. Tests add special values such as inf
+    ulp        the error bound of an f32 result, in units in the last place (see the top of the file)
     derivative  one expression of the language for each operand, over x, y, z (the operands), `out`
                (the result) and `g` (the gradient of the result). "" stands for no derivative or the derivative zero
     cost       "cheap": one or two instructions. "special": slow, or on the special-function unit
@@ -182,9 +182,9 @@ class Reduction:
     combine    the operator that combines two partial results. For a position (argmax, argmin), the
                comparison that decides whether an element replaces the best element so far
     kind       a group of reductions with the same typing, error bounds and proofs (see `Kind`)
-    accepts    the kinds of dtypes that the elements may have, of "b" "i" "u" "f"
-    doc        one line for the reference pages
-    scan_doc   one line about the scan. Empty if there is no scan
+    accepts    the kinds of dtypes that the elements can have, of "b" "i" "u" "f"
+    doc        a description of the reduction in one line, for the reference pages
+    scan_doc   a description of the scan in one line, or "" if the reduction has no scan
     """
 
     name: str
@@ -214,7 +214,7 @@ def reduction(op: str) -> Reduction:
 def running(op: str) -> Reduction:
     """Returns the row of a reduction that has a scan.
 
-    Raises ValueError for an unknown name and for other reductions.
+    Raises ValueError for an unknown name, and for a reduction that has no scan.
     """
     if op not in SCANS:
         raise ValueError(f"there is no scan {op}")

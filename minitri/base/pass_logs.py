@@ -49,7 +49,7 @@ def _wanted(setting: str) -> frozenset[str]:
 
 @cache
 def check_topics(setting: str, known: tuple[str, ...]) -> None:
-    """Reports the unknown topics in the value of MINITRI_LOGS. A second call with the same value does nothing."""
+    """Reports the unknown topics in the value of MINITRI_LOGS, but only once for each value."""
     topics = ("all", *OWN, *known)
     for topic in sorted(_wanted(setting) - set(topics)):
         print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(topics)}", file=sys.stderr)

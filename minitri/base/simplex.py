@@ -2,8 +2,8 @@
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-In: columns and a target. All of them are polynomials, written as maps from monomials to coefficients. Out: a weight >=
-0 for each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The
+In: columns and a target, which are polynomials, written as maps from monomials to coefficients. Out: a weight >= 0 for
+each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The
 algorithm starts with artificial variables that satisfy all equations, and replaces these variables by columns until no
 artificial variable is left. Bland's rule chooses the next column, which guarantees that the algorithm ends.
 """
@@ -52,7 +52,7 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
     The simplex tableau has, for each monomial, one row and one artificial variable. The loop minimises the sum of the
-    artificial variables. The weights exist if this sum reaches 0.
+    artificial variables: if this sum reaches 0, the weights exist.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)

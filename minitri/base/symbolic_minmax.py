@@ -4,8 +4,8 @@
     largest(N - 1, 0)      max(N - 1, 0)
 
 In: two symbolic integers (`Dim`s). Out: their maximum or minimum as a `Dim`. If a proof shows which of the two `Dim`s
-is larger for all sizes, the result is one of them. If there is no proof, the result is a new `Dim` with the single term
-`max(…)` or `min(…)`.
+is larger for all sizes, the result is one of the two. If there is no proof, the result is a new `Dim` with the single
+term `max(…)` or `min(…)`.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
     """Returns a function that works for two integers and for two arrays.
 
-    For two Python integers, the function does not use numpy, because numpy's integers overflow.
+    For two Python integers, the returned function does not use numpy, because numpy's integers overflow.
     """
     return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 

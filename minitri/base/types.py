@@ -2,7 +2,8 @@
 
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
-True division and float functions of integers give f32. docs/reference/semantics.md has the rules and their reasons.
+True division and float functions of integers give f32. docs/reference/semantics.md has the rules and the reasons for
+the rules.
 """
 
 from __future__ import annotations
