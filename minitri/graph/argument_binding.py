@@ -6,10 +6,10 @@
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
 In: a function, the values of a call, and the number of axes of each pack. A pack is a name such as `*B`, which stands
-for several axes. Out: `ArrayType`s over dimension symbols, a value for each parameter, and results with their declared
-types. minitri/graph/shape_unification.py determines the sizes for the dimension names of a called function. Raises
-CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that are not known at
-compile time. Raises MT0207 for results of another type than declared.
+for several axes. Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with their
+declared types. minitri/graph/shape_unification.py determines the sizes for the dimension names of a called function.
+Raises CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that are not
+known at compile time. Raises MT0207 for results of another type than declared.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
 read arguments that decide a shape. If the arithmetic with such an argument fails, as in `1 // 0`, these functions raise
@@ -38,7 +38,7 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What a call says about the parameters of the entry function, in addition to their annotations.
+    """What a call of the entry function says about its parameters, in addition to the annotations.
 
     packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation
@@ -51,7 +51,7 @@ class Instance:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Returns a hashable key. Two instances with equal keys have the same graph."""
+        """Returns a hashable key. Two instances with equal keys lead to the same graph."""
         statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
         return tuple(self.packs.items()), tuple(self.types.items()), statics
 
@@ -92,7 +92,7 @@ def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
 def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
     """Returns the value of a dimension expression in an annotation.
 
-    The function does not recurse, because the text may be deeply nested.
+    The function does not recurse, because an expression can be deeply nested.
     """
     values: dict[int, Dim] = {}
     for node in ast.postorder(expr):

@@ -69,7 +69,7 @@ def items(node: ast.Call) -> list[ast.Expr]:
 
 
 def axes(node: ast.Call) -> list[ast.Expr]:
-    """Returns the arguments of a call that may be axis numbers."""
+    """Returns those arguments of a call that are probably axis numbers."""
     return [v for k, v in node.keywords if k in ("axis", "axes", "dim", "dims")] or list(node.args[1:])
 
 

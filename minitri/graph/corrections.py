@@ -6,7 +6,7 @@
 
 In: an error, the node of the syntax tree that caused it, and the values of the node's operands. Out: the same error,
 with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake knows
-values, and the syntax tree knows the text. The rules combine the values and the text. They run only after an error, so
+values, and the syntax tree knows the text. The rules combine the values and the text. Rules run only after an error, so
 they cost no time for correct programs. Each rule yields possible corrections (`Edit`s), the best first.
 """
 
@@ -50,7 +50,7 @@ def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
 
 
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
-    """Returns the error with a correction, if a rule has one.
+    """Adds a correction to the error, if a rule has a correction for it. Returns the error.
 
     An error that already has a correction stays unchanged.
     """
@@ -66,7 +66,7 @@ def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError
 
 
 def _edits(error: CompileError, node: ast.Node, values: Values) -> Iterator[Edit]:
-    """Yields the edits that may correct an error, the best first."""
+    """Yields possible corrections of an error, the best first."""
     if "is needed here" not in error.message and (text := refused(error.code, node.span.text)):
         yield here(node, text)
     for of, pattern, rule in _rules():
@@ -98,7 +98,7 @@ def rewritten_part(
 def _kinds(part: ast.Node, value: Any) -> set[str]:
     """Returns the conditions of corrections.toml that this part of a node fulfils.
 
-    They are the class of the part, the type of its value, an integer itself, and `f array` for an array of floats.
+    The conditions are the class of the part, the type of its value, an integer itself, and `f array` for a float array.
     """
     kinds = {"", type(part).__name__, type(value).__name__, str(value) if isinstance(value, int) else ""}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
@@ -132,7 +132,7 @@ def _changed(node: ast.Node, edit: Edit) -> str:
 def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
     """Adds an axis to an operand so that the operands broadcast.
 
-    `x + b` of [M, N] and [M] becomes `x + b[:, None]`. With [M] and [N] it becomes `x[:, None] + b`.
+    `x + b` of [M, N] and [M] becomes `x + b[:, None]`. `x + b` of [M] and [N] becomes `x[:, None] + b`.
     """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if isinstance(left, Array) and isinstance(right, Array):

@@ -33,7 +33,7 @@ def _fits(graph: Graph, node: Index, more: Dim, less: Dim) -> Condition:
 
 
 def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Checks whether some offset or index of the graph may not fit 32 bits."""
+    """Checks whether some offset or index of the graph can be too large for 32 bits."""
     known = defaultdict(lambda: 1, sizes)
     return any(_largest(node, known) >= LIMIT for node in graph.nodes())
 

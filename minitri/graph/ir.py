@@ -20,7 +20,7 @@ arithmetic: casts convert values to f32, and back where the program asks for it.
 
 The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
 identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
-this number into the node's spans. Later IRs keep these spans, so for each of their operations the graph node can be
+this number into the node's spans. Later IRs keep these spans, so the graph node of each operation in a later IR can be
 found.
 """
 
@@ -71,7 +71,7 @@ class _Node(metaclass=NodeClass):
 
 
 class Input(_Node):
-    """An argument of the program. It is an array, or a Python float if `scalar` is true."""
+    """An argument of the program. An input is an array, or a Python float if `scalar` is true."""
 
     name: str
     scalar: bool = False
@@ -199,7 +199,7 @@ class Condition:
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition for known sizes. Its message and label show these sizes: `K` becomes `K = 512`."""
+        """Returns the condition for known sizes. The new message and label show these sizes: `K` becomes `K = 512`."""
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:

@@ -71,8 +71,8 @@ def constants_in(node: Node) -> list[int | float | bool]:
 def names_in(value: Dim) -> str:
     """Returns the names of the sizes in an expression, such as "M, N", for the text beside the carets of an error.
 
-    When a call breaks a condition, the sizes are known, and this text shows them: "M=2, N=3". For a single name the
-    function returns "", because the error message itself then says "N = 3".
+    When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". For a
+    single name the function returns "", because the error message itself then says "N = 3".
     """
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 

@@ -10,7 +10,8 @@ The one idea: the builder is an interpreter of the program (minitri/language/ast
 graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
 expressions.py types operators. shape_unification.py matches the arguments of a call with parameters, and
 error_collection.py stores the errors. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN`
-value is `BROKEN` too. So the builder finds the mistakes of other expressions too, and reports each mistake once.
+value is `BROKEN` too. So after a mistake the builder still finds mistakes in other expressions, and reports each
+mistake once.
 """
 
 import math
@@ -52,8 +53,8 @@ def default(function: ast.Function, param: ast.Param) -> Value:
 class _Builder(ErrorCollection):
     """An interpreter whose arrays are graph nodes.
 
-    Equal nodes are one object. So a second call of a function with equal arguments returns the stored result of the
-    first call.
+    Graph nodes with equal fields are one object. So a second call of a function with equal arguments returns the stored
+    result of the first call.
     """
 
     def __init__(self, module: ast.Module, entry: str) -> None:

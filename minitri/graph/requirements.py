@@ -4,7 +4,7 @@
 
 In: the conditions of a graph. Out: a warning for each pair of named sizes that must be equal. If two dimensions must be
 equal but have different names, the program is often wrong. Left out: conditions on computed sizes, such as N % 4 == 0,
-because the author probably intends them.
+because the author probably intends such a condition.
 """
 
 import sys

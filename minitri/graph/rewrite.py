@@ -88,7 +88,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """Finds the nodes that the new graph does not need, and adds their spans to the nodes that used them."""
+    """Finds each node that the new graph does not need, and adds the node's spans to the nodes that used it."""
     for node in graph.nodes():
         for operand in operands(node):
             gone = new[operand]

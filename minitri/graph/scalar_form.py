@@ -4,10 +4,10 @@
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
 In: a reduction. Out: the expression of its operand, and the other reductions in this expression that run over the same
-axes. Such reductions can often be computed together in one loop (online).
-minitri/optimize/online_reductions/transport.py decides this from the expression. Each subexpression is an `Element`: a
-node and an index. `build` turns an expression into nodes again. `build` can replace axes by other indices, and elements
-by other nodes.
+axes. Reductions over the same axes can often be computed together in one loop (online reductions). Whether this is
+possible, minitri/optimize/online_reductions/transport.py decides from the expression. Each subexpression is an
+`Element`: a node and an index. `build` turns an expression into nodes again. `build` can replace axes by other indices,
+and elements by other nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,9 +42,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms:
     """The scalar form of `x`, which is reduced along `axes`.
 
-    cut       a map from nodes to reductions. Such a node computes the value of its reduction in another way
-    permuted  whether a reduction counts as one of the same elements even if its axes have another order, or if it has
-              other axes of extent 1 than x
+    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in another way
+    permuted  whether reductions of the same elements as x are allowed to have their axes in another order, or other
+              axes of extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -89,7 +89,7 @@ class GraphTerms:
         return isinstance(e.node, ir.Const) and e.node.value == value
 
     def is_count(self, e: Element) -> bool:
-        """Checks whether an element is the number of elements that are reduced."""
+        """Checks whether an element is the number of reduced elements, such as the divisor of a mean."""
         node = e.node
         if isinstance(node, ir.Const):
             return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
@@ -120,15 +120,15 @@ class GraphTerms:
     def same_elements(self, e: Element) -> bool:
         """Checks whether an element is the result of a reduction of the same elements as x.
 
-        Such a reduction has the same axes as the reduction of x, and an operand of the same shape as x.
+        A reduction of the same elements has the same axes as the reduction of x, and an operand of the same shape as x.
         """
         return self.places(e) is not None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
         """Returns the index at which a reduction of the same elements reads its operand.
 
-        The index consists of expressions over the axes of x. Returns None for an element that is not the result of such
-        a reduction.
+        The index consists of expressions over the axes of x. Returns None if the element is not the result of a
+        reduction of the same elements as x.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):

@@ -6,8 +6,8 @@
 
 In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the dimension
 names of the callee. The one idea: a declared size and an actual size that are different expressions, such as N and M,
-are no error at compile time. Their equality becomes a condition, which the compiled program checks at each call. Raises
-CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no argument determines.
+are no error at compile time. The equality of the two sizes becomes a condition, which the compiled program checks at
+each call. Raises CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no argument determines.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. The size found from one
-    parameter may be needed for another parameter. So the loop runs until it finds no new size.
+    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size that one parameter
+    gives can be needed to find a size in another parameter. So the search is repeated until there is no new size.
     """
     arguments = [
         (param, param.annotation, t.array(scope[param.name]), f"argument `{param.name}` of {function.name} is")
@@ -81,8 +81,8 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
     """Finds the sizes of names that occur only in dimensions such as `G * H + 1`, by solving for the one unknown name.
 
-    Returns pairs of a dimension and its least legal value. The solution is valid only if each dimension has at least
-    this value.
+    Returns pairs of a dimension and a number. The sizes are right only if the dimension in each pair is at least the
+    number.
     """
     solved: list[tuple[Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):

@@ -15,8 +15,8 @@ call raises if the condition does not hold:
 The text has everything that later passes need, except the positions of the nodes in the program text (source spans).
 Strings are written as in JSON.
 
-`parse_graph` reads a text that `format_graph` wrote, and that a user may have edited. The spans of the graph point into
-the text. Each line is checked by the typing rules when it is read, so an error points at its line.
+`parse_graph` reads a text that `format_graph` wrote, even if a user has edited the text. The spans of the graph point
+into the text. Each line is checked by the typing rules when it is read, so an error points at its line.
 `format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
 """
 

@@ -5,8 +5,8 @@ the program sees. Compile-time values are Python numbers, `Dim`s, strings, None,
 be used as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars (they take the dtype of x).
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
-of f16 or bf16 is computed by an f32 node. Such a value is rounded only by `astype`, at outputs, and as an operand of a
-matrix product.
+of f16 or bf16 is computed by an f32 node. The value is rounded to f16 or bf16 only by `astype`, at outputs, and as an
+operand of a matrix product.
 """
 
 import math
@@ -129,7 +129,8 @@ class Typer:
     def _narrowed(self, node: Node, dtype: DType) -> Node:
         """Returns the node rounded to `dtype`.
 
-        If the node converts another node that already has this dtype, such as an f16 input, returns the other node.
+        If the node is a conversion of an operand that already has this dtype, such as an f16 input, returns the
+        operand.
         """
         match node:
             case ir.Apply(op="cast", args=(x,)) if x.dtype == dtype and node.dtype == dtype.compute:
@@ -172,7 +173,7 @@ class Typer:
         return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
-        """Returns a node with the value in the dtype that the program sees, such as f16. Memory stores this dtype."""
+        """Returns a node with the value in the dtype that the program sees and that memory holds, such as f16."""
         return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    Before that, arrays of small rank get axes of size 1. `new` maps a rank to the positions of these axes.
+    Arrays of small rank first get axes of size 1. `new` maps the rank of an array to the positions of these axes.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))

@@ -3,8 +3,8 @@
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
-i64, and a conversion to the dtype of the result. Some integers are too large for an `Index` node. Such integers are
-computed from the positions 0, 1, 2, … by a multiplication and an addition that wrap around, in i64 or u64.
+i64, and a conversion to the dtype of the result. Integers that are too large for an `Index` node are computed from the
+positions 0, 1, 2, … in i64 or u64, by a multiplication and an addition that wrap around.
 """
 
 import math
@@ -88,7 +88,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """Returns `count` integers first, first + by, … that may need all bits of i64 or u64.
+    """Returns `count` integers first, first + by, … that can need all bits of i64 or u64.
 
     The arithmetic wraps around.
     """

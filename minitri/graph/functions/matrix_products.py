@@ -3,7 +3,7 @@
     x @ w               contract x, w
 
 A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Products of integers, and
-products with one row or one column, do not become Contract nodes. They become a multiplication and a sum.
+products with one row or one column, become a multiplication and a sum instead.
 """
 
 from minitri.base.diagnostics import CompileError, suggest

@@ -170,7 +170,7 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """Returns the pairs (axis, shift) of numpy's roll.
 
-    A single shift belongs to every axis, and a single axis to every shift. An axis may occur several times.
+    A single shift belongs to every axis, and a single axis to every shift. An axis can occur several times.
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]
