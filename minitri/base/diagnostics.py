@@ -44,8 +44,8 @@ class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
     edits    the help as data: replacements in the source that correct the mistake.
-    notes    further facts, such as the place of the call of the wrong function. Each fact is a line of the text.
-    others   further errors of the same program, in the order of their positions in the text. None follows from another.
+    notes    further facts, such as where the wrong function was called. Each fact is a line of the text.
+    others   further errors of the program, in the order of their positions. No error follows from another
 
     `CompileError("MT0203", …)` returns a `CompileValueError`, which is also a Python `ValueError`. The column `python`
     of error_codes.toml says for each error code which subclass of CompileError is returned.
@@ -103,7 +103,8 @@ class CompileError(Exception):
         return self
 
     def guess(self, span: Span, question: str) -> Self:
-        """Makes a question "did you mean `f`?" the help of the error, and adds the correction to write f at `span`.
+        """Makes a question such as "did you mean `f`" the help of the error, and adds the correction to write f at
+        `span`.
 
         If `question` is "", the error stays unchanged.
         """
@@ -253,7 +254,10 @@ def printable(text: str) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Returns the question "did you mean …?" with the known names that are spelt most like `name`, or ""."""
+    """Returns the question "did you mean …" with the known names that are spelt most like `name`.
+
+    Returns "" if no known name is similar.
+    """
     near = nearest(name, known)
     return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
 

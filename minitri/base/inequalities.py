@@ -246,7 +246,7 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves the goal by n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
+    """Proves the goal by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
     Returns None if no proof of this form is found.
     """
@@ -255,7 +255,7 @@ def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves the goal by n*goal + n - 1 >= 0 and n >= 1. Returns None if no proof of this form is found."""
+    """Proves the goal by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if no proof of this form is found."""
     if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1
@@ -292,8 +292,8 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
     """Returns pairs of a factor and a fact whose product can be a term of a proof.
 
-    Example: the goal contains N*i, and the fact M - 1 - i >= 0 contains i. One pair is N and this fact, because the
-    product of the two contains N*i as well.
+    Example: the goal contains `N*i`, and the fact `M - 1 - i >= 0` contains i. One pair is N and this fact, because the
+    product of the two contains `N*i` as well.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

@@ -147,8 +147,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 def _units(x: Dim, y: Dim) -> list[Dim]:
     """Returns common divisors of y and of some terms of x, the largest first.
 
-    With a common divisor u, y = u*q and x = u*p + r. If 0 <= r < u, then x // y is p // q. Example: (4*i + j) // 64 is
-    i // 16 if 0 <= j < 4.
+    With a common divisor u, `y = u*q` and `x = u*p + r`. If 0 <= r < u, then x // y is p // q. Example: `(4*i + j) //
+    64` is `i // 16` if 0 <= j < 4.
     """
     if len(y.terms) != 1:
         return []

@@ -1,6 +1,8 @@
 """Positions in a source text. A `Source` is a text with a name. A `Span` is a range of characters of a `Source`.
 
-Span(Source("<expression>", "relu(x)"), 5, 6).text      x
+Example: the argument of a call is the span from character 5 up to character 6.
+
+    Span(Source("<expression>", "relu(x)"), 5, 6).text      x
 """
 
 from __future__ import annotations

@@ -72,7 +72,10 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns the operand that is the maximum (minimum) for all sizes. Returns None if neither is proven to be."""
+    """Returns the operand that is the maximum (minimum) for all sizes.
+
+    Returns None if this is not proven for either operand.
+    """
     difference = sign(a - b)
     return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
 

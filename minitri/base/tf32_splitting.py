@@ -1,11 +1,11 @@
 """The TF32 parts of f32 numbers, and how exact the products of such parts are.
 
 A tensor core multiplies TF32 numbers, which have 11 significant bits. So each factor is written as a sum of two such
-numbers, a = a1 + a2 and b = b1 + b2. The product a*b is computed as a1*b2 + a2*b1 + a1*b1. The smallest product, a2*b2,
-is left out (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
+numbers, a = a1 + a2 and b = b1 + b2. The product `a*b` is computed as `a1*b2 + a2*b1 + a1*b1`. The smallest product,
+`a2*b2`, is left out (Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores", 2022).
 
 A matrix product computed in this way is as exact as with IEEE multiplications and additions. Each element is a sum of K
-products a*b, where K is the depth. Let u = 2**-24, and let S be the sum of the K values |a*b|. The errors of the
+products `a*b`, where K is the depth. Let u = 2**-24, and let S be the sum of the K values `|a*b|`. The errors of the
 element are at most
 
     IEEE      each of K additions is rounded                                            K u S
