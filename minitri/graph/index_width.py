@@ -57,8 +57,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    Returns `LIMIT` if this value is unknown. A term without an axis does not count, because the host computes such a
-    term before the launch.
+    Returns `LIMIT` if the largest value is unknown. A term without an axis does not count, because the host computes
+    such a term before the launch.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

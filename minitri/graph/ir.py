@@ -171,7 +171,8 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 class Condition:
     """A relation between sizes that each call of the program checks.
 
-    If the relation does not hold, the call raises a CompileError with this code, message, label and help.
+    If the relation does not hold, the call raises a CompileError with the code, message, label and help of the
+    condition.
     """
 
     left: Dim
@@ -301,7 +302,7 @@ def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
 
 
 class Interner:
-    """Makes nodes. Two requests for nodes with equal fields return the same object (hash-consing).
+    """Makes the nodes of a graph. Two requests for nodes with equal fields return the same object (hash-consing).
 
     Constants are equal if their bits and dtypes are equal, so 0.0 is not -0.0. Source spans are not compared.
     """

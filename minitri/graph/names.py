@@ -3,10 +3,10 @@
     x → the assigned value     pi → 3.14…     f32 → the dtype     exp → an error: it is a function
 
 In: a name, the expression around the name, the names assigned so far and the functions of the module. Out: the value of
-the name, or a CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name may be a name of another
-library, and is then not a spelling mistake. A user who writes `median` wants the median, not `mean`. The error message
-for a name of another library says what to write instead (minitri/language/foreign). If the program has a similar name,
-the message suggests this name as well.
+the name, or a CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of another
+library, which is no spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a
+name of another library says what to write instead (minitri/language/foreign). If the program has a similar name, the
+message suggests this name as well.
 """
 
 import re
@@ -137,7 +137,7 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help to the error. Unless `written` is "", also adds the correction to write `written` at the span."""
+    """Adds a help text to the error. Unless `written` is "", also adds the correction to write `written` at the span."""
     return error.correct(Edit(span, written) if written else None, help=help)
 
 

@@ -6,8 +6,8 @@
 
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. Each
-new node has the source spans of the old node. Some new nodes are not part of the new graph, such as constants that were
-folded. The spans of such a node are added to the nodes that replaced its users.
+new node has the source spans of the old node. If a new node is not part of the new graph, such as a folded constant,
+its spans are added to the nodes that replaced its users.
 
 `specialise` replaces the symbols of known sizes by numbers. If the size of an axis becomes 1, index maps still contain
 the index along this axis. The maps stay correct, because an index along an axis of size 1 is always 0.

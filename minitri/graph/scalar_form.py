@@ -146,7 +146,7 @@ class GraphTerms:
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
 
-    Returns None for any other reduction.
+    Returns None if the reduction is not such a sum.
     """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):

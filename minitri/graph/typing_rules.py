@@ -161,9 +161,9 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the most precise node of a value for a conversion to `dtype`.
+        """Returns the node of a value that is the most precise one to convert to `dtype`.
 
-        For f64, this is the value's f64 node, if there is one.
+        For f64, this is the value's node `wide` in f64, if the value has such a node.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 

@@ -1,12 +1,12 @@
 """Functions that permute, join, split or repeat axes, or take a diagonal.
 
-All of these functions make View nodes. The functions that join arrays also make Concat nodes.
+All of these functions make View nodes. The functions that join arrays also make Concat nodes. Examples:
 
-moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
-unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
-hstack((x, y))          x, y: f32[M, N]     f32[M, 2*N]
-tile(x, 2)              x: (a, b)           (a, b, a, b): element d is x[d % 2]
-repeat(x, 2)            x: (a, b)           (a, a, b, b): element d is x[d // 2]
+    moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
+    unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
+    hstack((x, y))          x, y: f32[M, N]     f32[M, 2*N]
+    tile(x, 2)              x: (a, b)           (a, b, a, b): element d is x[d % 2]
+    repeat(x, 2)            x: (a, b)           (a, a, b, b): element d is x[d // 2]
 """
 
 from collections.abc import Mapping, Sequence

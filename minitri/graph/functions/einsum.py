@@ -164,7 +164,7 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
     """Returns the product of two arrays, summed over the common axes that are not in `later`.
 
-    `later` has the axes of the result and of the arrays that have not been multiplied yet.
+    `later` has the names of the axes of the result, and of the arrays that have not been multiplied yet.
     """
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]

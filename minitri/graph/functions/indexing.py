@@ -57,7 +57,7 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
 
 
 def _scalar_of(item: Item) -> Item:
-    """Returns an item of a subscript, where a constant `Dim` becomes an int.
+    """Returns an item of a subscript unchanged, except that a constant `Dim` becomes an int.
 
     Raises CompileError MT0206 if the item cannot be an index.
     """

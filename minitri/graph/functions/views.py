@@ -57,7 +57,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
     """Splits two shapes into groups of axes with equal numbers of elements. The groups are as small as possible.
 
-    Example: [A, B, C] and [A*B, C] have the groups ([A, B], [A*B]) and ([C], [C]).
+    Example: the groups of `[A, B, C]` and `[A*B, C]` are `([A, B], [A*B])` and `([C], [C])`.
     """
     while old or new:
         p, q = _next_run(old, new)
