@@ -79,10 +79,10 @@ def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
 
 
 def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str, times: int) -> Decision:
-    """A line of the ledger about `node`.
+    """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
-    ends    the names of the kernels that produce and consume the node
-    times   how often the value passes through memory: once for each read, and once for the write
+    ends    the names of the kernel that computes the value and of the kernel that uses it
+    times   how many reads and writes of the value this line counts
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
@@ -180,7 +180,8 @@ class _Builder:
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """For each op: the source spans of the views, gathers and concats that rearrange its elements.
+        """Returns, for each op, the source spans of the views, gathers and concats that rearrange the elements of this
+        op.
 
         Views, gathers and concats have no op of their own, so another op keeps their spans. A view, for example, only
         changes the index of a load.
@@ -271,7 +272,7 @@ class _Builder:
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`. The operand of a reduction needs the reduced axes, because a
-        sum must include repeated elements too.
+        sum must add a repeated element as often as it occurs.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -308,8 +309,8 @@ class _Builder:
         return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
 
     def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        """Returns the value of a concat at an index, which is selected from the operand of the concat that contains the
-        index.
+        """Returns the element of a concat at an index. A chain of selections finds the operand that contains the
+        element:
 
         where(in operand 0, operand 0, where(in operand 1, operand 1, …))
         """
@@ -330,8 +331,8 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether the load `value` already gives the value of `rest` for elements whose guard fails. `value` may be
-    a load or casts of a load.
+    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no selection is
+    needed. This is possible only if `value` is a load, or a load followed by casts.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
@@ -346,8 +347,8 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
     """Builds the kernel that computes the nodes of a part and stores the roots of the part in memory.
 
     name     the name of the kernel, such as "k0"
-    buffers  a function that returns the buffers that hold a node. A node that is returned as several outputs has
-             several buffers.
+    buffers  a function that returns the buffers that hold the value of a node. If several outputs are the same node,
+             this node has several buffers.
     spans    the source spans of each node
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}

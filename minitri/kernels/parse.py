@@ -1,9 +1,9 @@
 """Parses the text of kernels: the inverse of minitri/kernels/text.py.
 
-In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan whose spans point into that text. The
-parser checks the names, attributes and numbers of each single line. After the parser, the verifier
-(minitri/kernels/verify.py) checks whether the lines fit together. `Body` parses the lines that kernels and tile
-programs have in common.
+In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan. The spans (places in the source) of
+its ops point into this text. The parser checks the names, attributes and numbers of each single line. After the parser,
+the verifier (minitri/kernels/verify.py) checks whether the lines fit together. `Body` parses the lines that kernels and
+tile programs have in common.
 """
 
 import re
@@ -44,7 +44,9 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 
 def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
-    """Parses the head of a text. Returns the plan without its kernels, and a table of the names of sizes."""
+    """Parses the head of a text, which lists the inputs, outputs, conditions and temporaries. Returns a plan without
+    kernels, and a table of the names of sizes.
+    """
     name, params, results, *lines = head.parts
     made, requires = ([x for x in lines if isinstance(x, Param) == wanted] for wanted in (True, False))
     names, taken = Names(), list[str]()
@@ -84,8 +86,8 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be use
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must be a
-    buffer of the plan, but neighbouring axes may be merged.
+    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must equal a
+    buffer of the plan, except that neighbouring axes may be merged into one axis.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -132,8 +134,8 @@ def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequen
 
 
 def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
-    """Parses the name of a kernel: k0, k1, …. The name is used in the generated source code, so no other names are
-    allowed.
+    """Parses the name of a kernel: k0, k1, …. No other names are allowed, because the generated source code contains
+    the name.
     """
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")
@@ -153,8 +155,8 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
 def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
     """Parses the compile options of a kernel or a tile program. Returns a dict from names to options.
 
-    `known` maps each allowed option to the range of its number, or to None for an option without a number. An option
-    without a number has the value True.
+    `known` maps each allowed option to the range of its number. If an option has no number, `known` maps it to None,
+    and the value of the option is True.
     """
     found: dict[str, int] = {}
     for word, number in hints:
