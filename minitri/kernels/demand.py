@@ -2,16 +2,16 @@
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-In: the nodes of one part of the graph, and the roots of the part. The part becomes one kernel. Roots are the nodes
-whose values the kernel stores. The kernel computes the nodes of its part and reads the values of all other nodes from
-memory. Out: an `Indexing`, which has the named axes and the demands of the part. A demand is a node together with the
-index of one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
+In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
+values the kernel stores. The kernel computes the nodes of its part and reads the values of all other nodes from memory.
+Out: an `Indexing`, which has the named axes and the demands of the part. A demand is a node together with the index of
+one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
 minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part can be one kernel.
 
 The one idea: an index is passed from the results to the operands. Each root is needed at an index of new axes, such as
-`[i, j]`. A View applies its index map to these axes, and needs its operand at the resulting index. A Reduce needs its
-operand at an index with one more axis, which is summed over. A Gather needs its operand at an index that is itself a
-computed value.
+`[i, j]`. A View applies its index map to its own index, and needs its operand at the resulting index. A Reduce needs
+its operand at an index with one more axis, which is summed over. A Gather needs its operand at an index that is itself
+a computed value.
 
 If a part has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
 operation sums over. minitri/optimize/fusion/fused_indexing.py decides how several operations share axes.
@@ -77,8 +77,8 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. Whenever a program of the grid runs, no axis is empty, so these
-        sizes are at least 1.
+        """The symbolic sizes that are extents of axes. Whenever a program of the grid runs, no axis is empty, so the
+        extent of each axis is at least 1.
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
@@ -333,8 +333,8 @@ class Indexing:
     def axis_order(self) -> list[str]:
         """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
-        In a kernel with a product, the reduced axes are between the row axis and the column axis. The tiles of both
-        factors then have the layout that `tl.dot` needs: [row, k] and [k, column].
+        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. The tiles of both factors
+        then have the layout that `tl.dot` needs: [row, k] and [k, column].
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):
@@ -352,8 +352,8 @@ def plain_axis(d: Dim) -> str | None:
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. A factor
-    of a product needs no other guards.
+    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. For a
+    factor of a matrix product, all other guards (conditions) are without effect.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})

@@ -2,8 +2,8 @@
 
 In: a plan of kernels, an array for each input, the sizes. Out: a tuple of output arrays. The one idea: the evaluator
 computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one dimension
-for each axis of the kernel. A dimension has size 1 if the value does not depend on that axis. So numpy's broadcasting
-combines two values along the axes that have the same name.
+for each axis of the kernel. If the value does not depend on an axis, the dimension of this axis has size 1. So numpy's
+broadcasting combines two values along the axes that have the same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
@@ -75,7 +75,7 @@ def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
 class Values:
     """Computes ops one after another. `names` are the axes of the kernel, in order.
 
-    A subclass must have a method `count`, and a method `carry` if its programs have loops.
+    A subclass must define the method `count`. A subclass for programs with loops must also define the method `carry`.
     """
 
     def __init__(self, names: Sequence[str], memory: Memories, sizes: Sizes) -> None:

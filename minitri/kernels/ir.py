@@ -153,8 +153,8 @@ class Reduce(_Op):
 
     index    for argmax and argmin in tile programs: the index of each element of `x`. `index` is None for all other
              reductions.
-    rescale  a loop multiplies the partial sum by this value before it adds a block; None means 1
-    shift    a loop adds this value to the partial sum before it adds a block; None means 0
+    rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
+    shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
     `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no partial sum.
     minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
@@ -225,7 +225,8 @@ class Store(_Access):
 
 
 class Carry(_Op):
-    """A value that a loop passes from one iteration to the next. `initial` is its value before the first iteration.
+    """A value that a loop passes from one iteration to the next. `initial` is the carried value before the first
+    iteration.
 
     Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
     """
@@ -334,8 +335,8 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """Returns a dict from each op of a body to a new op: the op gets its new operands, and then `change` is applied to
-    it.
+    """Returns a dict from each op of a body to its new op. A new op is made in two steps: operands are replaced by
+    their new ops, then `change` is applied.
     """
     new: dict[Op, Op] = {}
     for op in body:
@@ -344,7 +345,9 @@ def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
 
 
 def index_expressions(op: Op) -> tuple[Dim, ...]:
-    """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have none of them."""
+    """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have no index
+    expressions.
+    """
     match op:
         case Load() | Store():
             guards = op.guards if isinstance(op, Load) else ()

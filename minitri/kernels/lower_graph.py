@@ -1,10 +1,10 @@
-"""graph.simplified → kernels: one kernel for each node that computes.
+"""graph.simplified → kernels: makes one kernel for each node that computes something.
 
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
 Views, constants and index values get no kernel of their own. Each kernel that needs a view, a constant or an index
-value computes it. An output that is only a view of another value becomes a copy in memory. A view that is needed at too
-many indices is copied to memory too.
+value computes it. An output that is only a view of another value becomes a copy in memory. A view is also copied to
+memory if it is needed at too many indices.
 
 With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan with and
 without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says which elements of
@@ -49,8 +49,8 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory before
-    the kernels can be made.
+    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory:
+    otherwise some kernels cannot be made.
     """
     parts: list[Indexing] = []
     moved: set[Node] = set()
@@ -97,8 +97,8 @@ def label(node: Node) -> str:
 
 
 def with_stored_outputs(graph: Graph) -> Graph:
-    """Returns the graph with a copy for each output that only rearranges elements, such as a view, so that a kernel
-    stores it.
+    """Returns the graph with a copy of each output that only rearranges elements, such as a view. Without the copy, no
+    kernel would store this output.
     """
     copies: dict[Node, Node] = {}
     spans = dict(graph.spans)
@@ -109,7 +109,9 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied, so that a kernel stores it."""
+    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel then stores the copied
+    value.
+    """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = rewrite.copy(interner, node, args)
@@ -143,7 +145,9 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
 
 
 def _unused_name(taken: set[str], name: str) -> str:
-    """Returns a name for a buffer that no other buffer has. The user may have called a parameter `out` or `t0`."""
+    """Returns a name for a buffer that no other buffer has. The usual name, such as `out` or `t0`, is sometimes the
+    name of a parameter already.
+    """
     return name if name not in taken else _unused_name(taken, f"{name}_")
 
 
@@ -332,7 +336,7 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
     """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no selection is
-    needed. This is possible only if `value` is a load, or a load followed by casts.
+    needed. Only a load, or a load followed by casts, has a known value for such elements.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":

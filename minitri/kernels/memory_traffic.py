@@ -1,7 +1,7 @@
 """Computes the least number of bytes that each kernel of a plan must read from GPU memory and write to GPU memory.
 
-In: a plan of kernels and its sizes. Out: the bytes that each kernel reads from and writes to each buffer. Each element
-of a buffer counts once, even if a kernel uses it several times.
+In: a plan of kernels, and the number for each size. Out: the bytes that each kernel reads from and writes to each
+buffer. Each element of a buffer counts once, even if a kernel uses it several times.
 
     relu(x @ w) in one kernel      k0 reads x, w                 writes out
     the same in two kernels        k0 reads x, w                 writes %2

@@ -1,9 +1,9 @@
 """Parses the text of kernels: the inverse of minitri/kernels/text.py.
 
-In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan. The spans (places in the source) of
-its ops point into this text. The parser checks the names, attributes and numbers of each single line. After the parser,
-the verifier (minitri/kernels/verify.py) checks whether the lines fit together. `Body` parses the lines that kernels and
-tile programs have in common.
+In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan, whose spans are places in this text.
+The parser checks the names, attributes and numbers of each single line. After the parser, the verifier
+(minitri/kernels/verify.py) checks whether the lines fit together. `Body` parses the lines that kernels and tile
+programs have in common.
 """
 
 import re
@@ -143,7 +143,9 @@ def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
 
 
 def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tuple[str, Dim]:
-    """Parses the name and the extent of an axis. The name must differ from the names of the axes `before`."""
+    """Parses the name and the extent of an axis. The name must differ from the names in `before`, which are the axes
+    that were parsed earlier.
+    """
     if e.name in (a.name for a in before):
         raise Mistake(e, f"there are two axes `{e.name[:40]}`")
     if not AXIS.fullmatch(e.name) or e.name.endswith(("_lane", "_start")):
@@ -153,10 +155,11 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
 
 
 def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
-    """Parses the compile options of a kernel or a tile program. Returns a dict from names to options.
+    """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
+    value.
 
-    `known` maps each allowed option to the range of its number. If an option has no number, `known` maps it to None,
-    and the value of the option is True.
+    `known` maps each allowed option to the range of its number, or to None. None stands for an option without a number,
+    whose value is True.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -183,7 +186,9 @@ def _decision(e: Node, names: Names) -> Decision:
 
 
 class Body(LineReader[Op]):
-    """Parses the lines of a kernel or a tile program, in order. `stage` decides which ops and fields are allowed."""
+    """Parses the lines of a kernel or a tile program, in order. The stage `stage` decides which ops and fields are
+    allowed.
+    """
 
     templates, precisions = LINES, DOT_PRECISIONS
 

@@ -159,11 +159,12 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Checks a transport, which corrects a partial sum of an online reduction. A transport is a factor or a summand.
+    """Checks a transport, which corrects a partial sum of an online reduction. The partial sum is multiplied by the
+    transport, or the transport is added.
 
-    The transport must use the old values (before the current block) of 1 to `most` reductions, each once. These
-    reductions are of the given kind, and reduce the axes that `op` reduces. If `kind` is "sum", the transport must also
-    use the old value of one count of elements.
+    The transport must use the old values (before the current block) of 1 to `most` reductions, each once. Each of these
+    reductions must be of the given kind, and must reduce the axes that `op` reduces. If `kind` is "sum", the transport
+    must also use the old value of one count of elements.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

@@ -177,8 +177,8 @@ class _Run(Values):
             self.watch.store(op, offset)
 
     def tests(self, op: Access) -> Sequence[Dim]:
-        """Returns the conditions under which a load or store happens. A tensor descriptor only tests the bounds of its
-        array.
+        """Returns the conditions under which a load or store happens. An access through a tensor descriptor only tests
+        the bounds of the array.
         """
         if self.program.hint(op).descriptor:
             return [c for d, e in zip(op.index, op.buffer.shape) for c in (d, e - 1 - d)]

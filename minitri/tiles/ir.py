@@ -207,8 +207,8 @@ def index_axes(op: Access) -> set[str]:
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis of `lanes`. The resulting bound contains no axis of `lanes` and
-    no loaded value.
+    """Solves `condition >= 0` for the index of one axis. The bound of this index contains no axis of `lanes` and no
+    loaded value.
 
     Bounds checks are written in this form because Triton then finds how many neighbouring elements have the same
     result.
@@ -222,7 +222,7 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
     """Splits an expression into two sums. The host computes the first sum, which depends on sizes only. The second sum
-    consists of all other products.
+    consists of all products that depend on more than sizes.
 
     Each product of the second sum has a sign, a factor that the host computes, and other factors.
     """

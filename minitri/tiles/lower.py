@@ -44,7 +44,7 @@ class Nest:
     loops    the axes of the loops
     body     the statements of the innermost loop
     carries  the values that the loop carries, each with its value for the next iteration
-    values   ops of the kernel → their values in the current iteration
+    values   a dict from each op of the kernel to its value in the current iteration
     """
 
     loops: tuple[str, ...]
@@ -56,8 +56,8 @@ class Nest:
 class Lowering:
     """Builds the body of one tile program in `out`.
 
-    Constants and initial values come before the loop that uses them, and equal constants are one op. A value in a loop
-    has all axes of its operands, in the order of the program's axes.
+    Constants and initial values come before the loop that uses them, and equal constants share one op. A value in a
+    loop has all axes of its operands, in the order of the program's axes.
     """
 
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
@@ -115,8 +115,8 @@ class Lowering:
         return self.out
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has this number
-        for each operand.
+        """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has the number of
+        phases for each operand.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.op_operands(op)), default=0)
 
@@ -127,7 +127,9 @@ class Lowering:
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. An op must be inside loops over these axes."""
+        """Returns the looped axes that an op depends on, in order. The op must be inside loops over all of these looped
+        axes.
+        """
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)
@@ -249,7 +251,9 @@ class Lowering:
         ]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
-        """Makes an op for the index along an axis. If `first` is true, the index is that of the first block."""
+        """Makes an op for the index along an axis. The index lies in the first block if `first` is true, otherwise in
+        the current block.
+        """
         expr = lane_number(axis) if first else self.axes[axis].index
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
 
@@ -296,7 +300,7 @@ class Lowering:
 
     def constant(self, like: Op, value: int | float | bool) -> Op:
         """Returns a constant with the dtype of the op `like`. The constant is written before the loops that use it.
-        Equal constants are one op.
+        Equal constants share one op.
         """
         key = (like.dtype, repr(value))
         if key not in self.constants:

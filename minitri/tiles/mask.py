@@ -1,5 +1,4 @@
-"""tile → tile.masked: every load and store gets a mask. For each axis, the mask gives the reason why the axis is tested
-or not tested.
+"""tile → tile.masked: every load and store gets a mask. For each axis, the mask says why a test is needed or not.
 
     %0: f32[i] = load x[i]
     becomes
@@ -10,8 +9,8 @@ kinds of loads and stores need a bounds check. The first kind uses an axis whose
 size. The last block then has elements past the end of the axis (an *overhang*). Accesses of the second kind have
 guards, which are conditions of gathers and of operands of a concat.
 
-Elements past the end of a reduced axis must not change the reduction. So these elements are replaced by the neutral
-element of the reduction, such as 0 for a sum.
+Elements past the end of a reduced axis must not change the reduction. So the neutral element of the reduction, such as
+0 for a sum, replaces the elements past the end.
 
 Left out: proofs that a test always succeeds. minitri/optimize/mask_elision.py extends `Masking` with such proofs.
 """

@@ -2,7 +2,7 @@
 
     retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
 
-In: a tile program. Out: a new program, in which every op refers to the new operands. The given program is not modified.
+In: a tile program. Out: a new program, whose ops have the changed ops as operands. The given program is not modified.
 """
 
 from collections.abc import Callable, Iterable, Mapping

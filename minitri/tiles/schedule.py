@@ -7,8 +7,8 @@
 In: a kernel, whose sizes may be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
 block size that is correct for every size.
 
-The one idea: a plain schedule, which is correct for every kernel and every target, but not tuned for speed. The
-caller's options replace single decisions. Left out: the rules that make programs fast
+The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The caller's
+options replace single decisions of a schedule. Left out: the rules that make programs fast
 (minitri/optimize/schedules/rules.py). A kernel that no rule applies to gets the plain schedule.
 """
 
@@ -36,7 +36,7 @@ class Schedule:
 
     axes               name → (role, block); if `axes` has no entry for an axis, each program has one index of this axis
     rule               a description of the rule that chose this schedule
-    group              as in `Program`; None leaves the choice to minitri/optimize/program_order.py
+    group              as in `Program`; if `group` is None, minitri/optimize/program_order.py chooses it
     near               whether a second loop over the same elements finds them in a cache; if so, an online reduction
                        would save nothing
     descriptor_stores  whether a persistent kernel uses tensor descriptors for its stores too
@@ -130,7 +130,7 @@ INTERPRETER = TileSizes(1 << 18, 1 << 18, side=256, depth=256)
 
 
 def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
-    """Returns the plain schedule of a kernel, which uses no hardware figures. Every kernel has a plain schedule."""
+    """Returns the plain schedule of a kernel. A plain schedule uses no hardware figures, and every kernel has one."""
     if kernel.dots:
         return _plain_product(kernel, sizes)
     axes: dict[str, tuple[str, int]] = {}
