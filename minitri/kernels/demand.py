@@ -373,7 +373,7 @@ def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
 def with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:
     """Returns the index of a reduction's operand: the index of the result, with the reduced axes inserted.
 
-    with_axes((i, j), [1], ["r"])      (i, r, j)
+    For example, `with_axes((i, j), [1], ["r"])` returns `(i, r, j)`.
     """
     rest = iter(index)
     placed = dict(zip(axes, names))

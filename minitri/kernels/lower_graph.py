@@ -313,10 +313,10 @@ class _Builder:
         return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
 
     def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        """Returns the element of a concat at an index. A chain of selections finds the operand that contains the
-        element:
+        """Returns the element of a concat at an index. The element is selected from the operand of the concat that
+        contains the index:
 
-        where(in operand 0, operand 0, where(in operand 1, operand 1, …))
+            where(in operand 0, operand 0, where(in operand 1, operand 1, …))
         """
         pieces = self.part.pieces(node, demand)
         *values, result = [self.value[key] for key in self.part.pull(node, demand)]

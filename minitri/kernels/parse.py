@@ -110,7 +110,7 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
 def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
     """Returns the extent and the stride of each axis, after neighbouring axes that are contiguous in memory are merged.
 
-    x: f32[4, 6, 8] {strides = [64, 8, 1]}      [(4, 64), (48, 1)]
+    For example, `x: f32[4, 6, 8] {strides = [64, 8, 1]}` has the merged axes [(4, 64), (48, 1)].
     """
     found: list[tuple[Dim, Dim]] = []
     for extent, stride in zip(buffer.shape, buffer.strides):

@@ -159,8 +159,7 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Checks a transport, which corrects a partial sum of an online reduction. The partial sum is multiplied by the
-    transport, or the transport is added.
+    """Checks a transport: the `rescale` or the `shift` that corrects a partial sum of an online reduction.
 
     The transport must use the old values (before the current block) of 1 to `most` reductions, each once. Each of these
     reductions must be of the given kind, and must reduce the axes that `op` reduces. If `kind` is "sum", the transport

@@ -1,12 +1,12 @@
 """Binds the arguments of a call to parameters and checks them, before any kernel is launched.
 
 In: the parameters of a function and the caller's arguments. Out: a `Call`. A call has the size of each dimension, a
-view of each array, and an `Instance` of the function. The `Instance` has what the compiler must know beyond
-annotations: the number of axes of each pack `*B` (any number of dimensions), the types of parameters without
-annotation, and compile-time values. Each mismatch raises a CompileError MT03xx. The message names the parameter, the
-given type and the expected type, but never a value of the user's data.
+view of each array, and an `Instance` of the function. The `Instance` holds what annotations leave open: the number of
+axes of each pack `*B` (any number of dimensions), the types of parameters without annotation, and compile-time values.
+Each mismatch raises a CompileError MT03xx. The message names the parameter, the given type and the expected type, but
+never a value of the user's data.
 
-For `Program.lower`, a caller may give sizes instead of arrays. `given_sizes` reads these keywords:
+The method `Program.lower` also takes sizes instead of arrays, as keywords. `given_sizes` reads such keywords:
 
     f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """

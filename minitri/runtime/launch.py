@@ -106,9 +106,7 @@ class Bound:
 
 
 def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
-    """Returns a function that runs some launches of a call. They run on the device of the call's arrays, in the current
-    stream.
-    """
+    """Returns a function that runs some launches of a call: on the device of the call's arrays, in the current stream."""
     steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
     model, device, current, stream_of = call.model, 0, int, int  # the interpreter is device 0 and needs no stream
     if model is not None and model.device != "cpu":

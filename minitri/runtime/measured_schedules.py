@@ -43,7 +43,7 @@ def tune(
     program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
-    """Returns the fastest options for `program(*arrays, **named)`, and measures them now.
+    """Measures schedules now, and returns the fastest options for the call `program(*arrays, **named)`.
 
     effort       "quick" (8 candidates, about 10 seconds) or "full"
     candidates   options to measure instead of the candidates that the effort chooses
@@ -91,9 +91,10 @@ def measured(
 
 
 def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
-    """Returns the result of `build` with the best options for a call.
+    """Returns `build(options)` with the fastest options for a call.
 
-    The options come from the disk cache, or are measured now and cached.
+    The options come from the disk cache. If the cache does not have them, schedules are measured now, and the fastest
+    options are cached.
     """
     key, built = _key(program, call, context), None
     options = _options(json_disk_cache.get("autotune", key))
@@ -115,7 +116,8 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
 def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
     """Returns the options that a call on a GPU uses, and a line about the options for `explain`, without measuring.
 
-    The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.
+    The returned options are None if the cost model chooses the schedules. The parameter `target` is None if no array is
+    on a GPU.
     """
     if target is None:
         return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'

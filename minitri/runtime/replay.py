@@ -60,11 +60,11 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
     """Returns a function that repeats a call with new arguments.
 
-    The returned function gives None if the new arguments may differ in type, shape or layout from `args`.
+    The returned function gives None if the new arguments possibly differ from `args` in type, shape or layout.
 
     The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. Without such
     guards in torch, or if an argument is no tensor, `again_like` returns None. All code of a repeated call is in one
-    function to save time, because many programs wait for the host.
+    function to save time on the host, because the GPU waits for the host in many programs.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -236,15 +236,15 @@ MAX_REPLAYS = 1024  # replays of one program
 
 
 class ReplayCache:
-    """The replays of one program.
+    """The `Replay` objects (recorded calls) of one program.
 
     The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second call finds
-    this replay by the key of the call. From the third call on, the guards of torch recognise the call (`again`), and no
-    key is needed. If the previous call was a different one, the `Replay` is found by the key again.
+    this `Replay` by the key of the call. From the third call on, the guards of torch recognise the call (`again`), and
+    no key is needed. If the previous call was a different one, the `Replay` is found by the key again.
 
-    floats   the position and the default of each float parameter; these parameters are named because the key of a call
-             leaves out their values
-    kept     the replays, by the key of their call
+    floats   the position and the default of each float parameter; the key of a call leaves out the values of float
+             parameters
+    kept     the `Replay` objects, by the key of their call
     again    a function that repeats a call like the previous call, and returns None for any other call; `again` is None
              if torch has no guards
     """
@@ -258,7 +258,7 @@ class ReplayCache:
         self._repeated: Replay | None = None  # the replay that two calls in a row last shared
 
     def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
-        """Returns the replay of a call with this key, or None.
+        """Returns the `Replay` (recorded call) for this key, or None if there is no such `Replay`.
 
         If the previous call had the same key, `find` makes guards for the next call.
         """
