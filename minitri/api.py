@@ -159,7 +159,8 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
 
 
 def definition(value: Any) -> Definition | None:
-    """Returns the definition of a value that other functions can call.
+    """Returns the definition of a program, so that functions of the language can call it. Returns None for any other
+    value.
 
     A program has a definition, unless it was read from the text of a stage.
     """
@@ -199,7 +200,7 @@ class FunctionProgram(Program):
             super()._check_signature()
 
     def refresh(self) -> None:
-        """Links the module again if a function or a constant has changed."""
+        """Makes the module again if a function or a constant that the program uses has changed."""
         now = [(read, read()) for read, _ in self.watched]
         if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
             self.watched = now

@@ -16,7 +16,7 @@ A warp reads fastest if each thread reads 16 bytes at once, from an address that
 (hardware/vector_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
 array begin at multiples of 16 bytes depends on the strides of the array. Strides are constants in a kernel, or they are
 arguments, which the launch checks too. For each combination of results of the launch's checks, a kernel is compiled
-separately. The compiled kernel also depends on which sizes of the call are multiples of 16.
+separately. The choice of the compiled kernel also depends on which sizes of the call are multiples of 16.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

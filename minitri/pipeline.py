@@ -150,7 +150,7 @@ class PassRecord:
 
 
 def lowered(plan: Plan, context: Context) -> Programs:
-    """Returns the tile programs of a plan: one tile program for each kernel, with the simple schedule."""
+    """Returns the tile programs of a plan: one tile program for each kernel, with a schedule without optimisations."""
     of_any_sizes = replace(context, sizes={}, layouts={}, options=Options())
     check_axes(context.options, plan, lambda: [Compilation(of_any_sizes).value("kernels")])
     return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
@@ -240,7 +240,7 @@ class Compilation:
     values    the stages made so far, by name; the argument `known` has stages that were made before
     table     all passes
     steps     the passes that run: all passes, or only the passes after the stage at which the program begins
-    seconds   the time of each pass in seconds, by its name
+    seconds   the time of each pass in seconds, by the name of the pass
 
     Raises CompileError MT0402 for a name in `context.without` that is not an optimisation.
     """
@@ -314,8 +314,8 @@ class Compilation:
         """Returns the result of a pass. If the user has edited the program's stage, an exception in the pass becomes a
         CompileError.
 
-        If the program was read from the text of a stage, this text possibly breaks assumptions of the pass. The
-        exception becomes the error MT0503, because the text is wrong, not the compiler.
+        If the program was read from the text of a stage, this text possibly breaks assumptions of the pass. In such a
+        program, an exception in a pass becomes the error MT0503, because the text is wrong, not the compiler.
         """
         try:
             return p.made(before, self.context)

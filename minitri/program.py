@@ -201,7 +201,7 @@ class Program(BaseProgram):
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
-        """Returns the results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
+        """Returns the results of a checked call at one of the stages that can be run (`RUNNABLE`), as numpy arrays."""
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)
@@ -247,7 +247,7 @@ class Program(BaseProgram):
         return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """Returns a `Call` made from the arguments of `lower`. If the arguments are sizes, this `Call` has no arrays."""
+        """Returns a `Call` for the arguments of `lower`. If the arguments are sizes, this `Call` has no arrays."""
         self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
         untyped = [p for p in self.function.params if p.annotation is None and p.default is None]

@@ -114,7 +114,7 @@ def _head(value: Graph | Plan | Programs) -> Graph | Plan:
 def _module(value: Any, source: Source) -> ast.Module:
     """Returns a module with one function, which has parameters but no body.
 
-    The head of the stage gives the parameters of this function.
+    The parameters of the function are the inputs that the stage lists.
     """
     place = Span(source, 0, len(source.text))
     params = tuple(_param(i, place) for i in _head(value).inputs)
@@ -241,7 +241,7 @@ def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, .
 
     If the text has a name instead of a number for a stride, the array's own stride is taken, if it fits.
 
-    The values of the names of strides are added to the dict `sizes`.
+    The value of each named stride is added to the dict `sizes`.
     """
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]

@@ -10,8 +10,8 @@ The one idea: a thread loads or stores up to 16 bytes at once under three condit
 one axis must be neighbours in memory. Each group of neighbouring elements must begin at an address that is a multiple
 of the group's size. One bounds check must have the same result for the whole group.
 
-Triton follows three powers of two through the arithmetic of an offset (its lib/Analysis/AxisInfo.cpp). This module
-follows the same three powers of two through the `Dim` (expression) of the offset:
+For each step in the arithmetic of an offset, Triton computes three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
+This module computes the same three powers of two from the `Dim` (expression) of the offset:
 
     contiguity     how many neighbours increase by one
     divisibility   a power of two that divides the first neighbour

@@ -102,8 +102,8 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns the guards, and those conditions that the guards do not imply. Returns None if no index meets all
-        guards and conditions.
+        """Returns a list of all guards, and of those conditions that the guards do not imply. Returns None if no index
+        meets all guards and conditions.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]

@@ -73,7 +73,7 @@ def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
 
 
 class Values:
-    """Computes ops one after another. `names` are the axes of the kernel, in order.
+    """Computes ops one after another. `names` are the names of the kernel's axes, in the kernel's order.
 
     A subclass must define the method `count`. A subclass for programs with loops must also define the method `carry`.
     """

@@ -6,10 +6,10 @@ Views, constants and index values get no kernel of their own. Each kernel that n
 value computes it. An output that is only a view of another value becomes a copy in memory. A view is also copied to
 memory if it is needed at too many indices.
 
-With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan with and
-without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says which elements of
-which nodes the kernel needs. Each op of a kernel comes after its operands. Each element that the kernel computes, loads
-or selects gets one op.
+With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
+kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
+which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. Each element that the
+kernel computes, loads or selects gets one op.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
     """Makes the plan (list of kernels) with one kernel for each node that computes something, in the order of the
     graph.
 
-    layouts   the strides of each input that is not contiguous, in elements, by name
+    layouts   a dict from the name of each input that is not contiguous to the strides of this input, in elements
     """
     graph = with_stored_outputs(graph)
     while True:
@@ -187,8 +187,8 @@ class _Builder:
         """Returns, for each op, the source spans of the views, gathers and concats that rearrange the elements of this
         op.
 
-        Views, gathers and concats have no op of their own, so another op keeps their spans. A view, for example, only
-        changes the index of a load.
+        Views, gathers and concats have no op of their own, so another op keeps their spans (places in the source text).
+        A view, for example, only changes the index of a load.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands

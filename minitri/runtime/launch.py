@@ -56,7 +56,7 @@ class Launch:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """Returns the arguments of a launch, in order."""
+        """Returns the arguments of a launch, in the order of the kernel's parameters."""
         pointers = [self.step.pointer(a) for a in self.arrays]
         described = (self.step.described(d, pointers) for d in self.step.kernel.descriptors)
         return (*pointers, *self.numbers, *self.floats, *described)
@@ -86,7 +86,7 @@ class Bound:
                addresses
     launches   the launches of the call, in order
     outputs    the arrays of the results
-    results    the results as the caller gets them
+    results    the results as the caller gets them: one array of the caller's library, or a tuple
     """
 
     def __init__(self, executable: Executable, call: Call, allocate: Allocate | None = None) -> None:
@@ -106,7 +106,7 @@ class Bound:
 
 
 def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
-    """Returns a function that runs some launches of a call: on the device of the call's arrays, in the current stream."""
+    """Returns a function that runs some launches of a call, in the current stream of the device of the arrays."""
     steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
     model, device, current, stream_of = call.model, 0, int, int  # the interpreter is device 0 and needs no stream
     if model is not None and model.device != "cpu":

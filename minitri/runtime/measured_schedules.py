@@ -45,7 +45,7 @@ def tune(
 ) -> Options:  # fmt: skip
     """Measures schedules now, and returns the fastest options for the call `program(*arrays, **named)`.
 
-    effort       "quick" (8 candidates, about 10 seconds) or "full"
+    effort       "quick" measures 8 candidates in about 10 seconds; "full" measures all candidates
     candidates   options to measure instead of the candidates that the effort chooses
     repeats      the number of measurements of each candidate
     show         whether to print a table of the candidates

@@ -141,9 +141,7 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """Returns a faster version of `_run` for calls with only one kernel and one output. Most calls are of this
-        kind.
-        """
+        """Returns a faster version of `_run` for the most frequent calls: those with only one kernel and one output."""
         (make,), stream, device = self.made, self.stream, self.device
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 

@@ -105,8 +105,8 @@ def trials(
     progress  a function that reports progress: it gets the number of finished candidates and the number of all
               candidates
 
-    A compilation that is not finished in time continues in its thread. The process waits for such a compilation before
-    it exits.
+    A compilation that is not finished in time continues in its thread. Before the process exits, it waits for
+    unfinished compilations.
     """
 
     def trial(options: Options, future: Future[Run], seconds: float | None) -> Trial:

@@ -7,8 +7,8 @@ cache, so only GPU time counts. The cache is filled by reading, because written 
 during the call. On a CPU, a wall clock measures the time. On a GPU and on a CPU, a warm-up comes first, because the
 first call of a program compiles.
 
-Left out: the host's own time for a call. To measure the host's time, call the result of `program.bind(...)` on tiny
-arrays: the GPU then has almost nothing to do.
+Left out: the time that the host needs for a call. To measure the host's time, call the result of `program.bind(...)` on
+tiny arrays: the GPU then has almost nothing to do.
 """
 
 import statistics

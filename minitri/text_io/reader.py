@@ -6,7 +6,7 @@ In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node`
 ParseError MT0501. The one idea: the graph, kernels and tile programs have one grammar (ir.lark), because the lines of
 all three have the same syntax. Nodes know their range of characters in the text, so that an error (`Mistake`) can point
 at a wrong node. graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into a graph, kernels and tile
-programs. These three files use the functions of read_expressions.py.
+programs. For names and numbers in nodes, read_expressions.py has functions.
 
 The size of numbers and the depth of nesting are limited, because the text is not trusted.
 """
@@ -95,8 +95,8 @@ class Line(Text):
 
 
 class Mistake(Exception):
-    """An error in a piece of the text. The `code` of the error is MT0501 for a syntax error, and MT0502 for most other
-    errors.
+    """An error in a piece of the text of a stage. The `code` of the error is MT0501 for a syntax error, and MT0502 for
+    most other errors.
     """
 
     def __init__(self, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:
@@ -208,8 +208,8 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 
 
 class Builder:
-    """Makes the syntax nodes of those grammar rules (ir.lark) for which `_node` is too simple, such as nested
-    expressions.
+    """Makes those syntax nodes that need more than the parts of a grammar rule (ir.lark): for example, the depth of
+    nesting.
 
     Each method has the name of a grammar rule.
     """
@@ -268,7 +268,9 @@ class Builder:
 
 
 class Callbacks:
-    """Adapts `Builder` to lark, which calls a function for each rule with a list of tokens and nodes."""
+    """Adapts `Builder` to the parser library lark. For each grammar rule, lark calls a function with a list of tokens
+    and nodes.
+    """
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
         if not rule[0].islower():

@@ -39,8 +39,8 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 class Hole:
     """A placeholder of a template: `word = <field:kind mark>` for an attribute, `<field:kind mark>` for an operand.
 
-    `mark` is "..." for all remaining operands, "?" for an optional attribute, and otherwise empty. `bracket` is "[" if
-    the field is a list of values in brackets, and otherwise empty.
+    `mark` is "?" for an optional attribute, three dots for all remaining operands, and otherwise empty. `bracket` is
+    "[" if the field is a list of values in brackets, and otherwise empty.
     """
 
     word: str

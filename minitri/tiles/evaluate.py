@@ -1,7 +1,7 @@
 """The numpy evaluator of tile programs, which defines what a tile program means.
 
-In: tile programs, an array for each input, the sizes. Out: the outputs. The one idea: numpy runs every program of the
-grid, one after another. Each axis has a current block, and a loop moves the current block along its axis.
+In: tile programs, an array for each input, the sizes. Out: the output arrays. The one idea: numpy runs every program of
+the grid, one after another. Each axis has a current block, and a loop moves the current block along its axis.
 minitri/kernels/evaluate.py computes each op.
 
 In an unmasked program, the evaluator cuts off a block at the end of its axis. In a masked program, every element of a

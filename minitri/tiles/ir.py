@@ -20,7 +20,8 @@ block.
 A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.
 
-A tile program has no operations on whole arrays. Its statements say in which order everything is computed.
+A tile program has no operations on whole arrays. The statements of a tile program say in which order everything is
+computed.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Program:
     group              rasterisation: this many tiles of the last-but-one grid axis run side by side, so that their
                        operands stay in the L2 cache
     wide               memory offsets are 64-bit integers
-    relaxed            fast math is allowed, as in the kernel
+    relaxed            fast math is allowed, as the field `relaxed` of the kernel says
     descriptors        loads use tensor descriptors where that is possible
     persistent         the number of programs of a persistent kernel; 0 means one program for each tile
     registers          the most registers that a thread may use; 0 means that Triton's compiler decides

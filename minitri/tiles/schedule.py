@@ -148,8 +148,8 @@ def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
     """Returns the plain schedule of a kernel with matrix products, without software pipelining.
 
     Parallel axes that are neither rows nor columns are batch axes. Each program has one index of a batch axis. If a
-    product shares a loop with other reductions, one program computes all indices of some axes. The tiles then have few
-    rows, so that they fit into shared memory.
+    product shares a loop with other reductions, one program computes all indices of some axes. The tiles of such a
+    product have few rows, so that they fit into shared memory.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
