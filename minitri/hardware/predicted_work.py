@@ -178,7 +178,7 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """Returns the axes along which an op computes elements. For a reduction or product, this includes the summed axes."""
+    """Returns the axes along which an op computes elements. For a reduction or product, these include summed axes."""
     match op:
         case Reduce() | Scan():
             return set(op.x.axes)

@@ -39,7 +39,7 @@ HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at l
 
 @dataclass(eq=False)
 class Measured(UserDict[str, float]):
-    """Measured seconds, by the name of the kernel. The other fields say which kernels, target and sizes were measured."""
+    """Measured seconds, by the name of the kernel. Other fields say which kernels, target and sizes were measured."""
 
     data: dict[str, float]
     target: Target
