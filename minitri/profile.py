@@ -25,8 +25,7 @@ from minitri.hardware.roofline import Measured
 from minitri.kernels.memory_traffic import traffic
 from minitri.notebook.html import card, counted
 from minitri.program import Program
-from minitri.runtime.device_transfer import target_of
-from minitri.runtime.launch import Bound, launcher
+from minitri.runtime.launch import Bound, launcher, target_of
 from minitri.runtime.timing import Timing, measure, time_call
 
 __all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]

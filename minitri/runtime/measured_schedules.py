@@ -26,8 +26,7 @@ from minitri.pipeline import Compilation, Context
 from minitri.program_compilation import BaseProgram, check_effort, with_measured
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
-from minitri.runtime.device_transfer import beside, target_of
-from minitri.runtime.launch import Bound
+from minitri.runtime.launch import Bound, beside, target_of
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
 from minitri.trust.first_order_error import magnitude
