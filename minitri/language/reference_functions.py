@@ -82,8 +82,7 @@ def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Ar
     """Returns the sum divided by `count - correction`. The result is NaN if `count - correction` is 0 or less."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    count = math.prod(x.data.shape[k] for k in axes)
-    rest = count - correction
+    rest = math.prod(x.data.shape[k] for k in axes) - correction
     return elementwise("divide", [total, rest if rest > 0 else np.nan])
 
 

@@ -120,10 +120,8 @@ def known_options(program: BaseProgram, call: Call, target: Target | None) -> tu
     context = program.context(call, target)
     found, kept = program.choices.get(context.key), "in this process"
     if found is None:
-        found, kept = (
-            _options(json_disk_cache.get("autotune", _key(program, call, context))),
-            f"in {json_disk_cache.folder()}",
-        )
+        found = _options(json_disk_cache.get("autotune", _key(program, call, context)))
+        kept = f"in {json_disk_cache.folder()}"
     if found is not None:
         with suppress(CompileError):  # the cached options were chosen for other kernels
             context = with_measured(context, found)

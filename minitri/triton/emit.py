@@ -116,8 +116,7 @@ class _Emitter(Expressions):
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
-        used = {o for op in ops if not isinstance(op, Carry) for o in op_operands(op)}
-        return initials - used
+        return initials - {o for op in ops if not isinstance(op, Carry) for o in op_operands(op)}
 
     def _loop(self, loop: Loop) -> None:
         outer = dict(self.predicates)
@@ -209,8 +208,7 @@ class _Emitter(Expressions):
 
     def _load(self, op: Load, context: tuple[str, ...]) -> str:
         if block := self.program.hint(op).descriptor:
-            name = self.descriptors[op.buffer, block].name
-            return descriptors.load(self.program, op, name, context, self.index)
+            return descriptors.load(self.program, op, self.descriptors[op.buffer, block].name, context, self.index)
         arguments = [self._pointer(op, context, op.picks)]
         if tests := self._tests(op):
             mask = self.predicate(tests, context, op.picks)
