@@ -111,7 +111,7 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     kernels: list[KernelTime] = []
     for launch in Bound(run, call).launches:  # in order: each finds the temporaries that it reads
         k, timing = launch.step.kernel, measure(launcher([launch], call), call.device, repeats, max(1, warmup))
-        kernels.append(KernelTime(k.name, launch.programs, k.warps, timing, moved.get(k.name, 0)))
+        kernels.append(KernelTime(k.name, launch.programs, k.program.warps, timing, moved.get(k.name, 0)))
     total = measure(lambda: program(*arrays, **named), call.device, repeats, warmup)
     seconds = {k.name: k.seconds for k in kernels}
     measured = Measured(seconds, target_of(call.device), call.sizes, {s.kernel.name: s.kernel for s in run.steps})

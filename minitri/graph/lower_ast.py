@@ -14,7 +14,7 @@ value is `BROKEN` too. So the builder finds the mistakes of other expressions to
 """
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any
 
@@ -53,71 +53,27 @@ def default(function: ast.Function, param: ast.Param) -> Value:
     return _Builder(module, function.name).default(param, function)
 
 
-class _ErrorCollection(Interpreter):
-    """An interpreter that goes on after an error, so that one compilation reports several mistakes.
+class _Builder(Interpreter):
+    """The interpreter whose arrays are graph nodes. It goes on after an error, so that it reports several mistakes.
 
         def f(x: f32[N]):
             y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
             return log(x, 2) * y    error: log takes one argument; the product with y is no further error
+
+    Equal arguments of a call are the same graph nodes.
 
     errors  the errors found so far in the program
     calls   the functions whose bodies surround the current expression, each with the span of its call
     site    the span of the user's call while the body of a library function is built, else None
     """
 
-    def __init__(self, functions: Mapping[str, ast.Function]) -> None:
-        super().__init__(functions)
-        self.errors: list[CompileError] = []
-        self.calls: list[tuple[ast.Function, Span]] = []
-        self.site: Span | None = None
-
-    def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
-        """Stores an error and returns `BROKEN`, the value of the wrong expression.
-
-        Inside a library function, the method raises the error instead, and the function's caller stores it.
-        """
-        if self.site is not None:
-            error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
-            raise error.at(self.site)
-        correct(error.at(node.span), node, values)
-        if self.calls and error.code != "MT0105":
-            call = self.calls[-1][1]
-            error.notes = (f"called at {call}: `{_short(call)}`",)
-        if error.code == "MT0401":
-            raise error
-        if (error.span, error.message) not in [(e.span, e.message) for e in self.errors]:
-            self.errors.append(error)
-        if len(self.errors) == MOST_ERRORS:
-            raise self.all_errors()
-        return BROKEN
-
-    def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
-        """Returns `BROKEN` as the value of an expression with a wrong operand.
-
-        Stores a separate error for an unknown function.
-        """
-        if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
-            return BROKEN
-        of_broken = is_method(node) and values[id(node.args[0])] is BROKEN
-        of_function = any(isinstance(a, ast.Name) and a.id in function_names() for a in node.args)
-        if of_broken or of_function or node.function in function_names():
-            return BROKEN
-        return self.refuse(unknown_function(node, self.functions, function_names(), root), node, values)
-
-    def all_errors(self) -> CompileError:
-        """Returns the error that comes first in the text. The attribute `others` of this error has all other errors."""
-        first, *others = sorted(self.errors, key=lambda e: e.span.start if e.span else 0)
-        first.others = tuple(others)
-        return first
-
-
-class _Builder(_ErrorCollection):
-    """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same graph nodes."""
-
     def __init__(self, module: ast.Module, entry: str) -> None:
         super().__init__({f.name: f for f in module.functions})
         self.typer, self.entry = Typer(), entry
         self.inputs: list[Input] = []
+        self.errors: list[CompileError] = []
+        self.calls: list[tuple[ast.Function, Span]] = []
+        self.site: Span | None = None
         self.compare = partial(expressions.compare, self.typer)
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
@@ -328,6 +284,47 @@ class _Builder(_ErrorCollection):
         convert = {Array: self.typer.array, Strong: self.typer.strong}
         given = {p: convert[kinds[p]](v) if kinds[p] in convert else v for p, v in arguments.items()}
         return function(self.typer, **given)
+
+    # ---- errors ----------------------------------------------------------------------
+
+    def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
+        """Stores an error and returns `BROKEN`, the value of the wrong expression.
+
+        Inside a library function, the method raises the error instead, and the function's caller stores it.
+        """
+        if self.site is not None:
+            error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
+            raise error.at(self.site)
+        correct(error.at(node.span), node, values)
+        if self.calls and error.code != "MT0105":
+            call = self.calls[-1][1]
+            error.notes = (f"called at {call}: `{_short(call)}`",)
+        if error.code == "MT0401":
+            raise error
+        if (error.span, error.message) not in [(e.span, e.message) for e in self.errors]:
+            self.errors.append(error)
+        if len(self.errors) == MOST_ERRORS:
+            raise self.all_errors()
+        return BROKEN
+
+    def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
+        """Returns `BROKEN` as the value of an expression with a wrong operand.
+
+        Stores a separate error for an unknown function.
+        """
+        if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
+            return BROKEN
+        of_broken = is_method(node) and values[id(node.args[0])] is BROKEN
+        of_function = any(isinstance(a, ast.Name) and a.id in function_names() for a in node.args)
+        if of_broken or of_function or node.function in function_names():
+            return BROKEN
+        return self.refuse(unknown_function(node, self.functions, function_names(), root), node, values)
+
+    def all_errors(self) -> CompileError:
+        """Returns the error that comes first in the text. The attribute `others` of this error has all other errors."""
+        first, *others = sorted(self.errors, key=lambda e: e.span.start if e.span else 0)
+        first.others = tuple(others)
+        return first
 
 
 def _check_size(shape: Shape, span: Span) -> None:

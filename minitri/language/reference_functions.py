@@ -121,16 +121,14 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 def matrix_power(x: Value, n: int) -> Array:
     """Multiplies a matrix n times with itself, by repeated squaring. For n = 3, numpy multiplies in another order."""
-    a = strong(x)
-    out = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
-    first = True
+    a, out = strong(x), None
+    identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:
         if n & 1:
-            out = a if first else lifted.product(np.matmul)(out, a)
-            first = False
+            out = a if out is None else lifted.product(np.matmul)(out, a)
         n >>= 1
         a = lifted.product(np.matmul)(a, a) if n else a
-    return out
+    return identity if out is None else out
 
 
 def matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
