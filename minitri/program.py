@@ -307,13 +307,13 @@ class Program(BaseProgram):
         measured   seconds by the name of the kernel (`Profile.measured` has them), for the roofline
         panes      the panes of the page that are open at first: ("player", "tile.masked")
         """
-        from minitri.explore.document import Shown, document
+        from minitri.explore.document import document
         from minitri.explore.page import Page
 
         given, *_ = self._as_called(args, sizes)
         first = self.lower(*args, **given).compilation
         second = self.lower(*args, **{**given, **compare}).compilation if compare else None
-        return Page(document(first, second, shown=Shown(compare or {}, measured, tuple(panes))))
+        return Page(document(first, second, compare=compare or {}, measured=measured, panes=panes))
 
 
 @hides_frames_of_methods

@@ -15,6 +15,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -80,10 +81,12 @@ class Child:
 def environment(*without: str, **more: str) -> dict[str, str]:
     """Returns the environment variables for a child: the variables of this process, changed, with one thread for numpy.
 
-    Variables whose names begin with a prefix in `without` are left out. The variables in `more` are added.
+    A child that runs Python imports modules from the same folders as this process. Variables whose names begin with a
+    prefix in `without` are left out. The variables in `more` are added.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
-    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **more}
+    path = os.pathsep.join(filter(None, sys.path))
+    return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path, **more}
 
 
 def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> None:

@@ -12,7 +12,6 @@ wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 
 import click
@@ -31,20 +30,7 @@ PACKS = ((2, 3), (), (3,))
 REFUSALS = ("MT0201", "MT0205", "MT0206", "MT0209", "MT0306")
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One choice of sizes, with the report of the check.
-
-    `refusal` is the error of a program that does not accept these sizes.
-    """
-
-    sizes: Mapping[str, Size]
-    report: CheckReport | None = None
-    refusal: CompileError | None = None
-
-    @property
-    def wrong(self) -> bool:
-        return self.report is not None and not self.report.ok
+Outcome = CheckReport | CompileError  # the error of a program that does not accept these sizes
 
 
 def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, as_json: bool) -> None:
@@ -55,16 +41,17 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
     program = request.program(untyped=list(given))
     choices = list(_choices(program, given, request.sizes))
     names = [output.sizes_text(sizes) or program.name for sizes in choices]
-    trials: list[Trial] = []
+    outcomes: list[Outcome] = []
     for number, (name, sizes) in enumerate(zip(names, choices), 1):
         with terminal.progress(f"check {number} of {len(names)}: {name}"):
-            trial = _trial(program, given, sizes, seed)
+            outcome = _tried(program, given, sizes, seed)
         if not as_json:
-            terminal.echo(f"{name.ljust(max(map(len, names)))}  {_result(trial)}")
-            if trial.report and (verbose or (trial.wrong and not any(t.wrong for t in trials))):
-                terminal.echo(str(trial.report).rstrip())
-        trials.append(trial)
-    _conclude(trials, as_json)
+            terminal.echo(f"{name.ljust(max(map(len, names)))}  {_result(outcome)}")
+            first_wrong = _is_wrong(outcome) and not any(map(_is_wrong, outcomes))
+            if first_wrong or (verbose and isinstance(outcome, CheckReport)):
+                terminal.echo(str(outcome).rstrip())
+        outcomes.append(outcome)
+    _conclude(choices, outcomes, as_json)
 
 
 def error_text(report: CheckReport) -> str:
@@ -95,33 +82,37 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
         tried.append(choice)
 
 
-def _trial(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Trial:
+def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:
     """Returns the report of the check for random arrays of these sizes."""
     try:
-        return Trial(sizes, program.check(*make_inputs(program.function, given, sizes, seed).arrays))
+        return program.check(*make_inputs(program.function, given, sizes, seed).arrays)
     except CompileError as error:
         if error.code in REFUSALS or () in sizes.values():
-            return Trial(sizes, refusal=error)
+            return error
         raise
 
 
-def _result(trial: Trial) -> str:
-    if trial.report is None:
-        return f"{click.style('skipped', fg='yellow')}  {trial.refusal and trial.refusal.message}"
-    if trial.wrong:
-        return f"{click.style('WRONG', fg='red')}    {trial.report.first}"
-    return f"{click.style('ok', fg='green')}       {error_text(trial.report)}"
+def _is_wrong(outcome: Outcome) -> bool:
+    return isinstance(outcome, CheckReport) and not outcome.ok
 
 
-def _conclude(trials: Sequence[Trial], as_json: bool) -> None:
+def _result(outcome: Outcome) -> str:
+    if isinstance(outcome, CompileError):
+        return f"{click.style('skipped', fg='yellow')}  {outcome.message}"
+    if not outcome.ok:
+        return f"{click.style('WRONG', fg='red')}    {outcome.first}"
+    return f"{click.style('ok', fg='green')}       {error_text(outcome)}"
+
+
+def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome], as_json: bool) -> None:
     """Prints the verdict, or everything as JSON.
 
     The exit code is 1 if a pass is wrong, or if the program accepts none of the sizes.
     """
-    reports = [(t.sizes, t.report) for t in trials if t.report is not None]
+    reports = [(sizes, found) for sizes, found in zip(choices, outcomes) if isinstance(found, CheckReport)]
     wrong = [(sizes, report) for sizes, report in reports if not report.ok]
-    if not reports and trials[-1].refusal is not None:
-        output.fail(trials[-1].refusal, as_json)
+    if isinstance(outcomes[-1], CompileError) and not reports:
+        output.fail(outcomes[-1], as_json)
     if as_json:
         output.show_json({"ok": not wrong, "rounds": [{"sizes": s, **r.as_dict()} for s, r in reports]})
     elif wrong:

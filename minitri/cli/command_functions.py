@@ -86,14 +86,12 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
 
     Raises a usage error if there is no pass of this name.
     """
-    low["triton"]
-    if name == "all":
-        return list(low.passes)
-    names = [p.name for p in low.passes]
-    if name not in names:
+    chosen = [p for p in low.passes if name in ("all", p.name)]
+    if not chosen:
+        names = [p.name for p in low.passes]
         help = suggest(name, names) or f"there is {', '.join(names)}"
         raise click.UsageError(f"there is no pass `{name[:40]}`: {help}")
-    return [p for p in low.passes if p.name == name]
+    return chosen
 
 
 def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
@@ -183,14 +181,15 @@ def explore(
     request = request.as_shared()
     if serve:
         return _serve(request, port)
-    from minitri.explore.document import Shown, document
+    from minitri.explore.document import document
     from minitri.explore.page import Page
 
     request, times = _measured(request) if measure else (request, None)
     first = request.lower().compilation
     second = request.changed(compare).lower().compilation if compare else None
     with terminal.progress("explore", 1) as tell:
-        shown = document(first, second, shown=Shown(compare, times and times.measured, panes), tell=tell)
+        seconds = times and times.measured
+        shown = document(first, second, compare=compare, measured=seconds, panes=panes, tell=tell)
         html = Page(shown).html
     name = path or f"{shown['title']}.html"
     if name == "-":
@@ -236,9 +235,8 @@ def _serve(request: Request, port: int | None) -> None:
     if port is None and server.server_port != PORT:
         output.note(f"port {PORT} is taken: links of earlier runs do not lead here")
     output.note("serving this address to this machine; Ctrl-C ends it")
-    with suppress(KeyboardInterrupt):
+    with server, suppress(KeyboardInterrupt):
         server.serve_forever()
-    server.server_close()
 
 
 def bench(
@@ -258,8 +256,8 @@ def bench(
         if cases or plot or tune or host or ablate:
             raise click.UsageError("--random takes --seed, --dtype, --shrink, --budget and --json, and nothing else")
         raise SystemExit(random_run.main(random_run.Session(programs, seed, dtype, shrink, budget, json)))
-    elif benchmarks.main(list(cases), json, plot, tune, host, ablate) != 0:
-        raise SystemExit(1)
+    else:
+        raise SystemExit(benchmarks.main(cases, json, plot, tune, host, ablate))
 
 
 # ---- fuzz ------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
 PAIRS: dict[str, Any] = {"multiple": True, "callback": once}
 KINDS: dict[str, dict[str, Any]] = {
     "flag": {"is_flag": True},
+    "colour": {"type": Choice(("auto", "always", "never")), "callback": colour},
     "pairs": {"type": pair, "metavar": "NAME=VALUE", **PAIRS},
     "sizes": {"type": size, "metavar": "NAME=SIZE", **PAIRS},
     "words": {"type": words, "default": ""},
@@ -144,19 +145,17 @@ KINDS: dict[str, dict[str, Any]] = {
     "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
 }
 """What click is told of the kinds of options in commands.toml."""
-COLOR: dict[str, Any] = {
-    "type": Choice(("auto", "always", "never")), "callback": colour, "expose_value": False, "is_eager": True,
-    "help": "Colour, on a terminal by default.",
-}  # fmt: skip
+TABLE = table_beside(__file__, "commands.toml")
+OPTIONS = TABLE.pop("options")
 
 
-def parameter(name: str, row: Mapping[str, Any]) -> click.Parameter:
-    """Returns a parameter of a command, from its row in commands.toml.
+def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
+    """Returns a parameter of a command, from its rows in commands.toml.
 
     A row without flags is a positional argument.
     """
-    settings = {**KINDS.get(row.get("kind", ""), {}), **row}
-    settings.pop("kind", None)
+    row = {**OPTIONS.get(name, {}), **command.get(name, {})}
+    settings = {**KINDS.get(row.pop("kind", ""), {}), **row}
     if "flags" not in row:
         return Argument([name], **settings)
     help = settings.pop("help").format(stages=STAGES, readable=", ".join(READABLE))
@@ -182,8 +181,10 @@ class Commands(click.Group):
             raise click.UsageError(printable(message), error.ctx) from None
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--color", **COLOR)
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(cls=Commands, context_settings=HELP, params=[parameter("color", {})])
 @click.version_option(__version__, prog_name="minitri", message="%(prog)s %(version)s", help="Show it.")
 def main() -> None:
     """A small array language, compiled to Triton one visible step at a time.
@@ -196,7 +197,7 @@ def main() -> None:
     """
 
 
-def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
+def add_command(name: str, row: Mapping[str, Any]) -> None:
     """Adds a command of the table commands.toml.
 
     The field `where` names the function of the command; by default it is the function with the command's name in
@@ -209,8 +210,7 @@ def add_command(name: str, row: Mapping[str, Any], shared: Mapping[str, Any]) ->
             request = _request(given) if "expression" in given else ()
             resolve_name(row.get("where", f"minitri.cli.command_functions:{name}"))(*request, **given)
 
-    params = [parameter(p, {**shared.get(p, {}), **row.get(p, {})}) for p in row["takes"]]
-    params.append(Option(["--color"], **COLOR))
+    params = [parameter(p, row) for p in (*row["takes"], "color")]
     main.add_command(click.Command(name, callback=run, params=params, help=row["help"]))
 
 
@@ -231,7 +231,5 @@ def allowed(given: Mapping[str, str]) -> AbstractContextManager[object]:
     return limits(**{name: int(text) for name, text in given.items()})
 
 
-TABLE = table_beside(__file__, "commands.toml")
-OPTIONS = TABLE.pop("options")
 for name, row in TABLE.items():
-    add_command(name, row, OPTIONS)
+    add_command(name, row)

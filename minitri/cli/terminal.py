@@ -117,47 +117,23 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
     if not _drawable(err=True):
         yield _plain_progress(title, total)
         return
-    bar = _Bar(title, total, coloured(err=True))
-    timer = Timer(PATIENCE, bar.show)
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn(title, markup=False), BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(),
+        console=Console(stderr=True, no_color=not coloured(err=True)), transient=True, redirect_stdout=False,
+        redirect_stderr=False,
+    )  # fmt: skip
+    task = bar.add_task("", total=total)
+    timer = Timer(PATIENCE, bar.start)
     timer.start()
     try:
-        yield bar.tell
+        yield lambda done, text: bar.update(task, completed=min(done, total or done), description=text)
     finally:
         timer.cancel()
         timer.join()
-        bar.hide()
-
-
-class _Bar:
-    """The bar of a terminal. rich is imported when `show` is called."""
-
-    def __init__(self, title: str, total: float | None, colour: bool) -> None:
-        self.title, self.total, self.colour = title, total, colour
-        self.known: tuple[float, str] = (0, "")
-        self.drawn: Any = None
-
-    def tell(self, done: float, text: str) -> None:
-        self.known = (done if self.total is None else min(done, self.total), text)
-        if self.drawn is not None:
-            self.drawn.update(self.drawn.task_ids[0], completed=self.known[0], description=text)
-
-    def show(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn(self.title, markup=False), BarColumn(), TextColumn("{task.description}", markup=False))
-        console = Console(stderr=True, no_color=not self.colour)
-        drawn = Progress(
-            *columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False, redirect_stderr=False
-        )
-        drawn.add_task("", total=self.total)
-        drawn.start()
-        self.drawn = drawn
-        self.tell(*self.known)
-
-    def hide(self) -> None:
-        if self.drawn is not None:
-            self.drawn.stop()
+        bar.stop()
 
 
 def _plain_progress(title: str, total: float | None) -> Tell:

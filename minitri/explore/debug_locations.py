@@ -29,6 +29,7 @@ belong to which product.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, groupby
 
 from minitri.explore.instruction_registers import effects
 
@@ -166,8 +167,7 @@ def _file(scope: str, table: Metadata) -> str:
 # ---- PTX and AMDGCN --------------------------------------------------------------------------
 
 _FILE = re.compile(r'\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
-_AT = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
-_INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
+_AT = re.compile(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)\s+(\d+)")
 
 
 class _Locations:
@@ -182,11 +182,10 @@ class _Locations:
         self.called: dict[Site, Site] = {}
 
     def line(self, directive: str) -> Lines:
-        if (at := _AT.search(directive)) is None:
-            return ()
-        site = at.groups()
-        if inlined := _INLINED.search(directive):
-            self.called[site] = inlined.groups()
+        sites: list[Site] = _AT.findall(directive)
+        site = sites[0]
+        if len(sites) > 1:
+            self.called[site] = sites[1]
         for _ in range(100):
             if site[0] in self.ours:
                 return _known(int(site[1]))
@@ -250,17 +249,12 @@ def straightened(ptx: str) -> str:
 
     LLVM gives each line of an inline assembly the number of the next source line, as if each were a line of the source.
     """
-    first, inside = True, False
-    lines: list[str] = []
-    for line in ptx.split("\n"):
-        if "// begin inline asm" in line:
-            first, inside = True, True
-        elif "// end inline asm" in line:
-            inside = False
-        elif inside and line.lstrip().startswith(".loc"):
-            line, first = line if first else "", False
-        lines.append(line)
-    return "\n".join(lines)
+
+    def first_only(block: re.Match[str]) -> str:
+        seen = count()
+        return re.sub(r"(?m)^[ \t]*\.loc.*", lambda line: "" if next(seen) else line[0], block[0])
+
+    return re.sub(r"(?s)// begin inline asm.*?// end inline asm", first_only, ptx)
 
 
 # ---- SASS ------------------------------------------------------------------------------------
@@ -364,11 +358,11 @@ def with_tensor_memory(rows: Sequence[Row], text: str, head: int) -> list[Row]:
 
 def _of_the_allocator(rows: Sequence[Row], lines: Sequence[str], head: int) -> Iterator[int]:
     """Yields the numbers of instructions without a line whose neighbours allocate or free tensor memory."""
-    run: list[int] = []
-    for k, (row, line) in enumerate(zip((*rows, None), (*lines, ""))):
-        if row is not None and (not row.operation or (set(row.lines) <= {head} and not _FRAME.search(line))):
-            run += [k] * row.operation
-            continue
-        if any(_ALLOCATOR.search(lines[n]) for n in run):
+
+    def without_line(k: int) -> bool:
+        return not rows[k].operation or (set(rows[k].lines) <= {head} and not _FRAME.search(lines[k]))
+
+    for unplaced, numbers in groupby(range(len(rows)), without_line):
+        run = [k for k in numbers if rows[k].operation]
+        if unplaced and any(_ALLOCATOR.search(lines[k]) for k in run):
             yield from run
-        run = []

@@ -27,7 +27,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from minitri.base.diagnostics import CompileError, printable, suggest
@@ -50,49 +49,38 @@ SILENT: Tell = lambda done, text: None  # noqa: E731
 Seconds = Mapping[str, float] | None  # by the name of a kernel
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The settings of an explorer page besides its first program.
-
-    compare    how the second program differs from the first: texts by name, such as {"target": "cuda:80"}
-    measured   the measured seconds of the first program's kernels, by name
-    panes      which panes of the page are open; if empty, the usual panes are open
-    """
-
-    compare: Mapping[str, Any] = field(default_factory=dict)
-    measured: Seconds = None
-    panes: Sequence[str] = ()
-
-
 def document(
-    compiled: Compilation, other: Compilation | None = None, *, quick: bool = False, shown: Shown = Shown(),
-    tell: Tell = SILENT,
+    compiled: Compilation, other: Compilation | None = None, *, quick: bool = False, compare: Mapping[str, Any] = {},
+    measured: Seconds = None, panes: Sequence[str] = (), tell: Tell = SILENT,
 ) -> dict[str, Any]:  # fmt: skip
     """Returns the data of a page about one program, or about two programs that are compared.
 
-    quick   whether parts that need Triton's compiler are left out
-    tell    a function that is called with the finished fraction, from 0 to 1, and with the name of the next step
+    quick      whether parts that need Triton's compiler are left out
+    compare    how the second program differs from the first: texts by name, such as {"target": "cuda:80"}
+    measured   the measured seconds of the first program's kernels, by name
+    panes      which panes of the page are open; if empty, the usual panes are open
+    tell       a function that is called with the finished fraction, from 0 to 1, and with the name of the next step
 
     Raises CompileError (MT0404) for a pane of the page that does not exist.
     """
     name = compiled.context.entry if other is not None and other.context.entry != compiled.context.entry else ""
     part = 1.0 if other is None else 0.5
-    programs = [program(compiled, name, quick, shown.measured, lambda done, text: tell(part * done, text))]
+    programs = [program(compiled, name, quick, measured, lambda done, text: tell(part * done, text))]
     if other is not None:
         known = ("target", "file", "entry", "expression")  # the page shows the name and the target anyway
-        changed = [f"{n}={v}" for n, v in shown.compare.items() if n not in known]
+        changed = [f"{n}={v}" for n, v in compare.items() if n not in known]
         label = ", ".join([other.context.entry] * bool(name) + changed)
         programs.append(program(other, label, quick, tell=lambda done, text: tell(0.5 + part * done, text)))
     known = (*compiled.stages, *PANES)
-    for pane in shown.panes:
+    for pane in panes:
         if (name := pane.partition("@")[0]) not in known:
             help = f"{suggest(name, known)} panes are {', '.join(known)}".strip()
             raise CompileError("MT0404", f"there is no pane `{name[:40]}`", help=help)
     first, *others = ({s["name"]: s["text"] for s in p["stages"] if "text" in s} for p in programs)
     diffs = [{name: patch(first[name], new[name]) for name in new if name in first} for new in others]
     made = {
-        "title": compiled.context.entry, "command": command(compiled, shown),
-        "panes": list(shown.panes), "programs": programs, "about": dict(ABOUT),
+        "title": compiled.context.entry, "command": command(compiled, compare, panes),
+        "panes": list(panes), "programs": programs, "about": dict(ABOUT),
         "words": words_of(stage for p in programs for stage in p["stages"]),
     }  # fmt: skip
     return made | ({"diffs": diffs} if diffs else {})
@@ -108,6 +96,8 @@ def program(
     trace = Trace(compiled)
     sources = _Sources(trace)
     marks = [{"label": n.text, "spans": [at for s in n.spans for at in sources.place(s)]} for n in trace.nodes]
+    graph = compiled.value("graph.simplified") if "graph.simplified" in trace.stages else None
+    drawn = views(graph, lambda node: sorted(trace.of(graph.spans.get(node, ())))) if graph else []
     with ThreadPoolExecutor(1) as aside:  # Triton's passes are printed by another process
         printed = None if quick else aside.submit(triton_passes, trace.machine)
         stages = _stages(trace, quick, tell)
@@ -116,7 +106,7 @@ def program(
         made = {
             "name": compiled.context.entry, "label": label, "target": str(compiled.context.target), "quick": quick,
             "sizes": dict(compiled.context.sizes), "sources": sources.data, "stages": stages, "marks": marks,
-            "views": _views(trace), "figures": figures(trace, measured, quick), "ledger": None if quick else plans(trace),
+            "views": drawn, "figures": figures(trace, measured, quick), "ledger": None if quick else plans(trace),
             "player": played, "walk": [] if quick else walk(trace, stages, ours, played),
         }  # fmt: skip
         tell(0.9, "passes")
@@ -148,24 +138,13 @@ def _stage(trace: Trace, name: str, quick: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _views(trace: Trace) -> list[dict[str, Any]]:
-    """Returns drawings of the simplified graph.
-
-    A program that begins after the simplified graph has no drawings.
-    """
-    if "graph.simplified" not in trace.stages:
-        return []
-    graph = trace.compilation.value("graph.simplified")
-    return views(graph, lambda node: sorted(trace.of(graph.spans.get(node, ()))))
-
-
 class _Sources:
     """The texts that nodes of the graph come from: the whole program, and the library functions that it uses."""
 
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
-        own, *rest = trace.sources
-        rest = [s for s in rest if s != own]  # an expression is parsed once more, as the body of a function
+        own, every = trace.source, {id(s.source): s.source for s in spans}.values()
+        rest = [s for s in every if s != own]  # an expression is parsed once more, as the body of a function
         self.parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
         self.data = [
             {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}
@@ -204,7 +183,7 @@ def _used(source: Source, spans: Sequence[Span]) -> list[tuple[Source, int, int]
 DEFAULT_TARGET = "cuda:90"
 
 
-def command(compiled: Compilation, shown: Shown) -> str:
+def command(compiled: Compilation, compare: Mapping[str, Any], panes: Sequence[str]) -> str:
     """Returns the command that makes the page again.
 
     The command is a line for a shell. For a program from a notebook cell, a string or a stage, the command is a line of
@@ -213,15 +192,15 @@ def command(compiled: Compilation, shown: Shown) -> str:
     context = compiled.context
     name, file = context.module.span.source.name, f"{context.entry}.html"
     if context.start is None and context.options == Options() and (name.endswith(".mt") or name == "<expression>"):
-        return printable(shlex.join(["minitri", "explore", *_words(context, shown), "-o", file]))
+        return printable(shlex.join(["minitri", "explore", *_words(context, compare, panes), "-o", file]))
     usual = {"target": DEFAULT_TARGET, "without": [], "options": Options(), "compare": {}, "panes": []}
-    asked = (str(context.target), sorted(context.without), context.options, dict(shown.compare), list(shown.panes))
+    asked = (str(context.target), sorted(context.without), context.options, dict(compare), list(panes))
     unusual = {name: value for name, value in zip(usual, asked) if value != usual[name]}
     given = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(context), **unusual}.items())
     return f"{context.entry}.explore({given}).save('{file}')"
 
 
-def _words(context: Context, shown: Shown) -> Iterator[str]:
+def _words(context: Context, compare: Mapping[str, Any], panes: Sequence[str]) -> Iterator[str]:
     source = context.module.span.source
     if source.name == "<expression>":
         types = [f"{p.name}={p.annotation.span.text}" for p in function_of(context).params if p.annotation is not None]
@@ -234,8 +213,8 @@ def _words(context: Context, shown: Shown) -> Iterator[str]:
         ("-D", [f"{name}={size}" for name, size in sizes.items()]),
         ("--without", sorted(context.without)),
         ("--target", [str(context.target)] * (str(context.target) != DEFAULT_TARGET)),
-        ("--compare", [f"{name}={value}" for name, value in shown.compare.items()]),
-        ("--panes", [",".join(shown.panes)] * bool(shown.panes)),
+        ("--compare", [f"{name}={value}" for name, value in compare.items()]),
+        ("--panes", [",".join(panes)] * bool(panes)),
     ]
     for option, values in options:
         for value in values:

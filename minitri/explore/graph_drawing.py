@@ -16,7 +16,8 @@ Left out: edges with ports, and how the page draws a view (page/drawing.js).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
 from typing import Any, NamedTuple
 
@@ -37,11 +38,10 @@ Marks = Callable[[Node], Sequence[int]]
 def views(graph: Graph, marks: Marks) -> list[dict[str, Any]]:
     """The views of a graph."""
     picture = _Picture(graph, marks)
-    groups, count = picture.groups(), len(picture.nodes)
-    if count <= LARGE or not groups:
+    folded, count = picture.folded(), len(picture.nodes)
+    if count <= LARGE or not folded:
         return [picture.drawn("everything", {})]
-    folded = {n: title for title, members in groups.items() for n in members}
-    opened = [title for title, members in groups.items() if len(members) <= MOST]
+    opened = [title for title, size in Counter(folded.values()).items() if size <= MOST]
     everything = [picture.drawn("everything", {})] if count <= MOST else []
     titles = {title: k + 1 + len(everything) for k, title in enumerate(opened)}
     each = [picture.drawn(t, {n: g for n, g in folded.items() if g != t}, titles) for t in opened]
@@ -60,18 +60,20 @@ class _Picture:
         self.nodes = [n for n in order if n not in self.literals]
         self.edges = [(o, n) for n in self.nodes for o in operands(n) if o not in self.literals]
 
-    def groups(self) -> dict[str, list[Node]]:
-        """Groups by title: the nodes of one library call or line. Groups whose folding would make a cycle are left out."""
+    def folded(self) -> dict[Node, str]:
+        """The titles of groups, by node: a group has the nodes of one library call or line. Groups whose folding would
+        make a cycle are left out.
+        """
         found: dict[str, list[Node]] = {}
         for n in self.nodes:
             if not isinstance(n, Input) and (title := self._title(n)):
                 found.setdefault(title, []).append(n)
-        kept: dict[str, list[Node]] = {}
+        folded: dict[Node, str] = {}
         for title, members in found.items():
-            trial = {n: t for t, ms in {**kept, title: members}.items() for n in ms}
+            trial = folded | dict.fromkeys(members, title)
             if len(members) > 2 and nx.is_directed_acyclic_graph(self._quotient(trial)):
-                kept[title] = members
-        return kept
+                folded = trial
+        return folded
 
     def _title(self, node: Node) -> str:
         """`softmax, line 3` for a node of a function that line 3 calls, `line 3` for another node of that line."""
@@ -186,13 +188,14 @@ def layout(
     graph: nx.DiGraph[Any] = nx.DiGraph()
     graph.add_nodes_from(sizes)
     graph.add_edges_from(edges)
-    level = _levels(graph)
+    level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
+    inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]
+    level |= {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}  # right above the first user
     bends = _with_bends(graph, level)
     order = sorted(nx.topological_sort(graph), key=level.__getitem__)
     layers = [list(layer) for _, layer in groupby(order, level.__getitem__)]
-    _uncross(graph, layers)
     size = {n: sizes.get(n, (2.0, 0.0)) for n in graph}
-    x = _across(graph, layers, {n: width for n, (width, _) in size.items()})
+    x = _arrange(graph, layers, {n: width for n, (width, _) in size.items()})
     boxes: dict[Any, Box] = {}
     top = 0.0
     for layer in layers:
@@ -209,15 +212,11 @@ def _line(start: Box, *rest: Box) -> Line:
     return ((start.middle, start.y + start.height), *((b.middle, b.y) for b in bends), (end.middle, end.y))
 
 
-def _levels(graph: nx.DiGraph[Any]) -> dict[Any, int]:
-    """The layer of each node: the longest path to it. An input lies right above its first user."""
-    level = {n: k for k, layer in enumerate(nx.topological_generations(graph)) for n in layer}
-    inputs = [n for n in graph if graph.in_degree(n) == 0 and graph.out_degree(n)]
-    return level | {n: min(level[s] for s in graph.successors(n)) - 1 for n in inputs}
-
-
 def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any, Any], list[Hashable]]:
-    """Adds a bend in each layer that an edge crosses. Returns the bends of each edge."""
+    """Adds a bend in each layer that an edge crosses. Returns the bends of each edge.
+
+    `level` has the layer of each node, and gets the layers of the bends.
+    """
     bends: dict[tuple[Any, Any], list[Hashable]] = {}
     for a, b in list(graph.edges):
         between = {("bend", a, b, k): k for k in range(level[a] + 1, level[b])}
@@ -228,45 +227,33 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
     return bends
 
 
-def _sweeps(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> Iterator[tuple[list[list[Any]], Callable[[Any], Any]]]:
-    """Sweeps down and up: the layers in order, and the function that gives a node's neighbours in the layer before."""
+def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
+    """Orders each layer. Returns the x of the middle of each node.
+
+    Sweeps go down and up. Each sorts a layer by the mean x of the neighbours in the layer before it, and puts the nodes
+    near these means.
+    """
+    middle: dict[Any, float] = {}
+    for layer in layers:
+        middle |= _spaced([0.0] * len(layer), layer, width)
     for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
-        yield (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
-
-
-def _uncross(graph: nx.DiGraph[Any], layers: list[list[Any]]) -> None:
-    """Orders each layer by the mean position of the neighbours in the layer before it."""
-    for order, near in _sweeps(graph, layers):
-        for before, layer in zip(order, order[1:]):
-            place = {n: k for k, n in enumerate(before)}
-            now = {n: k for k, n in enumerate(layer)}
-            layer.sort(key=lambda n: (_mean([place[m] for m in near(n) if m in place], now[n]), now[n]))
+        order, near = (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
+        for layer in order:
+            wanted = {n: _mean([middle[m] for m in near(n)], middle[n]) for n in layer}
+            layer.sort(key=wanted.__getitem__)
+            middle |= _spaced([wanted[n] for n in layer], layer, width)
+    left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)
+    return {n: m - left for n, m in middle.items()}
 
 
 def _mean(numbers: Sequence[float], otherwise: float) -> float:
     return sum(numbers) / len(numbers) if numbers else otherwise
 
 
-def _across(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
-    """The x of the middle of each node: near the mean of its neighbours, in the order of its layer."""
-    middle: dict[Any, float] = {}
-    for layer in layers:
-        edge = 0.0
-        for n in layer:
-            middle[n] = edge + width[n] / 2
-            edge += width[n] + GAP
-    for order, near in _sweeps(graph, layers):
-        for layer in order:
-            wanted = [_mean([middle[m] for m in near(n)], middle[n]) for n in layer]
-            middle |= zip(layer, _spaced(wanted, [width[n] for n in layer]))
-    left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)
-    return {n: m - left for n, m in middle.items()}
-
-
-def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Positions near the wanted ones that keep neighbours apart: half way between pushing all to the right and all to
-    the left."""
-    apart = np.cumsum([0.0, *((a + b) / 2 + GAP for a, b in pairwise(widths))])
+def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
+    """The x of each node of a layer near the wanted ones, with neighbours apart: half way between pushing all to the
+    right and all to the left."""
+    apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart
     right, left = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
-    return (apart + (right + left) / 2).tolist()
+    return dict(zip(layer, (apart + (right + left) / 2).tolist()))

@@ -20,29 +20,25 @@ from minitri.base.toml_tables import table_beside
 Names = tuple[str, ...]
 
 MACHINES = table_beside(__file__, "instruction_sets.toml")
+_GUARD = re.compile(r"@!?(\S+)\s+")
 _PREDICATE = re.compile(r"!?U?P(T|\d+)")
 _WIDE = re.compile(r"\.(WIDE|64|128)\b|^F(ADD|MUL|FMA)2\b")  # operands of two registers: 64 bits, or two floats
 
 
 def effects(text: str, machine: str) -> tuple[Names, Names]:
     """Returns (defined, used): the names of the registers that an instruction defines and uses."""
-    guard, text = _guarded(text.strip().rstrip(";"))
-    opcode, _, rest = text.partition(" ")
+    text = text.strip().rstrip(";")
+    guard = _GUARD.match(text)
+    opcode, _, rest = text[guard.end() if guard else 0 :].partition(" ")
     operands = _operands(rest.strip())
     count = 0 if re.match(MACHINES[machine]["no_result"], opcode) else _results(operands, opcode, machine)
     written = _all(operands[:count], opcode, machine)
     read = _all(operands[count:], opcode, machine)
     if guard:  # where it does not run, the old value stays
-        read += _all([guard], "", machine) + written
+        read += _all([guard[1]], "", machine) + written
     if machine == "amdgcn" and "_load" in opcode:  # masked threads keep the old value too
         read += written
     return written, read
-
-
-def _guarded(text: str) -> tuple[str, str]:
-    """Returns the predicate before an instruction, and the instruction."""
-    match = re.match(r"@!?(\S+)\s+(.*)", text, re.DOTALL)
-    return (match[1], match[2]) if match else ("", text)
 
 
 def _operands(text: str) -> list[str]:
@@ -63,28 +59,21 @@ def _results(operands: list[str], opcode: str, machine: str) -> int:
 
 
 def _all(operands: list[str], opcode: str, machine: str) -> Names:
-    return tuple(name for operand in operands for name in _registers(operand, opcode, machine))
-
-
-def _registers(operand: str, opcode: str, machine: str) -> list[str]:
     found: list[str] = []
-    for match in re.finditer(MACHINES[machine]["register"], operand):
-        if machine == "ptx":
-            found.append(match[0])
-        elif machine == "sass":
-            found += [f"{match[1]}{int(match[2]) + k}" for k in range(_count(match, operand, opcode))]
-        else:
-            kind, first = match[1] or match[3] or match[6], int(match[2] or match[4] or 0)
-            found += [f"{kind}{k}" for k in range(first, int(match[5] or first) + 1)]
-    return found
+    for operand in operands:
+        for match in re.finditer(MACHINES[machine]["register"], operand):
+            first = int(match["first"] or 0)
+            more = _count(match, operand, opcode) - 1 if machine == "sass" else 0
+            found += [f"{match['kind']}{k}" for k in range(first, int(match["last"] or first + more) + 1)]
+    return tuple(found)
 
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:
     """Returns how many registers of SASS one name stands for."""
-    if match[1].endswith("P"):
+    if match["kind"].endswith("P"):
         return 1
-    if match[1] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):
+    if match["kind"] == "R" and (many := re.search(r"^(?:LDTM|STTM).*\.x(\d+)\b", opcode)):
         return int(many[1])
-    if not (match[3] or operand.startswith("gdesc") or _WIDE.search(opcode)):
+    if not (match["wide"] or operand.startswith("gdesc") or _WIDE.search(opcode)):
         return 1
     return 4 if ".128" in opcode else 2

@@ -95,7 +95,7 @@ def figures(trace: Trace, measured: Mapping[str, float] | None = None, quick: bo
         except CompileError as error:
             missing.append(str(error))
     return {
-        "chip": chip and {"name": chip.name, "bandwidth": chip.bandwidth, "rates": dict(chip.rates)},
+        "chip": chip and asdict(chip),
         "kernels": [_row(r, chip) for r in rows], "resources": taken, "missing": missing,
     }  # fmt: skip
 

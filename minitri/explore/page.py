@@ -20,7 +20,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from minitri.notebook.html import template
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = (
@@ -71,7 +71,7 @@ def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> 
         policy[2] += f" 'nonce-{nonce}'"
         policy.append("connect-src 'self'")
         document = {**document, "live": {**live, "nonce": nonce}}
-    return template("page.html").render(
+    return template(FOLDER / "page.html").render(
         title=document["title"], policy="; ".join(policy), style=style, script=script, data=packed(document),
     )  # fmt: skip
 
@@ -91,10 +91,3 @@ def _hash(text: str) -> str:
 def _script(editor: bool) -> str:
     parts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in (*EDITOR * editor, *SCRIPTS)]
     return "\n'use strict';\n(() => {\n" + "\n".join(parts) + "\n})();\n"
-
-
-@cache
-def template(name: str) -> Any:
-    """Returns a template of the folder page/, which escapes all inserted text."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    return environment.from_string((FOLDER / name).read_text(encoding="utf-8"))

@@ -21,7 +21,6 @@ the text of a kernel that Triton reads. `rules` is the field `rules` of `Step`.
 """
 
 import inspect
-import os
 import re
 import subprocess
 import sys
@@ -53,8 +52,7 @@ from minitri.triton.source import module_text
 class Step:
     """A pass that ran, with the rules that it applied.
 
-    owner    "minitri" or "triton"
-    kernel   the name of the kernel that a pass of Triton worked on; "" for a pass of minitri
+    group    "minitri", or for a pass of Triton "triton" and the name of the kernel that it worked on
     about    what the pass does, in one line; for a pass of Triton, the options of the pass
     where    the file and line where a pass of minitri is defined: `minitri/optimize/simplify.py:43`
     rules    the rules that were applied, each {name, about, where, count, cases}. `about` says in one line what the
@@ -62,9 +60,8 @@ class Step:
              pairs of texts before and after the rule
     """
 
-    owner: str
+    group: str
     name: str
-    kernel: str
     stage: str
     about: str
     where: str
@@ -82,7 +79,7 @@ def our_steps(compiled: Compilation) -> Iterator[Step]:
                 p.made(before, compiled.context)
         before = compiled.value(p.stage)
         about, rules = _first_line(inspect.getmodule(p.function)), tuple(_rules(firings))
-        yield Step("minitri", p.name, "", p.stage, about, defined(p.function), record.before, record.after, rules)
+        yield Step("minitri", p.name, p.stage, about, defined(p.function), record.before, record.after, rules)
 
 
 def defined(function: Callable[..., Any]) -> str:
@@ -165,8 +162,7 @@ def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[St
 
 def _printed(programs: str, target: str, seconds: float) -> str:
     """Returns the text that Triton prints while it compiles tile programs."""
-    path = os.pathsep.join(filter(None, sys.path))
-    dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1", PYTHONPATH=path)
+    dumping = environment("TRITON_", "MLIR_", MLIR_ENABLE_DUMP="1")
     command = [sys.executable, "-m", "minitri.explore.passes", target]
     try:
         given = programs.encode()
@@ -202,7 +198,7 @@ def _steps(text: str) -> Iterator[Step]:
             stage, _, kernel = head.removeprefix(_MARK).partition(" ")
             after = [before for _, _, before in pending[1:]] + [plain(body)]
             rows = zip(pending, after)
-            yield from (Step("triton", name, kernel, stage, about, "", b, a) for (name, about, b), a in rows)
+            yield from (Step(f"triton {kernel}", name, stage, about, "", b, a) for (name, about, b), a in rows)
             pending = []
         elif (match := _HEAD.match(head)) and _KERNEL.search(body):
             name, options = _named(match[2] or match[1])
@@ -248,7 +244,7 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
     except StageUnavailable:
         return []
     records: list[dict[str, Any]] = []
-    for _, group in groupby(steps, key=lambda s: s.kernel):
+    for _, group in groupby(steps, key=lambda s: s.group):
         first, *rest = group
         source = replace(first, name="(source)", about="what Triton reads", before="", after=first.before)
         records += [_record(source, True), *(_record(s, False) for s in (first, *rest))]
@@ -257,7 +253,7 @@ def triton_passes(machine: MachineCode) -> list[dict[str, Any]]:
 
 def _record(s: Step, fresh: bool) -> dict[str, Any]:
     return {
-        "name": s.name, "group": f"{s.owner} {s.kernel}".strip(), "stage": s.stage, "about": s.about, "where": s.where,
+        "name": s.name, "group": s.group, "stage": s.stage, "about": s.about, "where": s.where,
         "patch": patch(s.before, s.after), "fresh": fresh, "rules": s.rules,
     }  # fmt: skip
 
@@ -267,14 +263,9 @@ def patch(before: str, after: str) -> Patch:
     old, new = lines(before), lines(after)
     if max(len(old), len(new)) > MAX_COMPARED:
         return [(0, len(old), new, False)]
-    return list(_differences(old, new))
-
-
-def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, list[str], bool]]:
     without_numbers = [[VALUE.sub(r"\1", line) for line in text] for text in (old, new)]
-    for tag, a, b, c, d in SequenceMatcher(None, *without_numbers, autojunk=False).get_opcodes():
-        if tag != "equal" or old[a:b] != new[c:d]:
-            yield a, b, list(new[c:d]), tag == "equal"
+    parts = SequenceMatcher(None, *without_numbers, autojunk=False).get_opcodes()
+    return [(a, b, new[c:d], tag == "equal") for tag, a, b, c, d in parts if old[a:b] != new[c:d]]
 
 
 def lines(text: str) -> list[str]:

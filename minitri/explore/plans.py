@@ -36,20 +36,18 @@ MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there 
 
 def plans(trace: Trace) -> dict[str, Any] | None:
     """The data; None for a program that begins after the kernels."""
-    compiled = trace.compilation
-    if "kernels" not in trace.stages or "graph.simplified" not in trace.stages:
-        return None
-    return _Ledger(trace, compiled.value("kernels"), compiled.value("graph.simplified")).data()
+    return _Ledger(trace).data() if {"kernels", "graph.simplified"} <= {*trace.stages} else None
 
 
 class _Ledger:
     """The plans to compare; the first is the chosen one."""
 
-    def __init__(self, trace: Trace, plan: Plan, graph: Graph) -> None:
-        self.trace, self.plan, self.graph = trace, plan, graph
-        self.enabled = not trace.compilation.context.without & {"all", "fusion"}
-        names = {s.name for b in buffers(plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
-        context = trace.compilation.context
+    def __init__(self, trace: Trace) -> None:
+        compiled, context, self.trace = trace.compilation, trace.compilation.context, trace
+        self.plan: Plan = compiled.value("kernels")
+        self.graph: Graph = compiled.value("graph.simplified")
+        self.enabled = not context.without & {"all", "fusion"}
+        names = {s.name for b in buffers(self.plan) for d in (*b.shape, *b.strides) for s in d.symbols()}
         known, self.layouts, self.chip = context.sizes, context.layouts, chip_of(context.target)
         self.sizes = {n: known.get(n, TYPICAL) for n in sorted(names)}
         self.assumed = [n for n in self.sizes if n not in known]

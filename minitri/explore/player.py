@@ -25,7 +25,7 @@ an axis. Left out: later programs of a grid, once the steps have `MAX_CELLS` ele
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -51,6 +51,8 @@ from minitri.tiles.text import program_lines
 from minitri.trust.sanitizer import AccessError, Watch
 
 MAX_CELLS = 400_000  # elements of all steps that are kept
+Sizes = Mapping[str, int]
+Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
 
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
@@ -58,28 +60,28 @@ def player(compiled: Compilation) -> dict[str, Any] | None:
     instance = small(compiled)
     if instance is None:
         return None
-    data = _Player(instance, inputs(instance)).data()
+    data = _Player(instance).data()
     return data if data["kernels"] else None
 
 
 class _Player:
     """Runs the programs of an instance, and once more without each mask."""
 
-    def __init__(self, instance: Compilation, given: Mapping[str, Any]) -> None:
+    def __init__(self, instance: Compilation) -> None:
         self.plan: Plan = instance.plan
         stage = "tile.masked" if "tile.masked" in instance.stages else "tile.target"
         self.programs: list[Program] = list(instance.value(stage))
-        self.given, self.sizes, self.trace = given, dict(instance.context.sizes), Trace(instance)
+        self.sizes, self.trace = dict(instance.context.sizes), Trace(instance)
+        memory = allocate(self.plan, inputs(instance), self.sizes)
+        self.watch = _Recorder(self.plan, self.programs, memory, self.sizes)
         graph: Graph = instance.value("graph")
         results = zip((b.name for b in self.plan.outputs), graph.outputs)
         self.declared = {name: node.shape for name, node in (*((i.name, i) for i in graph.inputs), *results)}
 
     def data(self) -> dict[str, Any]:
-        memory = allocate(self.plan, self.given, self.sizes)
-        watch = _Recorder(self.plan, self.programs, memory, self.sizes)
-        kernels = [self._kernel(k, memory, watch) for k in range(len(self.programs))]
+        kernels = [self._kernel(program) for program in self.programs]
         kernels = [k for k in kernels if k["count"]]  # a kernel over no elements has no grid programs
-        arrays = [self._array(b, memory[b.name]) for b in buffers(self.plan)]
+        arrays = [self._array(b, self.watch.memory[b.name]) for b in buffers(self.plan)]
         return {"sizes": self.sizes, "arrays": arrays, "kernels": kernels}
 
     def _array(self, b: Buffer, memory: Memory) -> dict[str, Any]:
@@ -89,13 +91,12 @@ class _Player:
         drawn = declared if math.prod(declared) == len(values) else shape
         return {"name": b.name, "role": b.role, "type": b.dtype.name, "shape": shape, "drawn": drawn, "values": values}
 
-    def _kernel(self, number: int, memory: Mapping[str, Memory], watch: _Recorder) -> dict[str, Any]:
-        program = self.programs[number]
+    def _kernel(self, program: Program) -> dict[str, Any]:
         lines = list(program_lines(program))
         line = {id(about): k for k, (_, about) in reversed(list(enumerate(lines))) if about is not None}  # its first
-        before = deepcopy((memory, watch.writers, watch.runs))
+        before = self.watch.copy()
         grid = [list(map(int, place)) for place in places(program, self.sizes)]
-        runs = watch.play(program, memory, line, grid, MAX_CELLS // len(self.programs))
+        runs = self.watch.play(program, line, grid, MAX_CELLS // len(self.programs))
         kept = [{"place": place, **run} for place, run in zip(grid, runs) if run is not None]
         return {
             "name": program.name, "lines": [text for text, _ in lines], "programs": kept, "count": len(runs),
@@ -103,26 +104,19 @@ class _Player:
             "grid": [a.tiles.evaluate(self.sizes) for a in program.grid],
             "axes": [{"name": a.name, "role": a.role, "extent": a.extent.evaluate(self.sizes), "block": a.block,
                       "lanes": a.lanes} for a in program.axes],
-            "dropped": self._dropped(number, *before, line, grid[: len(kept)]),
+            "dropped": dict(_dropped(program, before, line, grid[: len(kept)])),
         }  # fmt: skip
 
-    def _dropped(
-        self, number: int, memory: Mapping[str, Memory], writers: dict[str, Any], runs: list[Any],
-        line: Mapping[int, int], grid: Sequence[Any],
-    ) -> dict[int, list[Any]]:  # fmt: skip
-        """By the line of each masked access: its steps in each program without the mask."""
-        program = self.programs[number]
-        found: dict[int, list[Any]] = {}
-        for k, op in enumerate(program.ops()):
-            if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
-                bare = exchange(program, op, replace(op, mask=Mask(())))
-                changed = [*self.programs[:number], bare, *self.programs[number + 1 :]]
-                copies = deepcopy(memory)
-                watch = _Recorder(self.plan, changed, copies, self.sizes)
-                watch.writers, watch.runs = deepcopy(writers), [*runs]
-                own = {id(list(bare.ops())[k]): line[id(op)]}
-                found[line[id(op)]] = watch.play(bare, copies, own, grid, MAX_CELLS)
-        return found
+
+def _dropped(
+    program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, Runs]]:
+    """Yields the line of each masked access, with its steps in each program without the mask."""
+    for k, op in enumerate(program.ops()):
+        if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
+            bare = exchange(program, op, replace(op, mask=Mask(())))
+            own = {id(list(bare.ops())[k]): line[id(op)]}
+            yield line[id(op)], before.copy().play(bare, own, grid, MAX_CELLS)
 
 
 class _Recorder(Watch):
@@ -130,25 +124,25 @@ class _Recorder(Watch):
 
     steps: list[dict[str, Any]]
     line: Mapping[int, int]
-    access: dict[str, Any]
-    line_of_access: int | None = None
 
-    def play(
-        self, program: Program, memory: Mapping[str, Memory], line: Mapping[int, int], grid: Sequence[Sequence[int]],
-        cells: int,
-    ) -> list[dict[str, Any] | None]:  # fmt: skip
+    def copy(self) -> _Recorder:
+        """Returns a recorder with a copy of the memory, which other programs may change."""
+        made = _Recorder(self.plan, self.programs, deepcopy(self.memory), self.sizes)
+        made.writers, made.runs = deepcopy(self.writers), [*self.runs]
+        return made
+
+    def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a program at places of the grid. Returns the steps of each run, until they have `cells` elements.
 
         line   the line of each op whose steps are recorded, by its id
         """
-        runs: list[dict[str, Any] | None] = []
+        runs: Runs = []
         for place in grid:
             self.steps, self.line, error = [], line, ""
             try:
-                run(program, tuple(place), memory, self.sizes, True, self)
+                run(program, tuple(place), self.memory, self.sizes, True, self)
             except AccessError as found:
                 error = found.problem
-                self.refused()
             runs.append({"steps": self.steps, "error": error} if cells > 0 else None)
             cells -= sum(len(s["values"]) for s in self.steps)
         return runs
@@ -160,31 +154,30 @@ class _Recorder(Watch):
         for i, extent in zip(at, self._shape(op)):
             out |= (i < 0) | (i >= extent)
         state = np.where(allowed, np.where(out, "x", "a"), "m")
-        self.line_of_access = self.line.get(id(op))
-        self.access = {
+        self._begin(op, {
             "array": op.buffer.name, "extents": list(self._shape(op)), "index": [i.reshape(-1).tolist() for i in at],
             "state": "".join(state.reshape(-1).tolist()), "shape": list(allowed.shape),
-        }  # fmt: skip
+        })  # fmt: skip
         super().bounds(op, index, inside)
+
+    def _begin(self, op: Op, step: dict[str, Any]) -> None:
+        """Records a step without values. It keeps none if the sanitizer refuses the access."""
+        if id(op) in self.line:
+            missing = {"values": [""] * math.prod(step["shape"]), "first": {}, "real": []}
+            self.steps.append({"line": self.line[id(op)], **step, **missing})
 
     def done(self, op: Op, values: Mapping[Op, Any], env: Mapping[Symbol, Any], real: Mapping[str, int]) -> None:
         """Records the values of a tile."""
         if id(op) in self.line:
             held = values[op.value if isinstance(op, Store) else op]
-            access = self.access if isinstance(op, (Load, Store)) else {"shape": list(held.shape)}
+            if not isinstance(op, (Load, Store)):
+                self._begin(op, {"shape": list(held.shape)})
             starts = {n: env[Symbol(n, "axis")].reshape(-1) for n in real}
-            self.steps.append({
-                "line": self.line[id(op)], "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line], **access,
+            self.steps[-1] |= {
+                "of": [self.line[id(o)] for o in op_operands(op) if id(o) in self.line],
                 "first": {n: int(s[0]) if s.size else 0 for n, s in starts.items()},
-                "real": list(real.values()), "values": _numbers(np.broadcast_to(held, access["shape"])),
-            })  # fmt: skip
-
-    def refused(self) -> None:
-        """Records the access that the sanitizer has refused, as a step without values."""
-        if self.line_of_access is not None:
-            lanes = len(self.access["state"])
-            missing = {"values": [""] * lanes, "first": {}, "real": []}
-            self.steps.append({"line": self.line_of_access, **self.access, **missing})
+                "real": list(real.values()), "values": _numbers(np.broadcast_to(held, self.steps[-1]["shape"])),
+            }  # fmt: skip
 
 
 def _numbers(values: Any) -> list[str]:
@@ -199,7 +192,6 @@ def _numbers(values: Any) -> list[str]:
 MAX_ELEMENTS = 4096  # of one array
 FEW = ((7, 5, 6, 4), (8, 8, 8), (6, 6), (4, 4), (12, 12), (2, 2), (1, 1))
 MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # for products
-Sizes = Mapping[str, int]
 
 
 def small(compiled: Compilation) -> Compilation | None:

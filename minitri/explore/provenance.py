@@ -16,17 +16,17 @@ Left out: which part of a line belongs to which node.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minitri.base.spans import Source, Span
+from minitri.base.spans import Span
 from minitri.explore.triton_provenance import NONE, OWN, Nodes, Origin, generated_lines, machine_lines
 from minitri.explore.triton_stages import MachineCode
 from minitri.graph.ir import Graph, Input
 from minitri.graph.text import format_input, graph_lines
-from minitri.kernels.ir import Buffer, Decision, Dot, Kernel, Load, Op, Plan, Reduce, Scan, Store
-from minitri.kernels.text import plan_lines
+from minitri.kernels.ir import Buffer, Decision, Kernel, Load, Op, Plan, Scan, Store, reduced_by
+from minitri.kernels.text import head_lines, plan_lines
 from minitri.language import ast
 from minitri.language.ast_dump import module_lines
 from minitri.pipeline import OUR_STAGES, Compilation
@@ -69,27 +69,14 @@ class Trace:
     """
 
     def __init__(self, compilation: Compilation) -> None:
-        self.compilation, self.machine = compilation, MachineCode(compilation)
+        self.compilation, self.stages, self.machine = compilation, compilation.stages, MachineCode(compilation)
+        self.source = compilation.context.module.source  # the text of the program itself
         self.nodes = tuple(_nodes(self.compilation))
         self._at: dict[tuple[int, int, int], set[int]] = defaultdict(set)
         for k, n in enumerate(self.nodes):
             for s in n.spans:
                 self._at[id(s.source), s.start, s.end].add(k)
         self._stages: dict[str, StageTrace] = {}
-
-    @property
-    def source(self) -> Source:
-        """The text of the program itself."""
-        return self.compilation.context.module.source
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """Every text that a node comes from: first the program, and after it the library functions."""
-        return tuple({id(s): s for s in (self.source, *(s.source for n in self.nodes for s in n.spans))}.values())
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        return self.compilation.stages
 
     def __getitem__(self, stage: str) -> StageTrace:
         if stage not in self._stages:
@@ -129,7 +116,8 @@ class Trace:
             case Plan() as plan:
                 return self._about(plan_lines(plan), [op for k in plan.kernels for op in k.body])
             case programs:
-                return self._about(programs_lines(programs), [op for p in programs for op in p.ops()])
+                head = self._about(head_lines(programs.plan), [op for p in programs for op in p.ops()])
+                return [*head, *(nodes for p in programs for nodes in (NONE, *self.of_program(p)))]
 
     def of_program(self, program: Program) -> list[Nodes]:
         """Returns the nodes of each line of one tile program."""
@@ -153,17 +141,12 @@ class Trace:
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
         """Returns the nodes of lines of kernels and programs.
 
-        `ops` has all ops, where the accesses of a buffer are found.
+        `ops` has all ops, where the accesses of a buffer and along an axis are found.
         """
-        rows: list[Nodes] = []
-        program: Program | None = None
-        for _, item in lines:
-            program = item if isinstance(item, Program) else program
-            rows.append(self.of(s for one in _served(item, program, ops) for s in one.spans))
-        return rows
+        return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 
 
-def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[Op | Decision]:
+def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
     """Returns the op or the decision of a line, or the ops that need the line."""
     match item:
         case Program() | Kernel():
@@ -172,8 +155,7 @@ def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[O
         case Buffer():
             return [op for op in ops if isinstance(op, (Load, Store)) and op.buffer.name == item.name]
         case TileAxis():
-            assert program is not None
-            return [op for op in program.ops() if item.name in _axes(op)]
+            return [op for op in ops if item.name in _axes(op)]
         case Loop():
             return [c for c, _ in item.carries] or [op for op in item.body if isinstance(op, Store)]
         case None:
@@ -182,42 +164,29 @@ def _served(item: Any, program: Program | None, ops: Sequence[Op]) -> Iterable[O
             return [item]
 
 
-def _axes(op: Op) -> set[str]:
-    """Returns the axes along which an op accesses memory, or which the op reduces."""
-    match op:
-        case Load() | Store():
-            return op.indexed_by
-        case Reduce():
-            return set(op.over)
-        case Dot():
-            return {op.over}
-        case Scan():
-            return {op.along}
-        case _:
-            return set()
+def _axes(op: Op) -> Container[str]:
+    """Returns the axes along which an op accesses memory, or which the op reduces or scans."""
+    if isinstance(op, (Load, Store)):
+        return op.indexed_by
+    return (op.along,) if isinstance(op, Scan) else reduced_by(op)
 
 
 # ---- nodes ---------------------------------------------------------------------------------
 
 
 def _nodes(compiled: Compilation) -> Iterator[NodeInfo]:
+    """Yields the nodes of a graph in the order of their numbers (`Graph.numbered`), or the ops of kernels or programs."""
     start = compiled.context.start
     match compiled.value("graph" if start is None else start.stage):
         case Graph() as graph:
-            yield from _graph_nodes(graph)
+            texts = {about[0]: text.strip() for text, about in graph_lines(graph) if text.startswith("  %")}
+            for node in dict.fromkeys((*graph.nodes(), *graph.inputs)):
+                text = format_input(node) if isinstance(node, Input) else texts[node]
+                yield NodeInfo("input" if isinstance(node, Input) else _op(text), text, graph.spans.get(node, ()))
         case first:
             lines = plan_lines(first) if isinstance(first, Plan) else programs_lines(first)
-            yield from (
-                NodeInfo(_op(text), text.strip(), about.spans) for text, about in lines if isinstance(about, Op)
-            )
-
-
-def _graph_nodes(graph: Graph) -> Iterator[NodeInfo]:
-    """Returns the nodes in the order of their numbers (`Graph.numbered`)."""
-    texts = {about[0]: text.strip() for text, about in graph_lines(graph) if text.startswith("  %")}
-    for node in dict.fromkeys((*graph.nodes(), *graph.inputs)):
-        text = format_input(node) if isinstance(node, Input) else texts[node]
-        yield NodeInfo("input" if isinstance(node, Input) else _op(text), text, graph.spans.get(node, ()))
+            ops = ((text.strip(), about) for text, about in lines if isinstance(about, Op))
+            yield from (NodeInfo(_op(text), text, op.spans) for text, op in ops)
 
 
 def _op(text: str) -> str:

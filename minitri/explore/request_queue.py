@@ -7,7 +7,6 @@ process. The request of the ended process gets an error as its answer. `ask` rai
 Left out: the meaning of a request, and the decision who may send requests (serve.py).
 """
 
-import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -34,30 +33,31 @@ class Desk:
 
     def __init__(self, seconds: float, queue: int = 4, newest: bool = False) -> None:
         self.seconds, self.queue, self.newest = seconds, queue, newest
-        self._last = 0  # the number of the newest request
         self.replaced = 0  # processes that were ended
-        self._inside, self._at_work, self._change = 0, False, threading.Condition()
+        self._waiting: list[object] = []
+        self._at_work, self._change = False, threading.Condition()
         self._child: Child | None = None
         self._closed = False
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        mine = object()
         with self._change:
-            if self._inside > self.queue and not self.newest:
+            if self.newest:
+                self._waiting.clear()
+            elif len(self._waiting) >= self.queue:
                 raise Busy
-            self._inside += 1
-            self._last = mine = self._last + 1
-            passed = lambda: self.newest and mine != self._last  # noqa: E731
+            self._waiting.append(mine)
             self._change.notify_all()
-            self._change.wait_for(lambda: passed() or not self._at_work)
-            if passed():
-                self._inside -= 1
+            self._change.wait_for(lambda: mine not in self._waiting or not self._at_work)
+            if mine not in self._waiting:
                 return failed("a newer program has come in")
+            self._waiting.remove(mine)
             self._at_work = True
         try:
             return self._ask(request)
         finally:
             with self._change:
-                self._inside, self._at_work = self._inside - 1, False
+                self._at_work = False
                 self._change.notify_all()
 
     def close(self) -> None:
@@ -65,23 +65,19 @@ class Desk:
         self._end()
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        for attempt in range(2):  # a process may have died while it had nothing to do
-            child = self._ready()
-            try:
-                return child.ask(request, self.seconds)
-            except TimeoutError:
-                self._replace()
-                return failed(f"this takes more than {self.seconds:g} seconds here")
-            except (OSError, EOFError, ValueError):
-                died_at_work = child.process.poll() is None or attempt == 1
-                self._replace()
-                if died_at_work:
-                    break
-        return failed("the compiler did not survive this program")
+        try:
+            return self._ready().ask(request, self.seconds)
+        except TimeoutError:
+            reason = f"this takes more than {self.seconds:g} seconds here"
+        except (OSError, EOFError, ValueError):
+            reason = "the compiler did not survive this program"
+        self._replace()
+        return failed(reason)
 
     def _ready(self) -> Child:
         if self._child is None or self._child.process.poll() is not None:
-            self._child = Child(COMMAND, _environment())
+            # Without a GPU, and without variables that change Triton or print.
+            self._child = Child(COMMAND, environment("TRITON_", "MLIR_", "MINITRI_LOGS", CUDA_VISIBLE_DEVICES=""))
         return self._child
 
     def _replace(self) -> None:
@@ -94,9 +90,3 @@ class Desk:
         child, self._child = self._child, None
         if child is not None:
             child.end()
-
-
-def _environment() -> dict[str, str]:
-    """Returns the environment of the worker process: without a GPU, and without variables that change Triton."""
-    path = os.pathsep.join(filter(None, sys.path))
-    return environment("TRITON_", "MLIR_", "MINITRI_LOGS", PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")

@@ -92,15 +92,12 @@ class Server(ThreadingHTTPServer):
         self.quick, self.full = Desk(QUICK), Desk(FULL, newest=True)  # first: a taken port closes the server
         super().__init__((ADDRESS, port), Handler)
         self.token = _kept_token(port) if port else secrets.token_urlsafe(24)
+        self.address = f"http://{ADDRESS}:{self.server_port}/{self.token}/"
         self.first = dict(first or EXAMPLES[0])
         self.names = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self.rate = RATE
         self._bucket, self._filled, self._lock = BURST, time.monotonic(), threading.Lock()
-
-    @property
-    def address(self) -> str:
-        return f"http://{ADDRESS}:{self.server_port}/{self.token}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Closes a connection if there are `CONNECTIONS` other connections already."""
@@ -151,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer("", self._page)
 
     def do_POST(self) -> None:
-        self._answer("explore", self._compile)
+        self._answer("explore", lambda: self._send(200, self._asked(self._json())))
 
     def _answer(self, name: str, work: Callable[[], None]) -> None:
         """Answers a request for the one path that its HTTP method has."""
@@ -195,9 +192,6 @@ class Handler(BaseHTTPRequestHandler):
         meta = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made)
         policy = html.unescape(meta[1]) if meta else "default-src 'none'"
         self._send(200, made, {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
-
-    def _compile(self) -> None:
-        self._send(200, self._asked(self._json()))
 
     def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
         desk = self.own.full if request.get("all") is True else self.own.quick

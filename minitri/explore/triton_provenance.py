@@ -51,47 +51,48 @@ class Origin:
 
 
 NOWHERE = Origin(NONE, "")
-Step = tuple[Iterable[str], Iterable[str]]  # names defined, names used
 
 
-def served(steps: Sequence[Step], own: Sequence[Nodes | None], kept: frozenset[str] = frozenset()) -> list[Nodes]:
-    """Returns the nodes of every step.
+def _origins(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str], frame: Nodes) -> list[Origin]:
+    """Returns the origin of each row of one kernel.
 
-    A step without nodes of its own has the nodes of the steps that use its results.
+    own     the nodes of each row, or None for a row that has the nodes of the rows that use its results
+    frame   the nodes that the kernel writes: the nodes of rows whose results are not used
+    """
+    users = served(rows, own, kept)
+    made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else Origin(frame, WHOLE) for o, u in zip(own, users)]
+    return [origin if row.operation else NOWHERE for row, origin in zip(rows, made)]
+
+
+def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str]) -> list[Nodes]:
+    """Returns the nodes of every row.
+
+    A row without nodes of its own has the nodes of the rows that use its results.
 
         i = pid * 4           serves the load: {2}
         x = load(p + i)       {2}
         s = 3                 serves the product: {5}
         y = x * s             {5}
 
-    The search goes from the last step to the first, twice, because a loop carries values to earlier steps. A use of a
-    name counts for the nearest earlier step that defines the name. If the name is in `kept`, the use counts for every
-    earlier step that defines it.
+    The search goes from the last row to the first, twice, because a loop carries values to earlier rows. A use of a
+    name counts for the nearest earlier row that defines the name. If the name is in `kept`, the use counts for every
+    earlier row that defines it.
     """
     needed: dict[str, Nodes] = defaultdict(frozenset)
-    found = [NONE] * len(steps)
+    found = [NONE] * len(rows)
     for _ in range(2):
-        for k in range(len(steps) - 1, -1, -1):
-            defines, uses = steps[k]
+        for k, row in reversed(list(enumerate(rows))):
             nodes = own[k]
-            found[k] = nodes = NONE.union(*(needed[n] for n in defines)) if nodes is None else nodes
-            for name in defines:
+            found[k] = nodes = NONE.union(*(needed[n] for n in row.defines)) if nodes is None else nodes
+            for name in row.defines:
                 if name not in kept:
                     needed.pop(name, None)
-            for name in uses:
+            for name in row.uses:
                 needed[name] |= nodes
     return found
 
 
 # ---- the generated source ---------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int  # from 1
-    defines: frozenset[str]
-    uses: frozenset[str]
-    loop: bool  # the line is inside a loop
 
 
 def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Callable[[Op], Nodes]) -> list[Origin]:
@@ -102,21 +103,19 @@ def generated_lines(text: str, kernels: Sequence[EmittedKernel], nodes_of: Calla
     found: dict[int, Origin] = {}
     for function in ast.parse(text).body:
         if isinstance(function, ast.FunctionDef):
-            lines = list(_lines(function.body, False))
-            nodes = served([(n.defines, n.uses) for n in lines], [own.get(n.number) for n in lines], _carried(lines))
-            found |= {n.number: Origin(ns, OWN if n.number in own else SERVES) for n, ns in zip(lines, nodes)}
-            written = [own[n.number] for n in lines if isinstance(ops.get(n.number), Store)]
-            frame = NONE.union(*written)
-            found[function.lineno] = Origin(frame, WHOLE)
-            found |= {line: Origin(frame, WHOLE) for line in _whole(function) if line not in own}
-            found |= {line: Origin(frame, "") for line in (function.lineno - 1, launches[function.name])}
+            rows, in_loop = zip(*_rows(function.body))
+            lines = [row.lines[0] for row in rows]
+            frame = NONE.union(*(own[line] for line in lines if isinstance(ops.get(line), Store)))
+            found |= zip(lines, _origins(rows, [own.get(n) for n in lines], _carried(rows, in_loop), frame))
+            found |= {n: Origin(frame, WHOLE) for n in (function.lineno, *_whole(function)) if n not in own}
+            found |= {n: Origin(frame, "") for n in (function.lineno - 1, launches[function.name])}
     return [found.get(k + 1, NOWHERE) for k in range(text.count("\n"))]
 
 
-def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
-    """Yields the lines of statements.
+def _rows(body: Sequence[ast.stmt], loop: bool = False) -> Iterator[tuple[Row, bool]]:
+    """Yields the rows of statements, and whether each is in a loop.
 
-    The line of a loop or a branch is its head; the lines of its body follow.
+    The row of a loop or a branch is that of its head; the rows of its body follow.
     """
     for statement in body:
         match statement:
@@ -127,8 +126,8 @@ def _lines(body: Sequence[ast.stmt], loop: bool) -> Iterator[_Line]:
             case _:
                 head, inner = [statement], []
         inside = loop or isinstance(statement, ast.For)
-        yield _Line(statement.lineno, _names(head, ast.Store), _names(head, ast.Load), inside)
-        yield from _lines(inner, inside)
+        yield Row(True, (statement.lineno,), _names(head, ast.Store), _names(head, ast.Load)), inside
+        yield from _rows(inner, inside)
 
 
 def _whole(function: ast.FunctionDef) -> Iterator[int]:
@@ -143,15 +142,15 @@ def _whole(function: ast.FunctionDef) -> Iterator[int]:
             yield node.lineno
 
 
-def _carried(lines: Sequence[_Line]) -> frozenset[str]:
+def _carried(rows: Sequence[Row], in_loop: Sequence[bool]) -> frozenset[str]:
     """Returns the names that a loop carries: names that are defined both before a loop and in a loop."""
-    inside, before = ({n for line in lines if line.loop == loop for n in line.defines} for loop in (True, False))
+    inside, before = ({n for r, k in zip(rows, in_loop) if k == loop for n in r.defines} for loop in (True, False))
     return frozenset(inside & before)
 
 
-def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> frozenset[str]:
+def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> tuple[str, ...]:
     nodes = (node for tree in trees for node in ast.walk(tree))
-    return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, context))
+    return tuple({n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, context)})
 
 
 # ---- Triton's own stages ----------------------------------------------------------------
@@ -160,15 +159,20 @@ def _names(trees: Iterable[ast.AST], context: type[ast.expr_context]) -> frozens
 def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) -> list[Origin]:
     """Returns the origin of each line of one of Triton's stages.
 
-    The stage contains all distinct kernels, each under a line with its name.
+    The stage contains all distinct kernels, each under a line with its name. `heads` has the line of the generated source
+    at which each kernel begins.
     """
     lines: list[Origin] = []
-    heads = _heads(machine.compilation.module_text)
+    source_lines = enumerate(machine.compilation.module_text.split("\n"), 1)
+    heads = {line[4:].partition("(")[0]: number for number, line in source_lines if line.startswith("def ")}
     for kernel in machine.kernels:
-        text, frame, shared = kernel.text(stage), heads[kernel.name], _with_twins(source, kernel, heads)
+        text, head, shared = kernel.text(stage), heads[kernel.name], _with_twins(source, kernel, heads)
         rows = sass_rows(text, kernel.disassembly) if stage == "sass" else READERS[stage](text)
-        rows = with_tensor_memory(rows, text, frame)
-        lines += [Origin(shared[frame - 1].nodes, ""), *_origins(rows, shared, frame)]
+        rows = with_tensor_memory(rows, text, head)
+        places = [[shared[n - 1].nodes for n in row.lines if head < n <= len(shared)] for row in rows]
+        own = [NONE.union(*nodes) if nodes else None for nodes in places]
+        frame = shared[head - 1].nodes
+        lines += [Origin(frame, ""), *_origins(rows, own, frozenset({TENSOR}), frame)]
     return lines
 
 
@@ -182,19 +186,3 @@ def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str
         here, *others = (source[heads[name] - 1 + k] for name in (kernel.name, *kernel.twins))
         made[heads[kernel.name] - 1 + k] = Origin(here.nodes.union(*(o.nodes for o in others)), here.how)
     return made
-
-
-def _heads(text: str) -> dict[str, int]:
-    """Returns the line of the generated source at which each kernel begins, by the name of the kernel."""
-    lines = enumerate(text.split("\n"), 1)
-    return {line[4:].partition("(")[0]: number for number, line in lines if line.startswith("def ")}
-
-
-def _origins(rows: Sequence[Row], source: Sequence[Origin], frame: int) -> list[Origin]:
-    """Returns the origin of each line of one kernel."""
-    whole = Origin(source[frame - 1].nodes, WHOLE)
-    places = [[source[n - 1].nodes for n in r.lines if frame < n <= len(source)] for r in rows]
-    own = [NONE.union(*found) or None for found in places]
-    users = served([(r.defines, r.uses) for r in rows], own, frozenset({TENSOR}))
-    made = [Origin(o, OWN) if o else Origin(u, SERVES) if u else whole for o, u in zip(own, users)]
-    return [origin if r.operation else NOWHERE for r, origin in zip(rows, made)]

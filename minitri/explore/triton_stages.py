@@ -43,12 +43,9 @@ class KernelCode:
     """
 
     def __init__(self, kernel: EmittedKernel, twins: Iterable[str], source: Any, target: Target) -> None:
-        self.kernel, self.twins, self.source, self.target = kernel, tuple(twins), source, target
+        self.kernel, self.name, self.source, self.target = kernel, kernel.name, source, target
+        self.twins = tuple(twins)
         self._made: dict[str, Any] = {}  # no cached_property: before Python 3.12 threads wait for each other there
-
-    @property
-    def name(self) -> str:
-        return self.kernel.name
 
     @property
     def title(self) -> str:

@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+
 from minitri.base.diagnostics import listed
 from minitri.base.dims import ONE, Dim
 from minitri.base.toml_tables import table_beside
@@ -29,12 +31,15 @@ from minitri.kernels.text import comparison
 from minitri.tiles.ir import TileAxis
 
 STEPS = table_beside(__file__, "walk.toml")["steps"]
+TEMPLATES = Environment(undefined=StrictUndefined)  # of texts, which the page inserts as text
+TEMPLATES.filters["listed"] = listed
 FUNCTIONS = ("exp", "exp2", "log", "tanh", "sin", "cos", "sqrt", "rsqrt", "erf", "sigmoid")
-CASTS = "Such casts come from 16-bit values: each operation widens them to f32 and rounds its result."
 MOVES = ("view", "cast", "const", "index")  # nobody wants to follow these
 OTHER_PANES = {"source", "drawn", "player"}  # of the walk that are no stages
 NEUTRAL = {float("-inf"): "maximum", float("inf"): "minimum", 0.0: "sum", 1.0: "product"}
-LOADED = re.compile(r"tl\.load\((\w+) \+ (.+?)(?:, mask=(.+?))?(?:, other=(.+?))?(?:, \w+=\S+)*\)$")
+LOADED = re.compile(
+    r"tl\.load\((?P<pointer>\w+) \+ (?P<place>.+?)(?:, mask=(?P<mask>.+?))?(?:, other=(?P<other>.+?))?(?:, \w+=\S+)*\)$"
+)
 Data = Mapping[str, Any]  # a part of a page
 
 
@@ -77,7 +82,9 @@ class _Walk:
         accesses = [op for op in self.program.ops() if isinstance(op, (Load, Store))]
         self.store = next(op for op in accesses if isinstance(op, Store))
         loads = [op for op in accesses if isinstance(op, Load)]
-        self.load = max(loads, key=lambda op: (*map(bool, self._along(op)), len(op.index)), default=None)
+        roles = {a.name: a.role for a in self.program.axes}
+        along = {op: {roles.get(name) for name in op.indexed_by} for op in loads}
+        self.load = max(loads, key=lambda op: ("loop" in along[op], "whole" in along[op], len(op.index)), default=None)
         tests = [(op, _conditions(op)) for op in accesses]
         self.tested = next((a for a in reversed(self.program.axes) if any(a.name in of for _, of in tests)), None)
         masked = [op for op, of in tests if self.tested and self.tested.name in of]
@@ -85,12 +92,6 @@ class _Walk:
 
     def _computes(self, ops: Iterable[Op]) -> bool:
         return any(self.node in self.trace.of(op.spans) for op in ops)
-
-    def _along(self, access: Access) -> tuple[TileAxis | None, TileAxis | None]:
-        """The loop and the whole axis that an access goes along."""
-        axes = [a for a in self.program.axes if a.name in access.indexed_by]
-        loop, whole = (next((a for a in axes if a.role == role), None) for role in ("loop", "whole"))
-        return loop, whole
 
     # ---- steps -------------------------------------------------------------------------------
 
@@ -102,7 +103,13 @@ class _Walk:
 
     def steps(self) -> Iterator[dict[str, Any]]:
         """The steps whose stages have a text, and not the same one."""
-        facts, drawings = self._facts(), self._drawings()
+        facts = self._facts()
+        drawings = {
+            "fusion": self._fusion(),
+            "grid": self._array(self.store),
+            "tile": self.load and self._array(self.load),
+            "mask": self.masked and self.tested and {**self._array(self.masked), "tested": self.tested.name},
+        }
         loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
         lit = {"tile": loaded, "mask": loaded | {self.node}}
         for step in STEPS:
@@ -110,154 +117,69 @@ class _Walk:
             drawing = drawings.get(kind)
             if not self._shown(panes) or (kind == "tile" and drawing is None):
                 continue
-            text = f"{ABOUT.get(step.get('about', panes[1]), '')} {step['text'].format(**facts)}".strip()
-            sketch = drawing and {"kind": kind, "caption": step["caption"].format(**facts), **drawing}
+            text = f"{ABOUT.get(step.get('about', panes[1]), '')} {_filled(step['text'], facts)}".strip()
+            sketch = drawing and {"kind": kind, "caption": _filled(step["caption"], facts), **drawing}
             marks = sorted(lit.get(kind, {self.node}) if drawing else {self.node})
             yield {"title": step.get("title", panes[1]), "panes": panes, "text": text, "marks": marks, "sketch": sketch}
 
-    def _facts(self) -> dict[str, str]:
-        """What the texts say of this program."""
-        node = self.trace.nodes[self.node]
+    def _facts(self) -> dict[str, Any]:
+        """The values that the texts in walk.toml use: the fields of the walk, and what follows from them."""
+        node, axes, load = self.trace.nodes[self.node], self.program.axes, self.load
         code = " ".join(node.spans[0].text.split())
-        axes = ", ".join(f"{a.name}: {a.extent}" for a in self.program.axes)
-        return {
-            "kernel": WORDS["terms"]["kernel"],
-            "tile": WORDS["terms"]["tile"],
-            **self._stages(),
-            **self._played(),
-            "asked": self._triton(),
-            "targeted": self._changes("tile.masked", "tile.target"),
+        gone_through = {pane for step in STEPS for pane in step["panes"]}
+        graphs = [self.texts[stage] for stage in ("graph", "graph.simplified")]
+        played: Data = self.player or {"sizes": {}, "kernels": []}
+        played_axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
+        loaded_axes = [a for a in axes if load and a.name in load.indexed_by]
+        return vars(self) | {
+            "terms": WORDS["terms"],
+            "stages": [f"`{s}`" for s in self.texts if s in gone_through],
+            "skipped": [f"`{s}`" for s in self.texts if s not in gone_through],
             "code": code if len(code) < 60 else node.op,
             "op": node.op,
             "type": node.text.partition(": ")[2].partition(" = ")[0],
-            "simplified": self._simplified(),
-            "fused": self._fused(),
-            "axes": f"From here on axes have names: `{axes}`." if axes else "",
-            "programs": self._programs(),
-            "stored": self.store.buffer.name,
-            "loaded": self.load.buffer.name if self.load else "",
-            "load": f"load {self.load.buffer.name}[{', '.join(map(str, self.load.index))}]" if self.load else "",
-            "part": self._part(),
-            "masked": self._masks(),
-            "tested": self.masked.buffer.name if self.masked else "",
+            "casts": [text.count(" = cast ") for text in graphs],
+            "lines": [text.count("\n  %") for text in graphs],
+            "conditions": [text.count("\n  require ") for text in graphs],
+            "sizes": _assignments(self.trace.compilation.context.sizes),
+            "simplified": self._changes("graph.specialised", "graph.simplified"),
+            "targeted": self._changes("tile.masked", "tile.target"),
+            "operations": sum(len(operations(k)) for k in self.kernels),
+            "axes": ", ".join(f"{a.name}: {a.extent}" for a in axes),
+            "grid": list(map(_part, self.program.grid)),
+            "count": _count(self.program.grid),
+            "part": list(map(_part, loaded_axes)) or ["one element"],
+            "loops": [a.name for a in loaded_axes if a.role == "loop"],
+            "mask": comparison(_conditions(self.masked)[self.tested.name]) if self.tested else "",
+            "neutral": self._neutral(),
+            "played": _assignments(played["sizes"]),
+            "wide": next((a for a in played_axes if a["role"] != "whole" and a["lanes"] > a["block"]), None),
+            "spelled": self._spelled_load(),
         }
 
-    def _stages(self) -> dict[str, str]:
-        """The stages that the walk goes through, and the stages that it passes over."""
-        gone_through = {pane for step in STEPS for pane in step["panes"]}
-        to_come, skipped = ([f"`{s}`" for s in self.texts if (s in gone_through) == there] for there in (True, False))
-        said = f" The walk passes over {listed(skipped)}, which the free view has." if skipped else ""
-        return {"stages": listed(to_come), "skipped": said}
-
-    def _changes(self, before: str, after: str) -> str:
-        """The passes between two stages that changed the program, with their rules that fired."""
+    def _changes(self, before: str, after: str) -> list[tuple[str, str]]:
+        """The passes between two stages that changed the program, with what their rules did."""
         at = {p["stage"]: k for k, p in enumerate(self.passes)}
         between = self.passes[at[before] + 1 : at[after] + 1]
         changed = [p for p in between if any(not renumbered for *_, renumbered in p["patch"])]
-        return " ".join(f"Here the pass `{p['name']}` changed it: {_reason(p)}" for p in changed)
+        return [(p["name"], _reason(p)) for p in changed]
 
-    def _simplified(self) -> str:
-        """What the passes over the graph did: casts, operations and sizes."""
-        texts = [self.trace[stage].text for stage in ("graph", "graph.simplified")]
-        casts, counts = ([text.count(sign) for text in texts] for sign in (" = cast ", "\n  %"))
-        known = [f"{name} = {size}" for name, size in self.trace.compilation.context.sizes.items()]
-        said = [CASTS] if casts[0] > casts[1] else []
-        said += [f"Here {counts[0]} lines became {counts[1]}."] if counts[0] != counts[1] else []
-        said += [f"The sizes are numbers now: {listed(known)}."] if known else []
-        required = [text.count("\n  require ") for text in texts]
-        said += ["Conditions that these sizes meet are gone."] if required[0] > required[1] else []
-        return " ".join([*said, self._changes("graph.specialised", "graph.simplified")])
-
-    def _fused(self) -> str:
-        count, ops = len(self.kernels), sum(len(operations(k)) for k in self.kernels)
-        if ops == 1:
-            return "Running several operations in one kernel would save that: fusion. Here is only one operation."
-        where = "one kernel runs" if count == 1 else f"{count} kernels run"
-        return (
-            f"Running several operations in one kernel saves that, and is called fusion. Here {where} {ops} operations."
-        )
-
-    def _programs(self) -> str:
-        if not self.program.grid:
-            return "Here one grid program does all of it."
-        axes = listed([f"{a.block} of {a.extent} along {a.name}" for a in self.program.grid])
-        count = _count(self.program.grid)
-        made = (
-            "one grid program makes up the grid, and takes"
-            if count == "1"
-            else f"{count} grid programs make up the grid, and each takes"
-        )
-        return f"Here {made} {axes}."
-
-    def _part(self) -> str:
-        """What a grid program loads along each axis of the load that is drawn."""
-        axes = [a for a in self.program.axes if self.load and a.name in self.load.indexed_by]
-        parts = [f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}" for a in axes]
-        loops = [f", in each iteration of a loop along {a.name}" for a in axes if a.role == "loop"]
-        return listed(parts or ["one element"]) + "".join(loops)
-
-    def _masks(self) -> str:
-        axis = self.tested
-        if axis is None:
-            return "Here all blocks end where the arrays end, so no access needs a mask."
-        size = f"The last block along {axis.name} can reach past the end of the array."
-        if axis.role == "whole":
-            size = (
-                f"Triton needs a power of two, so a tile has {axis.lanes} elements along {axis.name}. "
-                f"The array has {axis.extent}."
-            )
-        left_out = f"The mask `{comparison(_conditions(self.masked)[axis.name])}` leaves out the rest."
-        return " ".join([size, left_out, *self._neutral()])
-
-    def _neutral(self) -> Iterator[str]:
+    def _neutral(self) -> list[str]:
         """What stands for masked elements in a reduction, and why."""
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]
         chosen = [op.args for op in ops if isinstance(op, Compute) and op.op == "where"]
         values += [c.value for test, _, c in chosen if isinstance(test, Inside) and isinstance(c, Constant)]
-        known = [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
-        if known:
-            yield f"For a reduction, a masked element counts as {'; or as '.join(known)}."
+        return [f"`{value}`, which changes no {NEUTRAL[value]}" for value in dict.fromkeys(values) if value in NEUTRAL]
 
-    def _played(self) -> dict[str, str]:
-        """The sizes of the player's example, and an axis whose tiles have more elements than its blocks."""
-        played = self.player or {"sizes": {}, "kernels": []}
-        axes = [a for kernel in played["kernels"] for a in kernel["axes"]]
-        wide = next((a for a in axes if a["role"] != "whole" and a["lanes"] > a["block"]), None)
-        sizes = [f"{name} = {size}" for name, size in played["sizes"].items()]
-        lanes = wide and (
-            f"`in {wide['lanes']} lanes` means that the tile of a block of {wide['block']} along {wide['name']} has "
-            f"{wide['lanes']} elements, because Triton needs a power of two. The rest is past the end of the block."
-        )
-        return {"sizes": f", here {listed(sizes)}" if sizes else "", "lanes": lanes or ""}
-
-    def _triton(self) -> str:
-        """What a reader of the Triton source asks: what `rt` is, and what the parts of a load are."""
-        text, said = self.texts["triton"], []
-        if self.texts["tile.masked"] == self.texts["tile.target"]:
-            said.append("The stage `tile.target` changed nothing here.")
-        if "import rt" in text:
-            said.append("`rt` is a small library of functions that kernels call.")
+    def _spelled_load(self) -> re.Match[str] | None:
+        """The parts of the load in Triton's source: a match of `LOADED`."""
         loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
-        own = (row for row, nodes in zip(text.split("\n"), self.trace["triton"].lines) if loaded and loaded <= nodes)
-        found = next((match for row in own if (match := LOADED.search(row))), None)
-        if found is not None and self.load is not None:
-            pointer, place, mask, other = found.groups()
-            said.append(f"In `tl.load`, `{pointer}` is the start of `{self.load.buffer.name}` in memory.")
-            said.append(f"`{place}` is the place of each element, counted from there.")
-            rest = ", and `other` is what the rest become" if other else ""
-            said += [f"`mask` says which elements are read{rest}."] if mask else []
-        return " ".join(said)
+        rows = zip(self.texts["triton"].split("\n"), self.trace["triton"].lines)
+        own = (LOADED.search(row) for row, nodes in rows if loaded and loaded <= nodes)
+        return next(filter(None, own), None)
 
     # ---- drawings ------------------------------------------------------------------------------
-
-    def _drawings(self) -> dict[str, dict[str, Any] | None]:
-        return {
-            "fusion": self._fusion(),
-            "grid": self._array(self.store),
-            "tile": self.load and self._array(self.load),
-            "mask": self.masked and self.tested and {**self._array(self.masked), "tested": self.tested.name},
-        }
 
     def _fusion(self) -> dict[str, Any]:
         kernels = [
@@ -274,6 +196,20 @@ class _Walk:
         axes = [[a for a in self.program.axes if a.name in own] for own in names]
         dims = list(map(_dim, access.buffer.shape, axes))
         return {"name": access.buffer.name, "dims": dims or [_dim(ONE, ())]}  # an array without axes is one element
+
+
+def _filled(template: str, facts: Data) -> str:
+    """Fills in a text of walk.toml. Line breaks of the template become spaces."""
+    return " ".join(TEMPLATES.from_string(template).render(facts).split())
+
+
+def _part(a: TileAxis) -> str:
+    """The part of an axis that one grid program works on: `64 of 512 along i`."""
+    return f"{'all' if a.role == 'whole' else f'{a.block} of'} {a.extent} along {a.name}"
+
+
+def _assignments(sizes: Data) -> list[str]:
+    return [f"{name} = {size}" for name, size in sizes.items()]
 
 
 def _reason(p: Data) -> str:

@@ -40,18 +40,19 @@ def card(
     """
     shown = [(label, _shown(content, longest)) for label, content in tabs]
     cells = [[printable(cell) for cell in row] for row in rows]
-    return _template().render(
+    return template(Path(__file__).with_name("card.html")).render(
         title=title, signature=signature, facts=facts, wrong=wrong, text=_shown(text, longest), tabs=shown,
         rows=cells, fold=fold, note=note, group=f"minitri-{uuid4().hex[:12]}",
     )  # fmt: skip
 
 
 @cache
-def _template() -> Any:
+def template(path: Path) -> Any:
+    """Returns a template of HTML, which escapes all inserted text."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    return environment.from_string(Path(__file__).with_name("card.html").read_text(encoding="utf-8"))
+    return environment.from_string(path.read_text(encoding="utf-8"))
 
 
 def _shown(text: str, longest: int) -> str:

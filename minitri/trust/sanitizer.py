@@ -69,7 +69,7 @@ class Watch:
     def __init__(
         self, plan: Plan, programs: Sequence[Program], memory: Mapping[str, Memory], sizes: Mapping[str, int]
     ) -> None:
-        self.plan, self.programs, self.sizes = plan, programs, sizes
+        self.plan, self.programs, self.memory, self.sizes = plan, programs, memory, sizes
         self.known = {b.name: b for b in (*plan.inputs, *plan.temporaries, *plan.outputs)}
         self.writers = {b.name: np.full(memory[b.name].flat.size, -1) for b in (*plan.temporaries, *plan.outputs)}
         self.readers: dict[str, Any] = {}
