@@ -24,18 +24,8 @@ from minitri.base.time_and_memory_limits import using
 from minitri.base.tracebacks import hides_frames, hides_frames_of_methods
 from minitri.base.types import DType
 from minitri.graph.names import unknown_function, unknown_name
-from minitri.language import ast
+from minitri.language import ast, front_end
 from minitri.language.foreign.names import PREFIXES
-from minitri.language.front_end import (
-    all_types,
-    from_function,
-    is_module,
-    parse_program,
-    plain_function,
-    read_module,
-    shared_names,
-    untyped_parameters,
-)
 from minitri.language.linking import Definition, link, of_module, of_python
 from minitri.language.signatures import function_names
 from minitri.program import Program
@@ -79,11 +69,11 @@ def compile(
     settings: dict[str, Any] = {
         "types": types, "entry": entry, "name": name, "options": options, "effort": effort, "optimize": optimize,
     }  # fmt: skip
-    shared = shared_names(text, settings)
+    shared = front_end.shared_names(text, settings)
     settings |= {key: DEFAULTS[key] for key in shared}
-    kinds = all_types({**parameters, **shared}, settings["types"])
-    if (is_path or is_module(text)) and not kinds:
-        module = read_module(text, settings["name"] or path or "<module>")
+    kinds = front_end.all_types({**parameters, **shared}, settings["types"])
+    if (is_path or front_end.is_module(text)) and not kinds:
+        module = front_end.read_module(text, settings["name"] or path or "<module>")
     else:
         module = _expression(text, settings["name"] or path or "<expression>", kinds)
     without = () if settings["optimize"] else ("all",)
@@ -96,8 +86,8 @@ def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Mo
     If no types are given, the names of the expression are parameters. A misspelt function raises an error at once.
     """
     if kinds:
-        return parse_program(text, name, kinds)
-    module = parse_program(text, name, untyped_parameters(text, name))
+        return front_end.parse_program(text, name, kinds)
+    module = front_end.parse_program(text, name, front_end.untyped_parameters(text, name))
     root, known = module.functions[0].body[0].value, function_names()
     for node in ast.postorder(root):
         if isinstance(node, ast.Name) and node.id in PREFIXES:
@@ -140,8 +130,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return partial(jit, **options)
-    parsed = from_function(function).functions[-1]
-    return FunctionProgram(of_python(plain_function(function), parsed), **options)
+    parsed = front_end.from_function(function).functions[-1]
+    return FunctionProgram(of_python(front_end.plain_function(function), parsed), **options)
 
 
 @hides_frames
@@ -152,7 +142,7 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
     """
     if not isinstance(text, str):
         raise CompileError("MT0003", f"an expression is a text, not {type(text).__name__}")
-    return Program(parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)
+    return Program(front_end.parse_program(text, "<expression>", {name: None for name in arguments}))(**arguments)
 
 
 # ---- programs made from Python functions ------------------------------------------------------

@@ -48,8 +48,7 @@ def explain(
     odd        the names of arrays whose address is not a multiple of 16 bytes
     """
     programs = compiled.value("tile.target")
-    plan = programs.plan
-    context = compiled.context
+    plan, context = programs.plan, compiled.context
     title = ", ".join([f"{context.entry} for {context.target}", *(f"{n} = {v}" for n, v in context.sizes.items())])
     rules = {k.name: schedule_of(k, context).rule for k in plan.kernels} if context.start is None else {}
     roof = roofline(compiled, measured)
@@ -57,8 +56,7 @@ def explain(
     lines = [title, sizes_given(context, plan, any(p.wide for p in programs)), *[schedules] * bool(schedules), ""]
     for program in programs:
         arrays = "" if context.target == INTERPRETER else arrays_given(program, context.target, odd)
-        lines += _kernel(program, plan, rules.get(program.name, ""), moved.get(program.name), arrays)
-        lines.append("")
+        lines += [*_kernel(program, plan, rules.get(program.name, ""), moved.get(program.name), arrays), ""]
     roofs = [] if roof is None else [str(roof)]
     return "\n".join([*lines, *roofs, *_parts(compiled), *_ledger(plan.ledger)])
 
@@ -171,8 +169,7 @@ def sizes_given(context: Context, plan: Plan, wide: bool) -> str:
         known = f"{listed(names)} {'is an argument' if len(names) == 1 else 'are arguments'} of the kernels, the rest literals"
     else:
         known = "for any sizes: they are arguments of the kernels"
-    layouts = list(context.layouts)
-    strided = f"; not row-major: {', '.join(layouts)}" if layouts else ""
+    strided = f"; not row-major: {', '.join(context.layouts)}" if context.layouts else ""
     return f"{known}; offsets of {64 if wide else 32} bits{strided}"
 
 

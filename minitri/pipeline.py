@@ -346,8 +346,7 @@ class Compilation:
         if stage not in self.context.target.stages:
             self._require_later(stage)
             raise _unavailable(stage, self)
-        names = [k.name for k in self.value("triton")]
-        return artifacts.stage_text(self.compiled, names, stage)
+        return artifacts.stage_text(self.compiled, [k.name for k in self.value("triton")], stage)
 
     def text(self, stage: str) -> str:
         """Returns the text of a stage that one of the passes makes."""

@@ -25,8 +25,7 @@ from minitri.hardware.roofline import Measured
 from minitri.kernels.memory_traffic import traffic
 from minitri.notebook.html import card, counted
 from minitri.program import Program
-from minitri.runtime.device_transfer import target_of
-from minitri.runtime.launch import Bound, launcher
+from minitri.runtime.launch import Bound, launcher, target_of
 from minitri.runtime.timing import Timing, measure, time_call
 
 __all__ = ["KernelTime", "Profile", "Timing", "profile", "time_call"]
@@ -112,7 +111,7 @@ def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, 
     kernels: list[KernelTime] = []
     for launch in Bound(run, call).launches:  # in order: each finds the temporaries that it reads
         k, timing = launch.step.kernel, measure(launcher([launch], call), call.device, repeats, max(1, warmup))
-        kernels.append(KernelTime(k.name, launch.programs, k.warps, timing, moved.get(k.name, 0)))
+        kernels.append(KernelTime(k.name, launch.programs, k.program.warps, timing, moved.get(k.name, 0)))
     total = measure(lambda: program(*arrays, **named), call.device, repeats, warmup)
     seconds = {k.name: k.seconds for k in kernels}
     measured = Measured(seconds, target_of(call.device), call.sizes, {s.kernel.name: s.kernel for s in run.steps})

@@ -31,8 +31,7 @@ from minitri.notebook.html import StageText
 from minitri.pipeline import OUR_STAGES, Compilation, PassRecord
 from minitri.program_compilation import BaseProgram, checked, for_arrays, names, unaligned
 from minitri.runtime.binding import Call, float_default, given_sizes, takes_float
-from minitri.runtime.device_transfer import beside, on_cpu, on_gpu, own_target
-from minitri.runtime.launch import Bound, Executable, enough, require_graph
+from minitri.runtime.launch import Bound, Executable, beside, enough, on_cpu, on_gpu, own_target, require_graph
 from minitri.runtime.replay import Captured, ReplayCache, call_key
 from minitri.runtime.variants import Variants
 from minitri.tiles.schedule import Options

@@ -231,8 +231,7 @@ class Loaded(Program):
         sizes, arrays = dict(call.sizes), dict(call.arrays)
         for b in self._plan.inputs:
             if b.name in arrays:
-                strides = _strides(b, arrays[b.name], sizes)
-                arrays[b.name] = laid(arrays[b.name], strides, b.name)
+                arrays[b.name] = laid(arrays[b.name], _strides(b, arrays[b.name], sizes), b.name)
         return replace(call, sizes=sizes, arrays=arrays)
 
 

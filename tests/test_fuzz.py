@@ -16,7 +16,7 @@ from test_check import Planted, min_for_max, nodes, only, ops, planted
 import minitri as mt
 from minitri.base.diagnostics import CompileError
 from minitri.cli.main import main
-from minitri.fuzz import workers
+from minitri.fuzz import session
 from minitri.fuzz.failure_file import Case, read, written
 from minitri.fuzz.session import Session, fuzz
 from minitri.fuzz.trial import examined, trial
@@ -213,8 +213,8 @@ WORKERS = {
 
 @pytest.mark.parametrize("kind", list(WORKERS))
 def test_a_program_that_kills_a_worker_is_a_finding(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", WORKERS[kind]))
-    monkeypatch.setattr(workers, "LIMIT", 0.5 if kind == "hang" else 60)
+    monkeypatch.setattr(session, "COMMAND", (sys.executable, "-c", WORKERS[kind]))
+    monkeypatch.setattr(session, "LIMIT", 0.5 if kind == "hang" else 60)
     summary = fuzz(Session(60, seed=5, jobs=2, directory=tmp_path, programs=3))
     assert summary.programs == 3 and len(summary.found) == (0 if kind == "fine" else 3)
     assert (summary.stages, summary.pairs) == ((6, 3) if kind == "fine" else (0, 0))
@@ -227,7 +227,7 @@ def test_a_program_that_kills_a_worker_is_a_finding(kind: str, monkeypatch: pyte
 
 
 def test_fuzzing_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", WORKERS["fine"]))
+    monkeypatch.setattr(session, "COMMAND", (sys.executable, "-c", WORKERS["fine"]))
     told: list[int] = []
     summary = fuzz(Session(0.5), lambda s: told.append(s.programs))
     assert summary.programs == told[-1] > 0
@@ -242,7 +242,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_the_command_with_a_disagreement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c", WORKERS["crash"]))
+    monkeypatch.setattr(session, "COMMAND", (sys.executable, "-c", WORKERS["crash"]))
     result = minitri("fuzz", "--programs", "1", "--jobs", "1", "-o", str(tmp_path))
     assert result.exit_code == 1 and "1 disagreement" in result.stdout and "seed-0-crash.mt" in result.stdout
 

@@ -123,9 +123,7 @@ def first_result(call: Callable[[], T]) -> tuple[T, float]:
     collection takes as long as a small program.
     """
     results: list[T] = []
-    seconds = timeit.timeit(
-        lambda: (results.append(call()), _wait()), _wait, number=1
-    )  # timeit turns the collector off
+    seconds = timeit.timeit(lambda: (results.append(call()), _wait()), _wait, number=1)  # without the collector
     return results[0], seconds
 
 

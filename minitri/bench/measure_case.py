@@ -101,8 +101,7 @@ def tensor(given: Input, device: str) -> Any:
 
 def rotated(arrays: Arrays) -> list[Arrays]:
     """Returns the arrays, and enough copies of them that one set leaves the L2 cache before it is used again."""
-    size = sum(a.nbytes for a in arrays)
-    count = min(max(math.ceil(ROTATED / max(size, 1)), 1), SETS)
+    count = min(max(math.ceil(ROTATED / max(sum(a.nbytes for a in arrays), 1)), 1), SETS)
     return [arrays, *(list(map(_copied, arrays)) for _ in range(count - 1))]
 
 

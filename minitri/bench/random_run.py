@@ -34,7 +34,7 @@ from minitri.bench.random_programs import RandomProgram, draw
 from minitri.bench.result_tables import TORCH, Peer, Row, as_dict, distribution, ratio, write_json
 from minitri.bench.torch_twin import torch_twin
 from minitri.cli.terminal import progress
-from minitri.runtime.device_transfer import require_gpu
+from minitri.runtime.launch import require_gpu
 from minitri.runtime.schedule_search import first_line
 
 BATCHES = 8  # programs that a worker compiles before they are measured

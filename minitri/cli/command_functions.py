@@ -30,7 +30,7 @@ from minitri.pipeline import PassRecord
 from minitri.profile import Profile, profile
 from minitri.program import Lowered
 from minitri.runtime.binding import bind
-from minitri.runtime.device_transfer import require_gpu, target_of
+from minitri.runtime.launch import require_gpu, target_of
 from minitri.trust import check as trust
 
 # ---- compile -------------------------------------------------------------------------------

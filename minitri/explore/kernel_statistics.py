@@ -120,7 +120,7 @@ def _nvidia(code: KernelCode, target: Target) -> Resources:
     usage = inspected(built.asm["cubin"], kernel.name, "cuobjdump", "-res-usage")
     registers, stack, static, local = (_number(rf"\b{n}:(\d+)", usage) for n in ("REG", "STACK", "SHARED", "LOCAL"))
     shared = max(built.metadata.shared, static)
-    counts = blocks_at_once(limits, kernel.warps, registers, shared) if limits else {}
+    counts = blocks_at_once(limits, kernel.program.warps, registers, shared) if limits else {}
     return _resources(code, "sass", registers, shared, max(stack, local), counts, limits.warps if limits else 0)
 
 
@@ -131,7 +131,7 @@ def _amd(code: KernelCode, target: Target) -> Resources:
     most = limits.warps if limits else 0
     counts: dict[str, int] = {}
     if limits and waves:
-        counts = {"warps": most // kernel.warps, "registers": waves * SIMDS // kernel.warps}
+        counts = {"warps": most // kernel.program.warps, "registers": waves * SIMDS // kernel.program.warps}
         counts |= {"shared memory": limits.shared // shared} if shared else {}
     return _resources(code, "amdgcn", registers, shared, _number(r"; ScratchSize: (\d+)", text), counts, most)
 
@@ -144,7 +144,7 @@ def _resources(
     `counts` has the number of blocks that each resource allows, or is empty if this number is unknown. `most` is the
     number of warps that fit at once.
     """
-    warps, mix = code.kernel.warps, _mix(code.text(stage), stage)
+    warps, mix = code.kernel.program.warps, _mix(code.text(stage), stage)
     blocks = min(counts.values(), default=None)
     limiting = [name for name, count in counts.items() if count == blocks != counts["warps"]]
     bound = listed(limiting) if limiting else ""

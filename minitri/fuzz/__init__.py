@@ -2,7 +2,6 @@
 
 trial.py     checks one program: compares every pass with the reference, and the program with changed programs
 worker.py    the process that runs trials
-workers.py   starts worker processes and reports their crashes and hangs as failures
-session.py   runs a session of random programs: its seeds, counts and failures
+session.py   runs a session of random programs in worker processes: its seeds, counts, failures, crashes and hangs
 failure_file.py   writes and reads a failure as one file
 """

@@ -67,8 +67,7 @@ def written(case: Case, name: str) -> str:
         "arguments": _listed(case.arguments),
     }  # fmt: skip
     said = [f"# {line}".rstrip() for line in case.said.splitlines()]
-    lines = [f"# minitri fuzz --replay {name}", *said, MARK + json.dumps(header)]
-    return "\n".join([*lines, case.program.text])
+    return "\n".join([f"# minitri fuzz --replay {name}", *said, MARK + json.dumps(header), case.program.text])
 
 
 def read(text: str) -> Case:

@@ -2,21 +2,33 @@
 
 In: a `Session`. Out: a `Summary`. The seeds are consecutive numbers, so the first seed and the number of programs
 determine a session. A seed alone determines a program and its arguments.
+
+Worker processes check the programs (worker.py): each gets one seed after another, and a thread waits for each answer. If a
+worker dies or gives no answer for too long, the answer has the `kind` "crash" or "hang", and a new worker starts.
 """
 
 import os
 import platform
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
+from minitri.base.json_child_process import Child, environment
 from minitri.fuzz.failure_file import Case, written
-from minitri.fuzz.workers import Answer, answers
 from minitri.testing import random_program
+
+LIMIT = 300.0  # seconds that one program may take
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "minitri.fuzz.worker")
+
+Answer = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +142,54 @@ def _saved(directory: Path | None, answer: Answer) -> str | None:
     directory.mkdir(parents=True, exist_ok=True)
     path.write_text(answer.get("text") or written(unshrunk, path.name), encoding="utf-8")
     return str(path)
+
+
+# ---- worker processes ------------------------------------------------------------------------------
+
+
+def answers(jobs: int, on: str, seeds: Iterator[int]) -> Iterator[Answer | None]:
+    """Yields answers of the workers when they arrive, and None at least twice a second while there are no answers.
+
+    Closing the generator `answers` ends the worker processes.
+    """
+    idle, busy = list[Child](), dict[Future[Answer], Child]()
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            while True:
+                while len(busy) < jobs and (seed := next(seeds, None)) is not None:
+                    worker = idle.pop() if idle else _started(on)
+                    busy[pool.submit(_answer, worker, seed)] = worker
+                if not busy:
+                    return
+                done, _ = wait(busy, 0.5, FIRST_COMPLETED)
+                finished = [busy.pop(future) for future in done]
+                idle += [worker for worker in finished if worker.process.poll() is None]
+                yield from [future.result() for future in done] or [None]
+        finally:
+            for worker in (*idle, *busy.values()):
+                worker.end()
+
+
+def _started(on: str) -> Child:
+    """Starts a worker without the environment variables TRITON_*, which would change what is tested."""
+    return Child((*COMMAND, on), environment("TRITON_"), keep_stderr=True)
+
+
+def _answer(worker: Child, seed: int) -> Answer:
+    """Returns the worker's answer for a seed, or how the worker ended."""
+    try:
+        found = worker.ask(seed, LIMIT)
+    except TimeoutError:
+        return _failure(worker, seed, "hang", f"no answer within {LIMIT:g} s")
+    except (OSError, EOFError, ValueError):
+        with suppress(subprocess.TimeoutExpired):
+            worker.process.wait(timeout=5)  # its exit status may be a moment late
+        return _failure(worker, seed, "crash", f"the process ended with {worker.process.returncode}")
+    if found.get("lost"):
+        worker.end()
+    return found
+
+
+def _failure(worker: Child, seed: int, kind: str, said: str) -> Answer:
+    last = worker.end().strip().splitlines()[:20]
+    return {"seed": seed, "stages": 0, "pairs": 0, "refused": 0, "kind": kind, "said": "\n".join([said, *last])}

@@ -6,7 +6,7 @@ In: a seed. Out: an `Outcome`, which says how much was compared, and has the shr
     relations     changed programs that must compute the same result (minitri/testing/changed_programs.py)
 
 Shrinking repeats the comparison that failed. Shrinking starts with the random choices that made the program, and
-continues with the sizes and elements of its arguments. Left out: crashes and hangs, which workers.py reports.
+continues with the sizes and elements of its arguments. Left out: crashes and hangs, which session.py reports.
 """
 
 from collections.abc import Sequence

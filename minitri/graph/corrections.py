@@ -136,9 +136,8 @@ def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator
     """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if isinstance(left, Array) and isinstance(right, Array):
-        small, large, operand = (
-            (left, right, node.left) if len(left.shape) <= len(right.shape) else (right, left, node.right)
-        )
+        pairs = (left, node.left), (right, node.right)
+        (small, operand), (large, _) = sorted(pairs, key=lambda pair: len(pair[0].shape))
         missing = len(large.shape) - len(small.shape)
         fits = small.shape == large.shape[: len(small.shape)] if missing else len(small.shape) == 1
         index = ", ".join([":"] * len(small.shape) + ["None"] * max(missing, 1))

@@ -8,14 +8,14 @@ In: an `ast.Module`, the name of the entry function, and what is known about its
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
 graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
-expressions.py types operators. shape_unification.py matches the arguments of a call with parameters, and
-error_collection.py stores the errors. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN`
-value is `BROKEN` too. So after a mistake the builder still finds mistakes in other expressions, and reports each
-mistake once.
+expressions.py types operators. shape_unification.py matches the arguments of a call with parameters. After an error,
+the builder goes on with the next expression. At the end it raises the error that comes first in the text. A wrong
+expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. So after a mistake the
+builder still finds mistakes in other expressions, and reports each mistake once.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,15 +27,19 @@ from minitri.base.time_and_memory_limits import MAX_CALLS, MAX_ELEMENTS, MAX_RAN
 from minitri.base.types import f64
 from minitri.graph import argument_binding, expressions
 from minitri.graph.argument_binding import Instance, Sizes, static
-from minitri.graph.error_collection import BROKEN, ErrorCollection
+from minitri.graph.corrections import correct
 from minitri.graph.functions import FUNCTIONS
 from minitri.graph.ir import Graph, Input, Shape
 from minitri.graph.names import is_method, unknown_function, unknown_name
 from minitri.graph.shape_unification import array_argument, typed_arguments
 from minitri.graph.typing_rules import Array, Scope, Strong, Typer, Value, describe, ensure
 from minitri.language import ast
+from minitri.language.ast_interpreter import Interpreter
 from minitri.language.constant_arithmetic import CONSTANTS, UNARY
 from minitri.language.signatures import bind, function_names, signature_of
+
+BROKEN: Any = object()
+MOST_ERRORS = 20
 
 
 def build(module: ast.Module, entry: str, instance: Instance = Instance()) -> Graph:
@@ -50,17 +54,28 @@ def default(function: ast.Function, param: ast.Param) -> Value:
     return _Builder(module, function.name).default(param, function)
 
 
-class _Builder(ErrorCollection):
-    """An interpreter whose arrays are graph nodes.
+class _Builder(Interpreter):
+    """An interpreter whose arrays are graph nodes. It goes on after an error, so that it reports several mistakes.
+
+        def f(x: f32[N]):
+            y = x + 1 / z           error: there is no `z`; the value of y is BROKEN
+            return log(x, 2) * y    error: log takes one argument; the product with y is no further error
 
     Graph nodes with equal fields are one object. So a second call of a function with equal arguments returns the stored
     result of the first call.
+
+    errors  the errors found so far in the program
+    calls   the functions whose bodies surround the current expression, each with the span of its call
+    site    the span of the user's call while the body of a library function is built, else None
     """
 
     def __init__(self, module: ast.Module, entry: str) -> None:
         super().__init__({f.name: f for f in module.functions})
         self.typer, self.entry = Typer(), entry
         self.inputs: list[Input] = []
+        self.errors: list[CompileError] = []
+        self.calls: list[tuple[ast.Function, Span]] = []
+        self.site: Span | None = None
         self.compare = partial(expressions.compare, self.typer)
         self.subscript = partial(expressions.subscript, self.typer)
         self.attribute = partial(expressions.attribute, self.typer)
@@ -273,6 +288,47 @@ class _Builder(ErrorCollection):
         given = {p: convert[kinds[p]](v) if kinds[p] in convert else v for p, v in arguments.items()}
         return function(self.typer, **given)
 
+    # ---- errors ----------------------------------------------------------------------
+
+    def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
+        """Stores an error and returns `BROKEN`, the value of the wrong expression.
+
+        Inside a library function, the method raises the error instead, and the function's caller stores it.
+        """
+        if self.site is not None:
+            error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
+            raise error.at(self.site)
+        correct(error.at(node.span), node, values)
+        if self.calls and error.code != "MT0105":
+            call = self.calls[-1][1]
+            error.notes = (f"called at {call}: `{_short(call)}`",)
+        if error.code == "MT0401":
+            raise error
+        if (error.span, error.message) not in [(e.span, e.message) for e in self.errors]:
+            self.errors.append(error)
+        if len(self.errors) == MOST_ERRORS:
+            raise self.all_errors()
+        return BROKEN
+
+    def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
+        """Returns `BROKEN` as the value of an expression with a wrong operand.
+
+        Stores a separate error for an unknown function.
+        """
+        if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
+            return BROKEN
+        of_broken = is_method(node) and values[id(node.args[0])] is BROKEN
+        of_function = any(isinstance(a, ast.Name) and a.id in function_names() for a in node.args)
+        if of_broken or of_function or node.function in function_names():
+            return BROKEN
+        return self.refuse(unknown_function(node, self.functions, function_names(), root), node, values)
+
+    def all_errors(self) -> CompileError:
+        """Returns the error that comes first in the text. The attribute `others` of this error has all other errors."""
+        first, *others = sorted(self.errors, key=lambda e: e.span.start if e.span else 0)
+        first.others = tuple(others)
+        return first
+
 
 def _check_size(shape: Shape, span: Span) -> None:
     """Raises CompileError MT0401 if an array has more axes or elements than numpy supports.
@@ -290,3 +346,9 @@ def _written(node: ast.Expr) -> str:
     """Returns the source text of an operand, for error messages. A long source text is cut."""
     text = node.span.text
     return text if len(text) <= 24 and "\n" not in text else f"`{text[:20]}…`".replace("\n", " ")
+
+
+def _short(span: Span) -> str:
+    """Returns the text of a span on one line, for a note in an error message."""
+    text = " ".join(span.text.split())
+    return text if len(text) <= 60 else f"{text[:57]}…"

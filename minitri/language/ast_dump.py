@@ -86,8 +86,7 @@ def _tree(root: ast.Expr | ast.Pack, depth: int) -> Iterator[_Line]:
 def _label(node: ast.Expr | ast.Pack) -> str:
     names = (getattr(node, field, None) for field in ("id", "name", "function", "op"))
     detail = repr(node.value) if isinstance(node, (ast.Number, ast.String)) else next(filter(None, names), "")
-    kind = type(node).__name__.removesuffix("Literal").lower()
-    return f"{kind} {detail}".rstrip()
+    return f"{type(node).__name__.removesuffix('Literal').lower()} {detail}".rstrip()
 
 
 def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]]:

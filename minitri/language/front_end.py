@@ -144,8 +144,7 @@ def from_function(function: Callable[..., object]) -> ast.Module:
     if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
         raise ParseError("MT0002", f"`{plain.__name__}` is an async function", help=_PLAIN)
     if inspect.isgeneratorfunction(plain):
-        help = "`return a, b` gives several outputs"
-        raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help=help)
+        raise ParseError("MT0002", f"`{plain.__name__}` is a generator", help="`return a, b` gives several outputs")
     return parsed(parse_module_at, python_function_source.place(plain))
 
 
@@ -153,6 +152,5 @@ def plain_function(function: Callable[..., object]) -> FunctionType:
     """Returns the function that is inside its decorators."""
     plain = inspect.unwrap(function)
     if not isinstance(plain, FunctionType):
-        message = f"a {type(plain).__name__} has no text to compile"
-        raise ParseError("MT0003", message, help=_PLAIN)
+        raise ParseError("MT0003", f"a {type(plain).__name__} has no text to compile", help=_PLAIN)
     return plain

@@ -71,8 +71,7 @@ def parse_module_at(place: Span) -> ast.Module:
 
 def whole_text(text: str, name: str) -> Span:
     """Returns a span that covers a whole text, except its byte order mark."""
-    source = Source(name, text)
-    return Span(source, int(text.startswith("\ufeff")), len(text))
+    return Span(Source(name, text), int(text.startswith("\ufeff")), len(text))
 
 
 def _parse(place: Span, start: Start) -> Any:
@@ -171,8 +170,7 @@ def _word(source: Source, token: Any) -> Word:
     elif word.type == "NAME" and keyword.iskeyword(text):
         return Word(word.span, "KEYWORD", text)
     elif word.type == "NAME" and len(text) > (limit := current().name):
-        message = f"a name has {len(text):,} characters, the limit is {limit:,}"
-        raise errors.too_much("name", message, word.span)
+        raise errors.too_much("name", f"a name has {len(text):,} characters, the limit is {limit:,}", word.span)
     return word
 
 

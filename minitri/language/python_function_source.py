@@ -22,6 +22,7 @@ from minitri.base.diagnostics import ParseError
 from minitri.base.spans import Source, Span
 
 PROMPT = "<stdin>"  # the file of what is typed, before Python 3.13
+_source = lru_cache(maxsize=16)(Source)  # all functions of a file have the same `Source`
 
 
 def place(function: FunctionType) -> Span:
@@ -62,12 +63,6 @@ def _shown(file: str) -> str:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)
     return " ".join(named(file) or [file])
-
-
-@lru_cache(maxsize=16)
-def _source(name: str, text: str) -> Source:
-    """Returns the `Source` of a file. All functions of a file have the same `Source`."""
-    return Source(name, text)
 
 
 def _find_def(block: list[str]) -> tuple[int, int]:

@@ -82,8 +82,7 @@ def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Ar
     """Returns the sum divided by `count - correction`. The result is NaN if `count - correction` is 0 or less."""
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    count = math.prod(x.data.shape[k] for k in axes)
-    rest = count - correction
+    rest = math.prod(x.data.shape[k] for k in axes) - correction
     return elementwise("divide", [total, rest if rest > 0 else np.nan])
 
 
@@ -122,16 +121,14 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 def matrix_power(x: Value, n: int) -> Array:
     """Multiplies a matrix n times with itself, by repeated squaring. For n = 3, numpy multiplies in another order."""
-    a = strong(x)
-    out = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
-    first = True
+    a, out = strong(x), None
+    identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:
         if n & 1:
-            out = a if first else lifted.product(np.matmul)(out, a)
-            first = False
+            out = a if out is None else lifted.product(np.matmul)(out, a)
         n >>= 1
         a = lifted.product(np.matmul)(a, a) if n else a
-    return out
+    return identity if out is None else out
 
 
 def matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:

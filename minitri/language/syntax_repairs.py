@@ -72,9 +72,8 @@ def _rows() -> list[tuple[re.Pattern[str], dict[str, str]]]:
     function, dtype = f"(?P<function>{'|'.join(function_names())})", f"(?P<dtype>{'|'.join(DTYPES)})"
     table = table_beside(__file__, "syntax_repairs.toml")["repair"]
     patterns = (row["pattern"].replace("{function}", function).replace("{dtype}", dtype) for row in table)
-    return [
-        (re.compile(p), {"only": "", "message": "", "help": "", "code": "", **row}) for p, row in zip(patterns, table)
-    ]
+    absent = dict.fromkeys(("only", "message", "help", "code"), "")
+    return [(re.compile(p), absent | row) for p, row in zip(patterns, table)]
 
 
 def _by_table(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
@@ -118,9 +117,8 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
             yield _made(error, edits, help=error.help or "line it up with its block")
     if "only functions stand" in error.message:
         yield from _inlined(error, span, place)
-    if word in ("return", "pass") and (
-        names := re.findall(r"(?:^\s*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)
-    ):
+    names = re.findall(r"(?:^\s*|def \w+\(\s*)(\w+)(?=\s*[=:,)])", before, re.MULTILINE)
+    if word in ("return", "pass") and names:
         yield _made(error, [Edit(span, f"return {names[-1]}")])
     if _PUNCTUATION.fullmatch(word):
         yield _made(error, [Edit(span, "")], help="remove it, or write what is missing")
@@ -131,8 +129,7 @@ def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 
     The error's edits write the number where the program uses its name.
     """
-    text = place.source.text
-    match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(text, span.start)
+    match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(place.source.text, span.start)
     if match is not None:
         number = f"({match[2]})" if match[2].startswith("-") else match[2]
         used = [Edit(at, number) for at in _all(rf"\b{match[1]}\b", place) if at.start >= match.end()]

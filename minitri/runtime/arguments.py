@@ -181,8 +181,7 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
         made = torch.empty_strided(array.shape, strides, dtype=array.owner.dtype, device=array.owner.device)
         return replace(_torch_view(made.copy_(array.owner), name), library=array.library)
     if array.kind != "numpy" or any(s <= 0 for n, s in zip(array.shape, strides) if n > 1):
-        why = f"has the strides {list(array.strides)}, and must have {list(strides)}"
-        raise _refused(name, why, code="MT0304")
+        raise _refused(name, f"has the strides {list(array.strides)}, and must have {list(strides)}", code="MT0304")
     made = strided(array.shape, strides, array.dtype.numpy)
     made[...] = array.owner
     return replace(_numpy_view(made, name), library=array.library)

@@ -89,7 +89,7 @@ class NativeKernel:
         source = artifacts.ast_source(self._function(), self.kernel, kind)
         descriptors = len(self.kernel.descriptors) * self.target.has_descriptors
         with ThreadPoolExecutor(1) as beside:
-            if descriptors or self.kernel.follows:
+            if descriptors or self.kernel.program.early_start:
                 beside.submit(_prepare_launcher, source, descriptors)
             compiled = artifacts.compiled(source, self.kernel, self.target)
         asked, most = compiled.metadata.shared, shared_bytes(self.target)

@@ -1,7 +1,9 @@
 """Runs a plan: allocates outputs and temporaries, and launches the kernels in order.
 
 In: an emitted plan and a `Call`. Out: the outputs. On a GPU, kernels run on the current stream, and the call returns
-before the kernels end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs.
+before the kernels end. On a CPU, each kernel runs in Triton's interpreter. Kernels only read the inputs. Other functions
+move the arrays of a call to the CPU or to a GPU, so that any stage can run on any device, and find the target of a device.
+Results stay on the device of the arguments.
 
 A system that overcommits memory promises a process more memory than the machine has, and kills the process when it uses
 this memory. So minitri raises MT0401 for an array on a CPU that is larger than the machine's memory. Left out: a check
@@ -14,16 +16,18 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from minitri.base.diagnostics import CompileError
 from minitri.base.types import DType
 from minitri.graph.ir import Graph
-from minitri.hardware.targets import Target
+from minitri.hardware.targets import StageUnavailable, Target
 from minitri.kernels.ir import Plan
-from minitri.runtime.arguments import ArrayView, empty, returned
+from minitri.runtime.arguments import ArrayView, as_tensor, empty, returned, view
 from minitri.runtime.binding import Call
 from minitri.runtime.gpu_launcher import NativeKernel, Start, current_device, current_stream, load_all
 from minitri.runtime.interpreter import InterpretedKernel, interpreted
@@ -206,3 +210,61 @@ def enough() -> Iterator[None]:
         yield
     except MemoryError:
         raise _too_large("the arrays of this call") from None
+
+
+# ---- devices --------------------------------------------------------------------------------------
+
+
+def target_of(device: str) -> Target:
+    """Returns the target of a device such as "cuda:0" or "cpu": the architecture of the GPU, or the interpreter."""
+    if device == "cpu":
+        return Target("interpreter", "")
+    import torch
+
+    if torch.version.hip:
+        return Target("hip", torch.cuda.get_device_properties(device).gcnArchName.split(":")[0])
+    return Target("cuda", "".join(map(str, torch.cuda.get_device_capability(device))))
+
+
+def own_target(call: Call) -> Target | None:
+    """Returns the target of the GPU that holds the arrays of a call; None if all arrays are on the CPU."""
+    return None if call.device == "cpu" else target_of(call.device)
+
+
+def on_cpu(call: Call) -> Call:
+    """Returns the same call with every array on the CPU."""
+    arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
+    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+
+
+def beside(call: Call) -> Call:
+    """Returns the call with 0-d numpy arrays moved to the GPU of the other arrays."""
+    devices = {a.device for a in call.arrays.values()}
+    return on_gpu(call) if "cpu" in devices and len(devices) > 1 else call
+
+
+def require_gpu() -> Any:
+    """Returns the module torch. Raises StageUnavailable MT0402 if torch is not installed or finds no GPU."""
+    try:
+        import torch
+    except ImportError:
+        raise StageUnavailable("MT0402", "torch is not installed", help="pip install torch") from None
+    if not torch.cuda.is_available():
+        help = "run on a machine with a CUDA GPU; stage `triton` runs the same kernels in the interpreter"
+        raise StageUnavailable("MT0402", "there is no GPU here", help=help)
+    return torch
+
+
+def on_gpu(call: Call) -> Call:
+    """Returns the same call with every array on a GPU. Raises StageUnavailable MT0402 if there is no GPU."""
+    torch = require_gpu()
+    with torch.cuda.device(None if call.device == "cpu" else call.device):
+        arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}
+    return replace(call, sizes=dict(call.sizes), arrays=arrays)
+
+
+def _copied(array: ArrayView, torch: Any) -> ArrayView:
+    """Returns a row-major copy of a CPU array in new GPU memory."""
+    made = empty(view(torch.empty(0, device="cuda"), "moved"), array.dtype, array.shape)
+    made.owner.copy_(as_tensor(np.array(array.numpy(), order="C", copy=True)))
+    return made

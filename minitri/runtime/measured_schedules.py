@@ -27,8 +27,7 @@ from minitri.pipeline import Compilation, Context
 from minitri.program_compilation import BaseProgram, check_effort, with_measured
 from minitri.runtime.arguments import returned
 from minitri.runtime.binding import Call
-from minitri.runtime.device_transfer import beside, target_of
-from minitri.runtime.launch import Bound
+from minitri.runtime.launch import Bound, beside, target_of
 from minitri.runtime.schedule_search import QUICK_SECONDS, REPEATS, Tuning, propose, trials
 from minitri.tiles.schedule import Options
 from minitri.trust.first_order_error import magnitude
@@ -125,10 +124,8 @@ def known_options(program: BaseProgram, call: Call, target: Target | None) -> tu
     context = program.context(call, target)
     found, kept = program.choices.get(context.key), "in this process"
     if found is None:
-        found, kept = (
-            _options(json_disk_cache.get("autotune", _key(program, call, context))),
-            f"in {json_disk_cache.folder()}",
-        )
+        found = _options(json_disk_cache.get("autotune", _key(program, call, context)))
+        kept = f"in {json_disk_cache.folder()}"
     if found is not None:
         with suppress(CompileError):  # the cached options were chosen for other kernels
             context = with_measured(context, found)

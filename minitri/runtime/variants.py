@@ -18,8 +18,7 @@ from minitri.hardware.targets import Target
 from minitri.pipeline import Context
 from minitri.program_compilation import BaseProgram, with_measured
 from minitri.runtime.binding import Call
-from minitri.runtime.device_transfer import target_of
-from minitri.runtime.launch import Executable
+from minitri.runtime.launch import Executable, target_of
 from minitri.tiles.schedule import Options
 from minitri.trust import run_stage
 

@@ -83,8 +83,7 @@ def renamed(text: str) -> Program:
 def in_small_blocks(text: str) -> Program:
     program = parsed(text)
     names = axis_names(program.lower().compilation.value("kernels"))
-    blocks = {name: 8 if name in "ijr" else 2 for name in names}
-    return program.configured(options=Options(blocks=blocks))
+    return program.configured(options=Options(blocks={name: 8 if name in "ijr" else 2 for name in names}))
 
 
 RELATIONS: dict[str, Callable[[str], Program]] = {

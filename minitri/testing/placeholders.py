@@ -149,9 +149,8 @@ class FormFiller(StatementWriter):
         data = np.array(elements(kind, np.random.default_rng(count), low, high, shape, usual=False))
         if kind.is_integer and (low, high) == (-4, 4):
             data.flat[: data.size // 3] = kind.limits[1]  # arguments may have such elements
-        return self.parameter(
-            Parameter(name, f"{dtype}[{', '.join(a.text for a in axes)}]", low, high), Value(data, kind, True), axes
-        )
+        type = f"{dtype}[{', '.join(a.text for a in axes)}]"
+        return self.parameter(Parameter(name, type, low, high), Value(data, kind, True), axes)
 
     def parameter(self, parameter: Parameter, value: Value, axes: Sequence[Axis] = ()) -> str:
         name = parameter.name
@@ -182,9 +181,8 @@ class FormFiller(StatementWriter):
             return name
         axes = [self.axis_of(n) for n in x.shape[self.choose(range(len(x.shape) + 1)) :]]
         dtypes = [d for d in (x.dtype.name, *DTYPE_CHOICES) if takes(DTYPES[d])]
-        return self.array(
-            self.choose([*dtypes[:1] * 2, *dtypes]), [Axis("1", 1) if self.chance(4) else a for a in axes]
-        )
+        dtype = self.choose([*dtypes[:1] * 2, *dtypes])
+        return self.array(dtype, [Axis("1", 1) if self.chance(4) else a for a in axes])
 
     def axis_of(self, size: int) -> Axis:
         """Returns an axis of the given size: a dimension that has this size, or a number."""

@@ -138,8 +138,7 @@ class SmallWriter(FormFiller):
 
     def _shapes_fit(self, text: str) -> bool:
         """Checks whether the compiler accepts the shapes of a statement."""
-        lines = {s.name: s.text for s in self.statements} | {"end": text}
-        program = self._written(lines, ["end"])
+        program = self._written({s.name: s.text for s in self.statements} | {"end": text}, ["end"])
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the warning that two dimensions must be equal

@@ -188,9 +188,8 @@ def _instructions(cubin: bytes) -> list[bytes]:
     table, size, count, names = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * k) for k in range(count)]
     name_of = {at: cubin[headers[names][4] + at :].partition(b"\0")[0] for at, *_ in headers}
-    return [
-        cubin[offset : offset + length] for at, _, _, _, offset, length in headers if name_of[at].startswith(b".text")
-    ]
+    places = [(start, length) for at, _, _, _, start, length in headers if name_of[at].startswith(b".text")]
+    return [cubin[start : start + length] for start, length in places]
 
 
 def kernel_text(asm: Mapping[str, Any], stage: str, name: str) -> str:

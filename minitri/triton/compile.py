@@ -40,11 +40,10 @@ def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 
     FP fusion is off, so that x * y + z rounds twice as in numpy, unless the kernel uses fast math. Denormals are kept.
     """
-    options: dict[str, Any] = {
-        "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,
-    }  # fmt: skip
+    p = kernel.program
+    options: dict[str, Any] = {"num_warps": p.warps, "num_stages": p.stages, "enable_fp_fusion": p.relaxed}
     if target.kind == "cuda":
-        options |= {"enable_reflect_ftz": False, "maxnreg": kernel.registers or None, "launch_pdl": kernel.follows}
+        options |= {"enable_reflect_ftz": False, "maxnreg": p.registers or None, "launch_pdl": p.early_start}
     return options
 
 
@@ -140,10 +139,8 @@ def _triton() -> Mapping[str, Any]:
     import triton
 
     library = next(iter(sorted((Path(triton.__file__).parent / "_C").glob("libtriton*"))), Path(triton.__file__))
-    ours = b"".join(
-        (Path(__file__).parent / name).read_bytes()
-        for name in ("rt.py", "rt_intrinsics.py", "rt_fast_math.py", "workarounds/ptxas.py")
-    )
+    files = ("rt.py", "rt_intrinsics.py", "rt_fast_math.py", "workarounds/ptxas.py")
+    ours = b"".join((Path(__file__).parent / name).read_bytes() for name in files)
     stamp = (library.stat().st_size, library.stat().st_mtime_ns)
     return {"version": triton.__version__, "library": stamp, "functions": hashlib.sha256(ours).hexdigest()}
 

@@ -36,21 +36,16 @@ class EmittedKernel:
     """The source of a Triton function, and its arguments in order: pointers, integer sizes, scalars, tensor
     descriptors.
 
-    If `follows` is true, the kernel starts before the previous kernel ends, and waits for the end of the previous
-    kernel itself.
+    `program` has the options that the kernel is compiled with.
     """
 
     name: str
+    program: Program
     source: str
     pointers: tuple[Buffer, ...]
     sizes: tuple[Dim, ...]
     scalars: tuple[Buffer, ...]
     tiles: Dim  # how many programs run
-    warps: int
-    stages: int
-    registers: int
-    relaxed: bool
-    follows: bool
     descriptors: tuple[Descriptor, ...]
     lines: tuple[tuple[int, Op], ...]  # (1-based line of `source`, op)
 
@@ -83,9 +78,8 @@ class _Emitter(Expressions):
         source = "\n".join([f"def {program.name}({', '.join(names)}):", *lines.texts]) + "\n"
         tiles, most = count(program), program.persistent
         return EmittedKernel(
-            program.name, source, tuple(self.pointers), tuple(lines.sizes), tuple(self.scalars),
-            smallest(tiles, Dim.of(most)) if most else tiles, program.warps, program.stages, program.registers,
-            program.relaxed, program.early_start, made, tuple((line + 1, op) for line, op in lines.ops),
+            program.name, program, source, tuple(self.pointers), tuple(lines.sizes), tuple(self.scalars),
+            smallest(tiles, Dim.of(most)) if most else tiles, made, tuple((line + 1, op) for line, op in lines.ops),
         )  # fmt: skip
 
     def _statements(self) -> None:
@@ -116,8 +110,7 @@ class _Emitter(Expressions):
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
-        used = {o for op in ops if not isinstance(op, Carry) for o in children(op)}
-        return initials - used
+        return initials - {o for op in ops if not isinstance(op, Carry) for o in children(op)}
 
     def _loop(self, loop: Loop) -> None:
         outer = dict(self.predicates)
@@ -209,8 +202,7 @@ class _Emitter(Expressions):
 
     def _load(self, op: Load, context: tuple[str, ...]) -> str:
         if block := self.program.hint(op).descriptor:
-            name = self.descriptors[op.buffer, block].name
-            return descriptors.load(self.program, op, name, context, self.index)
+            return descriptors.load(self.program, op, self.descriptors[op.buffer, block].name, context, self.index)
         arguments = [self._pointer(op, context, op.picks)]
         if tests := self._tests(op):
             mask = self.predicate(tests, context, op.picks)

@@ -54,8 +54,9 @@ def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
             f"{d.name}=TensorDescriptor({d.buffer.name}, {list(d.shape)}, {list(d.strides)}, {list(d.block)})"
             for d in k.descriptors
         ]
-        options = f"num_warps={k.warps}, num_stages={k.stages}, enable_fp_fusion={k.relaxed}"
-        options += f", maxnreg={k.registers}" * (k.registers > 0) + ", launch_pdl=True" * k.follows
+        p = k.program
+        options = f"num_warps={p.warps}, num_stages={p.stages}, enable_fp_fusion={p.relaxed}"
+        options += f", maxnreg={p.registers}" * (p.registers > 0) + ", launch_pdl=True" * p.early_start
         lines.append(f"# {k.name}[({k.tiles},)]({', '.join(bound)}, {options})")
     return "# launch plan\n" + "\n".join(lines) + "\n"
 

@@ -38,7 +38,7 @@ from minitri.language.front_end import is_module
 from minitri.pipeline import Compilation
 from minitri.program_compilation import BaseProgram
 from minitri.runtime.binding import Call, bind, check_conditions
-from minitri.runtime.device_transfer import on_cpu
+from minitri.runtime.launch import on_cpu
 from minitri.tiles.ir import Program, Programs
 from minitri.trust import run_stage, shrink_arguments
 from minitri.trust.check_report import TEXT, CheckReport, CheckRow, Failure

@@ -103,10 +103,6 @@ def _holds_zero(x: Any, e: Any) -> Any:
     return (e > 0) & (np.abs(x) <= e)
 
 
-def _divided(args: Arrays, radii: Arrays) -> Any:
-    return np.where(_holds_zero(args[-1], radii[-1]), np.inf, 0)
-
-
 def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
     """Returns |y| where the rounded quotient is not certain, inf where y may be 0, and 0 elsewhere."""
     places = [whole(x / y) for x, y in corners(args, radii)]
@@ -126,8 +122,7 @@ def _power(args: Arrays, radii: Arrays) -> Any:
 
 def _equality(args: Arrays, radii: Arrays) -> Any:
     slack = radii[0] + radii[1]
-    near = np.abs(_wide(args[0]) - _wide(args[1])) <= slack
-    return 1.0 * ((slack > 0) & near)
+    return 1.0 * ((slack > 0) & (np.abs(_wide(args[0]) - _wide(args[1])) <= slack))
 
 
 def _angle(args: Arrays, radii: Arrays) -> Any:
@@ -138,7 +133,7 @@ def _angle(args: Arrays, radii: Arrays) -> Any:
 
 WILD: dict[str, Callable[[Arrays, Arrays], Any]] = {  # of the operands x and their radii e
     **dict.fromkeys(("sin", "cos"), lambda x, e: np.minimum(e[0], 2)),
-    **dict.fromkeys(("divide", "reciprocal", "floor_divide"), _divided),
+    **dict.fromkeys(("divide", "reciprocal", "floor_divide"), lambda x, e: np.where(_holds_zero(x[-1], e[-1]), np.inf, 0)),
     "equal": _equality, "not_equal": _equality, "tan": _poles, "power": _power, "atan2": _angle,
     "remainder": partial(_jump, np.floor),
     "fmod": lambda x, e: 2 * _jump(np.trunc, x, e),  # -|y| to |y|

@@ -103,8 +103,7 @@ class Watch:
                 wrong, *index = np.broadcast_arrays(outside & inside, *index)
                 found = tuple(int(i[wrong][0]) for i in index)  # the first wrong element
                 does = "reads" if isinstance(op, Load) else "writes"
-                shape = list(self._shape(op))
-                problem = f"{does} {element(op.buffer, found)}, out of bounds: its shape is {shape}"
+                problem = f"{does} {element(op.buffer, found)}, out of bounds: its shape is {list(self._shape(op))}"
                 raise self._error("out of bounds", problem, op, found)
 
     def load(self, op: Load, offset: Any, inside: Any) -> None:
@@ -186,8 +185,7 @@ class Watch:
         buffer = op.buffer
         if buffer not in self.shapes:
             if not np.array_equal(self._places(buffer), self._places(self.known[buffer.name])):
-                problem = f"takes {buffer} for {self.known[buffer.name]}"
-                raise self._error("layout", problem, op, ())
+                raise self._error("layout", f"takes {buffer} for {self.known[buffer.name]}", op, ())
             self.shapes[buffer] = self._sizes(buffer.shape)
         return self.shapes[buffer]
 

@@ -111,8 +111,7 @@ def _simpler(array: Any) -> Iterator[Any]:
     yield np.ones_like(array, order="C", subok=False)
     if array.dtype.kind == "b" or not array.size:
         return
-    count = np.arange(array.size).reshape(array.shape) % 4
-    yield count.astype(array.dtype)
+    yield (np.arange(array.size).reshape(array.shape) % 4).astype(array.dtype)
     with np.errstate(all="ignore"):
         wide = array.astype(np.float64)
         whole = np.where(np.isfinite(wide), np.clip(np.rint(wide), -9, 9), wide)

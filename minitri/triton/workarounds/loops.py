@@ -57,9 +57,8 @@ def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
     """Checks whether the loop computes the first operand of a product, and no op of the loop waits for the product."""
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
-    of_product = any(
-        isinstance(op, Dot) for op in needed(first) if op in loop.body
-    )  # the program has waited for this product
+    # If the operand is computed from a product, the program has waited for this product.
+    of_product = any(isinstance(op, Dot) for op in needed(first) if op in loop.body)
     return computed and not of_product and isinstance(dot.acc, Carry) and program.axis(row).lanes >= ROWS
 
 
