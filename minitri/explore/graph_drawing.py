@@ -54,9 +54,8 @@ class _Picture:
     def __init__(self, graph: Graph, marks: Marks) -> None:
         self.graph, self.marks = graph, marks
         order = graph.nodes()
-        outputs = set(graph.outputs)
         self.parameters = {(s.start, s.end) for i in graph.inputs for s in graph.spans.get(i, ())[:1]}
-        self.literals = {n: _literal(n) for n in order if _literal(n) and n not in outputs}
+        self.literals = {n: text for n in order if (text := _literal(n)) and n not in graph.outputs}
         self.nodes = [n for n in order if n not in self.literals]
         self.edges = [(o, n) for n in self.nodes for o in operands(n) if o not in self.literals]
 
@@ -129,9 +128,8 @@ def _function(span: Span) -> str:
 
 def _literal(node: Node) -> str:
     """The text of a constant, or of a view of one; empty for any other node."""
-    if isinstance(node, View):
-        return _literal(node.x) if isinstance(node.x, Const) else ""
-    return format_number(node.value) if isinstance(node, Const) else ""
+    constant = node.x if isinstance(node, View) else node
+    return format_number(constant.value) if isinstance(constant, Const) else ""
 
 
 def _short(text: str) -> str:
