@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -237,15 +238,11 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
     for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
         order, near = (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
         for layer in order:
-            wanted = {n: _mean([middle[m] for m in near(n)], middle[n]) for n in layer}
+            wanted = {n: fmean([middle[m] for m in near(n)] or [middle[n]]) for n in layer}
             layer.sort(key=wanted.__getitem__)
             middle |= _spaced([wanted[n] for n in layer], layer, width)
     left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)
     return {n: m - left for n, m in middle.items()}
-
-
-def _mean(numbers: Sequence[float], otherwise: float) -> float:
-    return sum(numbers) / len(numbers) if numbers else otherwise
 
 
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
