@@ -4,7 +4,8 @@
     f = mt.compile("softmax(x, axis=-1)", x="f32[M, N]")
     f(x)
 
-The import is fast: numpy, lark, networkx, triton and torch are imported with the first program that needs them.
+Importing minitri is fast, because numpy, lark, networkx, triton and torch are imported only when the first program
+needs them.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -8,8 +8,8 @@
     def scaled(x: "f32[N]", k: float):
         return x * k
 
-In: a text or a function. Out: a `Program`. The function `evaluate` returns the result of a text instead.
-language/linking.py makes one module of a Python function and the functions that it calls.
+In: a text or a function. Out: a `Program`. The function `evaluate` returns the result of an expression instead of a
+`Program`. language/linking.py puts a Python function and the functions that it calls into one module.
 """
 
 import inspect
@@ -50,26 +50,26 @@ def compile(
 ) -> Program:  # fmt: skip
     """Makes a program from an expression, from the text of a module, or from a file.
 
-    compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
-    compile("a * b", types={"a": "f32[N]", "b": "f32[N]"})
-    compile("a * b")
-    compile("model.mt", entry="attention")
+        compile("a * b + c", a="f32[N]", b="f32[N]", c="f32[N]")
+        compile("a * b", types={"a": "f32[N]", "b": "f32[N]"})
+        compile("a * b")
+        compile("model.mt", entry="attention")
 
-    If no type is given, the parameters are the names of the expression, in the order in which they occur. The arguments
-    of each call then determine the types of the parameters. The program keeps its kernels for each combination of
-    dtypes and ranks.
+    If no type is given, the names in the expression are the parameters, in the order of their first occurrence. The
+    arguments of each call then determine the types of the parameters. The program keeps its kernels for each
+    combination of dtypes and ranks.
 
-    types      the types of parameters, if you do not give them as keywords
+    types      the types of the parameters, as a dict: another way to give the types than keywords
     entry      the function of a module to compile; by default the last function of the module
-    name       the name of the text in diagnostics
+    name       the name of the text, which error messages show
     options    how kernels are scheduled; `mt.tune` returns such options
     effort     "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules
                by rules
-    optimize   False leaves out every optimisation, as `-O0` does
+    optimize   if False, every optimisation is left out, as the option `-O0` of the command does
 
-    A parameter of the program may have the name of a keyword of `compile`. If the value of this keyword is the text of
-    a type, as in `entry="f32[N]"`, it is the type of the parameter. Raises ParseError for a text that is not in the
-    language, and CompileError for any other error in the program.
+    A parameter of the program may have the name of a keyword of `compile`, such as `entry`. If the keyword's value is
+    the text of a type, as in `entry="f32[N]"`, the value is taken as the type of the parameter. Raises ParseError for a
+    text that is not in the language, and CompileError for any other error in the program.
     """
     if not isinstance(text, (str, Path)):
         message = f"a program is a text or a path, not {type(text).__name__}"
@@ -91,7 +91,7 @@ def compile(
 
 
 def _expression(text: str, name: str, kinds: Mapping[str, str | None]) -> ast.Module:
-    """Makes a module of an expression.
+    """Makes a module with one function from an expression.
 
     If no types are given, the names of the expression are parameters. A misspelt function raises an error at once.
     """
@@ -125,14 +125,15 @@ def read_source(path: Path) -> str:
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """A decorator that turns a function in the language's subset of Python into a `Program`.
 
-    @mt.jit
-    def rms(x: "f32[*B, D]"):
-        return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
+        @mt.jit
+        def rms(x: "f32[*B, D]"):
+            return sqrt(mean(x * x, axis=-1, keepdims=True) + EPS)
 
-    The function may call other programs, and use numbers, tuples of numbers and dtypes of its module or of the
-    functions around it (`EPS`, `other.EPS`). If one of these values changes, the next call compiles the function again.
+    The decorated function may call other programs. It may also use numbers, tuples of numbers and dtypes that are
+    defined in its module or in the functions around it (`EPS`, `other.EPS`). If one of the used values changes, the
+    next call compiles the function again.
 
-    options   the settings `without`, `options` and `effort` of `Program`
+    options   the settings `without`, `options` and `effort` (see the class `Program`)
 
     Raises CompileError MT0003 if the text of the function cannot be found, and ParseError if the text is not in the
     language.
@@ -145,7 +146,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 @hides_frames
 def evaluate(text: str, /, **arguments: Any) -> Any:
-    """Returns the result of an expression for these arguments: `evaluate("a * b", a=x, b=y)`.
+    """Returns the result of an expression for given arguments: `evaluate("a * b", a=x, b=y)`.
 
     The arguments determine the types of the parameters.
     """
@@ -158,7 +159,8 @@ def evaluate(text: str, /, **arguments: Any) -> Any:
 
 
 def definition(value: Any) -> Definition | None:
-    """Returns the definition of a value that other functions can call.
+    """Returns the definition of a program, so that functions of the language can call it. Returns None for any other
+    value.
 
     A program has a definition, unless it was read from the text of a stage.
     """
@@ -173,8 +175,9 @@ def definition(value: Any) -> Definition | None:
 class FunctionProgram(Program):
     """A program made from a Python function, which is compiled again when a function or constant that it uses changes.
 
-    Every use of the program compares these functions and constants with their earlier values. A repeated call on a GPU
-    has no other cost. The settings are those of the class `Program`.
+    Every use of the program compares the functions and constants with their earlier values. This comparison is the only
+    cost that a repeated call on a GPU has beyond a call of an ordinary `Program`. The settings are those of the class
+    `Program`.
     """
 
     def __init__(self, definition: Definition, **settings: Any) -> None:
@@ -187,16 +190,17 @@ class FunctionProgram(Program):
         super().__init__(linked.module, **self.settings)
 
     def _check_signature(self) -> None:
-        """Does nothing, because the file may define functions further down.
+        """Finds errors when the function is defined, but does nothing if it calls a function that the file defines
+        further down.
 
-        Errors in such functions are found at the first call.
+        Errors of such a function are found at its first call.
         """
         text = self.definition.function.span.source.text
         if not any(re.search(rf"^\s*def\s+{name}\b", text, re.MULTILINE) for name in self.missing):
             super()._check_signature()
 
     def refresh(self) -> None:
-        """Links the module again if a function or a constant has changed."""
+        """Makes the module again if a function or a constant that the program uses has changed."""
         now = [(read, read()) for read, _ in self.watched]
         if all(_same(old, new) for (_, old), (_, new) in zip(self.watched, now)):
             self.watched = now

@@ -4,10 +4,11 @@
     missing triton        needed for kernels, on a CPU too
                           fix: pip install "triton>=3.6"
 
-In: nothing. Out: a row for each part, such as numpy, torch or the GPU. The row has a state and a detail. Unless the
-state is `ok`, the row also has a fix. Importing torch or running a compiler can be slow, and can crash. So a child
-process with a time limit imports torch and runs compilers. A broken installation of torch then gives a row instead of a
-traceback. Versions are read from package metadata, without an import.
+In: nothing. Out: a row for each part, such as numpy, torch or the GPU. A row has a state and a detail, such as a
+version. Unless the state is `ok`, the row also has a fix: a command for the user. Importing torch or running a compiler
+can be slow, and can crash. So a child process with a time limit imports torch and runs compilers. Because of the child
+process, a broken installation of torch results in a row of the report, not in a traceback. Versions are read from
+package metadata, without an import.
 
 Left out: repairs. The user runs the commands that fix a part.
 """
@@ -125,7 +126,7 @@ def version(distribution: str) -> str | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Returns the first numbers of a version: (3, 6) for "3.6.0+git1a2b", and () for an empty text."""
+    """Returns the first two numbers of a version: (3, 6) for "3.6.0+git1a2b", and () for an empty text."""
     return tuple(int(n) for n in re.findall(r"\d+", text.split("+")[0])[:2])
 
 
@@ -135,7 +136,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def probe(script: str) -> dict[str, Any]:
     """Runs a script in a child process, and returns the data that the script prints.
 
-     The script imports the same minitri as this process.
+    The script imports minitri from the folder from which this process has imported it.
 
     If the script fails or takes longer than `TIME_LIMIT`, the result is {"problem": the last line of its error
     message}.
@@ -167,7 +168,7 @@ def trial(name: str, found: Mapping[str, Any]) -> Row:
 def gpu(torch: Mapping[str, Any]) -> Row:
     """Returns the row of the GPU.
 
-    `nvidia-smi` is run first, because it finds a GPU even if the installed torch supports CPUs only.
+    The command `nvidia-smi` is run first, because it finds a GPU even if the installed torch supports only CPUs.
     """
     smi, seen = _nvidia_smi(), torch.get("sees")
     if smi and not seen and "problem" not in torch:

@@ -1,11 +1,11 @@
 """Explains the compiler's decisions about a program, with their reasons, on one page of text.
 
-In: a compilation. Out: text. For each kernel, the page shows the schedule and the bytes that the kernel reads and
-writes. For each access to memory, the page has the proof that the access stays in bounds, and the effect of removing
-each bounds check. The page also has the proof that each element is written once (minitri/trust/proofs.py). The page
-then shows the bytes, the operations, and the least time that they take on the target's chip
-(minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: which nodes were fused and which were
-not, by which rule, and the bytes saved.
+In: a compilation. Out: the text of the page. For each kernel, the page shows the schedule and the bytes that the kernel
+reads and writes. For each access to memory, the page has the proof that the access stays in bounds, and says for each
+bounds check what would go wrong without the check. The page also has the proof that each element is written once
+(minitri/trust/proofs.py). The page then shows how many bytes and operations the program needs, and the least time for
+them on the target's chip (minitri/hardware/roofline.py). The last part of the page is the ledger of fusion: which nodes
+were fused and which were not, by which rule, and the bytes saved.
 
 The page also lists what kernels assume about sizes and arrays, and how many bytes a thread reads at once:
 
@@ -14,9 +14,9 @@ The page also lists what kernels assume about sizes and arrays, and how many byt
 
 A warp reads fastest if each thread reads 16 bytes at once, from an address that is a multiple of 16
 (hardware/vector_width.py). A launch checks whether each array begins at a multiple of 16 bytes. Whether the rows of an
-array begin at multiples of 16 bytes depends on the strides of the array. Strides are constants in the kernel, or
-arguments that the launch checks. A kernel is compiled for one combination of results of these checks. Which sizes of a
-call are multiples of 16 also decides which compiled kernel runs.
+array begin at multiples of 16 bytes depends on the strides of the array. Strides are constants in a kernel, or they are
+arguments, which the launch checks too. For each combination of results of the launch's checks, a kernel is compiled
+separately. The choice of the compiled kernel also depends on which sizes of the call are multiples of 16.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,8 +42,9 @@ def explain(
 ) -> str:
     """Returns the page of text about a compilation, for the target and the known sizes of the compilation.
 
-    measured   the measured time of each kernel in seconds, by its name
-    schedules  a line that says where the schedules come from, such as a cost model or measurements; or ""
+    measured   the measured time of each kernel in seconds, by the name of the kernel
+    schedules  a line that says whether the schedules come from a cost model or from measurements; or "" for no such
+               line
     odd        the names of arrays whose address is not a multiple of 16 bytes
     """
     programs = compiled.value("tile.target")
@@ -111,7 +112,9 @@ def _access(op: Load | Store, statement: str) -> str:
 
 
 def _claim(v: Verdict) -> str:
-    """Returns the text of a claim, such as "in bounds". If the claim is not proven, its status follows in capitals."""
+    """Returns the text of a claim, such as "in bounds". If the claim is not proven, the text also says so, in capital
+    letters.
+    """
     words = v.subject if v.claim == NEEDED else v.claim
     return words if v.ok else f"{words}: {v.status.upper()}"
 

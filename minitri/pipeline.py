@@ -12,9 +12,9 @@ which has every stage as a value and as text. A stage is made when it is first r
 something, the verifier of the IR runs. If the verifier fails, the error MT0403 names the pass and shows the IR before
 and after the pass.
 
-The core compiles every program: one kernel for each node that computes, with a simple schedule. The core imports no
-optimisation. The table in minitri/optimize/pass_table.py has the optimisations between the passes of the core.
-pipeline.py imports the optimisations only when a program is optimised.
+The passes of `CORE` can compile every program: they make one kernel for each node that computes, with a simple
+schedule. The passes of `CORE` import no optimisation. The table in minitri/optimize/pass_table.py inserts the
+optimisations between the passes of `CORE`. pipeline.py imports the optimisations only when a program is optimised.
 """
 
 import os
@@ -56,8 +56,8 @@ ROOMS = "minitri.optimize.pass_table"  # the module with the table of optimisati
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The first stage of a program that begins at a stage read from text, such as a tile program, instead of at a
-    syntax tree.
+    """The first stage of a program that was read from the text of a stage, such as a tile program. Other programs begin
+    at a syntax tree.
     """
 
     stage: str
@@ -66,18 +66,18 @@ class Start:
 
 @dataclass(frozen=True)
 class Context:
-    """The input of a compilation. Every pass receives the context beside the IR.
+    """The input of a compilation. Every pass receives the context as its second argument, after the IR.
 
     module    the parsed program
     entry     the name of the function to compile
     instance  facts about the entry's parameters that the type annotations do not give
-    sizes     known dimensions by name, in elements
+    sizes     the sizes of known dimensions, by name
     layouts   the strides of inputs that are not row-major, by name, in elements
-    target    the kind and version of GPU
-    wide      whether memory offsets may need 64 bits
+    target    what to compile for: the kind and version of GPU, or the interpreter
+    wide      whether memory offsets possibly need 64 bits
     without   the names of optimisations that do not run; "all" stands for every optimisation
     options   the caller's choices for schedules, such as block sizes
-    limits    the limits on time and memory
+    limits    the limits on the time and memory of the compilation
     start     the stage at which the program begins, if this stage was read from text; the module then only declares the
               parameters
     """
@@ -98,7 +98,7 @@ class Context:
     def key(self) -> tuple[Any, ...]:
         """Returns a hashable key that identifies this compilation among the compilations of one program.
 
-        The key does not contain the options that autotuning varies.
+        The key leaves out the options that autotuning chooses, such as block sizes.
         """
         sizes, layouts = tuple(self.sizes.items()), tuple(self.layouts.items())
         return self.instance.key, sizes, layouts, str(self.target), self.wide, self.options.descriptors
@@ -113,7 +113,7 @@ class Pass:
 
     function   the function that does the work, which `run` calls
     without    the function that runs instead of `run` if the pass is left out; None if the pass cannot be left out
-    verify     the verifier: raises ValueError if the result of the pass breaks a rule of its IR
+    verify     the verifier: a function that raises ValueError if the result of the pass breaks a rule of its IR
     text       the function that prints the result of the pass as text
     """
 
@@ -127,9 +127,9 @@ class Pass:
     text: Callable[[Any], str]
 
     def made(self, before: Any, context: Context) -> Any:
-        """Returns the result of a pass, which receives the stage before it.
+        """Returns the result of this pass for `before`, the value of the previous stage.
 
-        If the pass is left out, the function `without` of the pass runs instead.
+        If the pass is left out, the function in its field `without` runs instead.
         """
         run = self.without if self.without is not None and self.name in context.without else self.run
         return run(before, context)
@@ -150,7 +150,7 @@ class PassRecord:
 
 
 def lowered(plan: Plan, context: Context) -> Programs:
-    """Returns the tile programs of a plan: one tile program for each kernel, with the simple schedule."""
+    """Returns the tile programs of a plan: one tile program for each kernel, with a schedule without optimisations."""
     of_any_sizes = replace(context, sizes={}, layouts={}, options=Options())
     check_axes(context.options, plan, lambda: [Compilation(of_any_sizes).value("kernels")])
     return lower_each(plan, lambda kernel: (lower.lower(kernel, simple_schedule(kernel, context)), context.wide))
@@ -166,7 +166,9 @@ def simple_schedule(kernel: Kernel, context: Context) -> Schedule:
 
 
 def lower_each(plan: Plan, lowered: Callable[[Kernel], tuple[Program, bool]]) -> Programs:
-    """Returns the tile programs of a plan. `lowered` returns the program of a kernel, and whether offsets need 64 bits."""
+    """Returns the tile programs of a plan. The function `lowered` returns the tile program of a kernel, and whether
+    memory offsets need 64 bits.
+    """
     programs: list[Program] = []
     for kernel in plan.kernels:
         check_time()
@@ -238,7 +240,7 @@ class Compilation:
     values    the stages made so far, by name; the argument `known` has stages that were made before
     table     all passes
     steps     the passes that run: all passes, or only the passes after the stage at which the program begins
-    seconds   the time of each pass in seconds, by its name
+    seconds   the time of each pass in seconds, by the name of the pass
 
     Raises CompileError MT0402 for a name in `context.without` that is not an optimisation.
     """
@@ -282,7 +284,7 @@ class Compilation:
     def passes(self) -> tuple[PassRecord, ...]:
         """Returns a record for every pass, with the text before and after the pass.
 
-        Passes that have not run yet are run.
+        If a pass has not run yet, it is run now.
         """
         self.value(self.steps[-1].stage)
         texts = [p.text(self.values[p.stage]) for p in self.steps]
@@ -309,10 +311,11 @@ class Compilation:
         return after
 
     def _made(self, p: Pass, before: Any) -> Any:
-        """Returns the result of a pass, and turns exceptions of edited programs into errors.
+        """Returns the result of a pass. If the user has edited the program's stage, an exception in the pass becomes a
+        CompileError.
 
-        If the program was read from the text of a stage, this text may break assumptions of the pass. An exception in
-        the pass then becomes the error MT0503, because the text is wrong and not the compiler.
+        If the program was read from the text of a stage, this text possibly breaks assumptions of the pass. In such a
+        program, an exception in a pass becomes the error MT0503, because the text is wrong, not the compiler.
         """
         try:
             return p.made(before, self.context)
@@ -333,7 +336,9 @@ class Compilation:
         return (*ours, *self.context.target.stages)
 
     def __getitem__(self, stage: str) -> str:
-        """Returns the text of a stage, whose name is in `stages`. Raises CompileError MT0402 for any other name."""
+        """Returns the text of a stage. Raises CompileError MT0402 if the property `stages` does not contain the name
+        `stage`.
+        """
         if stage == "triton":
             return self.module_text
         if stage in OUR_STAGES:
@@ -371,7 +376,9 @@ class Compilation:
 
 
 def _log_stage(p: Pass, after: Any) -> None:
-    """Logs the text of a stage and the fusion decisions, if the environment variable MINITRI_LOGS names these topics."""
+    """Logs the text of a stage, and the fusion decisions. Each is logged only if the environment variable MINITRI_LOGS
+    asks for this topic.
+    """
     for topic in {p.name, p.stage}:
         if pass_logs.enabled(topic):
             pass_logs.log(topic, p.text(after))
@@ -388,7 +395,7 @@ def _text_of_broken(p: Pass, value: Any) -> str:
 
 
 def _unavailable(stage: str, compiled: Compilation) -> CompileError:
-    """Returns the error for a stage that a compilation does not have."""
+    """Returns the error for the name of a stage that this compilation does not have."""
     known = {*OUR_STAGES, *targets.CUDA_STAGES, *targets.HIP_STAGES}
     if stage in known:
         other = "hip:gfx942" if stage == "amdgcn" else "cuda:90"

@@ -7,10 +7,10 @@
     k0             1       512      8  0.288 ms  100.7 MB   349.5  69.7%
     k1             1     16384      4  0.125 ms   67.1 MB   536.9  30.3%
 
-In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times alone, on the inputs and
-temporaries of the call. No kernel reads its own results, so repeated launches of a kernel compute the same results.
-runtime/timing.py describes the warm-up, the synchronisation and the clocks. The title of the table shows the time of
-whole calls.
+In: a program and arrays to call it with. Out: a `Profile`. Each kernel is launched many times without the other
+kernels, on the inputs and temporaries of the call. No kernel reads its own results, so repeated launches of a kernel
+compute the same results. runtime/timing.py describes the warm-up, the synchronisation and the clocks. The title of the
+table shows the time of whole calls.
 
 The column `bytes` counts the bytes that a kernel must read and write (kernels/memory_traffic.py). If the column `GB/s`
 is close to the bandwidth of the memory, the kernel cannot become much faster.
@@ -39,8 +39,8 @@ class KernelTime:
     """The measured times of one kernel.
 
     programs   the number of programs in the grid of a launch
-    bytes      the bytes that a launch must read and write; 0 if they are not known, because the program was read from a
-               tile stage
+    bytes      the bytes that a launch must read and write; 0 if the program was read from a tile stage, because the
+               bytes are then unknown
     """
 
     name: str
@@ -51,7 +51,7 @@ class KernelTime:
 
     @property
     def launches(self) -> int:
-        """The number of launches: 0 for a kernel of an empty array, which has no programs; else 1."""
+        """The number of launches in a call: 1, or 0 if the kernel has no programs, because an array is empty."""
         return int(self.programs > 0)
 
     @property
@@ -102,7 +102,7 @@ class Profile:
 def profile(program: Program, *arrays: Any, repeats: int = 20, warmup: int = 3, **named: Any) -> Profile:
     """Measures the time of each kernel of `program(*arrays, **named)`, and the time of whole calls.
 
-    repeats   how often each kernel is measured; the median of the times counts
+    repeats   how often each kernel is measured; the reported time is the median
     warmup    how often each kernel runs before the measurement
 
     Raises the errors that a call of the program raises.

@@ -6,7 +6,8 @@
     f.lower(M=4096)["tile"]     the text of a stage
 
 A program has no arrays and no device of its own: the arguments of each call determine the device. runtime/variants.py
-keeps the compiled kernels of a program, and runtime/replay.py keeps the checked launches that repeated calls use again.
+keeps the compiled kernels of a program. runtime/replay.py records the kernel launches of a call, so that a repeated
+call can use them again.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ MAX_STAGES = 8  # compilations kept for one program, with all their stages
 class Program(BaseProgram):
     """A function of the language, which is compiled again for other dtypes, sizes or devices of its arguments.
 
-    without   optimisations to leave out (`OPTIONAL` of minitri/optimize/pass_table.py); "all" leaves out all
+    without   names of optimisations to leave out, or "all" (`OPTIONAL` in minitri/optimize/pass_table.py lists the
+              names)
     options   how kernels are scheduled (`Options`): block sizes by axis, warps, software pipelining and others
-    effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" uses rules
+    effort    "quick" and "full" measure schedules at the first call of each shape on a GPU; "none" chooses schedules by
+              rules
     """
 
     def __init__(self, module: ast.Module, entry: str | None = None, **settings: Any) -> None:
@@ -64,7 +67,9 @@ class Program(BaseProgram):
 
     @property
     def _typed(self) -> bool:
-        """Checks whether the types of all parameters are known before any call. An int or a bool needs a value."""
+        """Whether the types of all parameters are known before any call. A parameter for an int or a bool must have a
+        default, because its value becomes part of the program.
+        """
         return all(p.default is not None or takes_float(p) or _is_array(p) for p in self.function.params)
 
     def _check_signature(self) -> None:
@@ -90,7 +95,9 @@ class Program(BaseProgram):
     def configured(
         self, *, without: Sequence[str] | None = None, options: Options | None = None, effort: str | None = None
     ) -> Program:
-        """Returns this program with other settings. A setting of None keeps the setting of this program."""
+        """Returns a copy of this program with other settings. If a setting is None, the copy has the setting of this
+        program.
+        """
         dropped = tuple(self.without) if without is None else without
         with using(self.limits):
             return self._made(without=dropped, options=options or self.options, effort=effort or self.effort)
@@ -179,7 +186,7 @@ class Program(BaseProgram):
         return self.run("ast" if self.start is None else self.start.stage, *args, **keywords)
 
     def run(self, stage: str, /, *args: Any, **keywords: Any) -> Any:
-        """Runs the program at one stage, and returns the results as numpy arrays.
+        """Runs the program as it is after one stage of the compilation, and returns the results as numpy arrays.
 
         numpy evaluates "ast", "graph", "graph.simplified", "kernels", "tile", "tile.masked" and "tile.target". Triton's
         interpreter runs the stage "triton", and the GPU runs the stage "gpu". Raises CompileError MT0402 for any other
@@ -194,7 +201,7 @@ class Program(BaseProgram):
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, stage: str, call: Call) -> tuple[Any, ...]:
-        """Returns the results of one stage of `RUNNABLE` for a checked call, as numpy arrays."""
+        """Returns the results of a checked call at one of the stages that can be run (`RUNNABLE`), as numpy arrays."""
         moved = on_gpu(call) if stage == "gpu" else on_cpu(call)
         if stage in ("triton", "gpu"):
             return tuple(v.numpy() for v in self._started(moved).outputs)
@@ -213,8 +220,8 @@ class Program(BaseProgram):
     def check(self, /, *args: Any, **keywords: Any) -> CheckReport:
         """Compares the result of every pass with the reference. `report.guilty` is the name of the first wrong pass.
 
-        A program that was read from a stage after the graph is compared with the program `against` of `mt.load`. Raises
-        CompileError MT0402 if `mt.load` was called without `against`.
+        If a program was read from a stage after the graph, the reference is the program `against`, which was passed to
+        `mt.load`. Raises CompileError MT0402 if `mt.load` was called without `against`.
         """
         call = self._bound(args, keywords)
         with enough():
@@ -226,10 +233,10 @@ class Program(BaseProgram):
         self, /, *args: Any, target: str = "cuda:90", without: Sequence[str] = (), options: Options | None = None,
         **sizes: Any,
     ) -> Lowered:  # fmt: skip
-        """Returns the stages of the program for given arrays or sizes. Dimensions that are left out stay symbolic.
+        """Returns the stages of the program for given arrays or sizes. The dimensions that are not given stay symbolic.
 
-        lower(M=4096, target="h100")
-        lower(B=(8, 16), D=64)          the axes of the pack `*B`; scalar parameters are keywords too
+            lower(M=4096, target="h100")
+            lower(B=(8, 16), D=64)          the axes of the pack `*B`; scalar parameters are keywords too
 
         Raises CompileError MT0304 for sizes that do not fit the parameters. Raises CompileError MT0106 if the types of
         parameters are unknown without arrays.
@@ -240,7 +247,7 @@ class Program(BaseProgram):
         return Lowered(self.compilation(replace(context, without=self.without | names(without), options=options)))
 
     def _described(self, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
-        """Returns the call that the arguments of `lower` describe. If the arguments are sizes, the call has no arrays."""
+        """Returns a `Call` for the arguments of `lower`. If the arguments are sizes, this `Call` has no arrays."""
         self.refresh()
         named = set(given).difference(sizes_of(self.function, {}))
         untyped = [p for p in self.function.params if p.annotation is None and p.default is None]
@@ -259,12 +266,14 @@ class Program(BaseProgram):
         return CompileError("MT0106", message, untyped[0].span, help=help)
 
     def explain(self, /, *args: Any, measured: Mapping[str, float] | None = None, **sizes: Any) -> str:
-        """Returns a page of text: how each kernel runs, why its accesses are right, what was fused and why.
+        """Returns a page of text, which says how each kernel runs, why the memory accesses are right, and which
+        operations were fused and why.
 
         The arguments are those of the method `lower`. For arrays on a GPU, the page shows the schedules of a call with
         these arrays. The method `explain` measures nothing.
 
-        measured   seconds by the name of the kernel (`Profile.measured` has them), shown beside the predictions
+        measured   measured seconds, by the name of the kernel (see `Profile.measured`), which are shown beside the
+                   predictions
         """
         from minitri.explain import explain
 
@@ -272,7 +281,7 @@ class Program(BaseProgram):
         return explain(self.lower(*args, **given).compilation, measured, schedules, odd)
 
     def _as_called(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str, Sequence[str]]:
-        """Changes the arguments of `lower` so that the kernels are those of a call with these arrays.
+        """Changes the arguments of `lower`, so that `lower` makes the kernels that a call with these arrays would run.
 
         Returns the keywords of `lower`, a sentence about the schedules, and the names of arrays that do not begin at a
         multiple of 16 bytes.
@@ -304,9 +313,9 @@ class Program(BaseProgram):
 
         The method `explore` also takes all arguments of the method `lower`.
 
-        compare    a second program to show, which differs in these arguments of `lower`: {"target": "cuda:80"}
-        measured   seconds by the name of the kernel (`Profile.measured` has them), for the roofline
-        panes      the panes of the page that are open at first: ("player", "tile.masked")
+        compare    changed arguments of `lower` for a second program, shown beside the first: {"target": "cuda:80"}
+        measured   measured seconds, by the name of the kernel (see `Profile.measured`), which the roofline shows
+        panes      the panes that are open when the page is loaded: ("player", "tile.masked")
         """
         from minitri.explore.document import document
         from minitri.explore.page import Page
@@ -350,9 +359,10 @@ class Lowered:
         return StageText(self.compilation[stage])
 
     def roofline(self, measured: Mapping[str, float] | None = None) -> Any:
-        """Draws each kernel under the peak rates of the target's chip, and returns the matplotlib figure.
+        """Draws a roofline plot: each kernel is a point below the peak rates of the target's chip. Returns the
+        matplotlib figure.
 
-        measured   seconds by the name of the kernel (`Profile.measured` has them)
+        measured   measured seconds, by the name of the kernel (see `Profile.measured`)
 
         Raises StageUnavailable MT0402 if matplotlib is not installed, and CompileError MT0106 if a size is not known.
         """
@@ -371,7 +381,7 @@ class Lowered:
 
 
 def _floats(function: ast.Function) -> dict[str, tuple[int, float]]:
-    """Returns the position and the default of each float parameter; the default is 0.0 if there is none."""
+    """Returns the position and the default of each float parameter; a parameter without a default gets 0.0."""
     floats = [(k, p) for k, p in enumerate(function.params) if takes_float(p)]
     return {p.name: (k, 0.0 if p.default is None else float_default(function, p)) for k, p in floats}
 

@@ -4,7 +4,7 @@ In: a module and its entry. Out: the `Context` of a call, and its `Compilation`.
 of all sizes and targets share one graph.
 
 Left out: the kernels that calls run (runtime/variants.py), and the methods that users call (program.py). Modules that
-run, measure and check programs may not import program.py, because program.py imports them. Modules below program.py use
+run, measure and check programs must not import program.py, because program.py imports these modules. Such modules use
 the class `BaseProgram` instead.
 """
 
@@ -35,13 +35,14 @@ MAX_GRAPHS = 64  # graphs kept for one program: one for each rank, and for each 
 
 
 class BaseProgram:
-    """One function of a module, and the stages that it compiles to. program.py explains the settings.
+    """One function of a module, and the stages that the function is compiled to. The class `Program` explains the
+    settings.
 
-    limits    the limits that were in force when the program was made
+    limits    the limits on time and memory that were in force when the program was made
     start     the first stage of the program, if the program was read from the text of a stage; else None
-    against   another program, whose results are right by definition; else None
-    watched   Python values outside the program that were used to compile it
-    choices   options that were measured or read from the disk cache, by the key of the context
+    against   another program, with which `check` compares the results of this program; else None
+    watched   the Python values outside the program, such as constants of its module, that the program was compiled with
+    choices   the schedule options that were measured or read from the disk cache, by the key of the compilation context
     """
 
     start: Start | None = None
@@ -102,9 +103,11 @@ class BaseProgram:
 
         Raises CompileError MT03xx if the arguments do not fit the parameters.
 
-        A type that is taken from an array has names for its sizes, so that calls with other sizes share the graph. Some
-        programs are right for certain sizes only: `reshape(x, (2, -1)) * y` needs an x of size 2. If a program is right
-        for certain sizes only, its graph contains the sizes of the call as numbers.
+        If a parameter has no annotation, its type is taken from the array. The type has names such as `n0` for its
+        sizes, so that calls with other sizes share the graph. Some programs are right for certain sizes only. For
+        example, let x and y be vectors of N elements: `reshape(x, (2, -1)) * y` multiplies arrays of the shapes (2,
+        N/2) and (N,), which fit for N = 2 only. If a program is right for certain sizes only, its graph contains the
+        sizes of the call as numbers.
         """
         self.refresh()
         call = bind(self.function, args, keywords)
@@ -116,7 +119,9 @@ class BaseProgram:
         return call
 
     def refresh(self) -> None:
-        """Compiles again if a Python value that the program uses has changed."""
+        """A hook, called before each use of the program. A subclass compiles again if a Python value that the program
+        uses has changed.
+        """
 
     def fitted(self, call: Call) -> Call:
         """Returns the call with arrays in the layout that the program needs.
@@ -137,9 +142,9 @@ class BaseProgram:
         return Context(self.module, self.name, *about, *settings)
 
     def compilation(self, context: Context) -> Compilation:
-        """Returns the stages for a context.
+        """Returns the stages of the program for a compilation context.
 
-        All contexts with the same types of parameters share one graph.
+        If two contexts have the same types of parameters, their compilations share one graph.
         """
         built = self._built(context.instance)
         made = Compilation(context, built.values)
@@ -172,12 +177,14 @@ def _entry(module: ast.Module, entry: str | None) -> ast.Function:
 
 
 def names(without: Sequence[str]) -> frozenset[str]:
-    """Returns the names of optimisations as a set. A single text counts as one name."""
+    """Returns the names of optimisations as a set. If `without` is a single text, the text is one name."""
     return frozenset([without] if isinstance(without, str) else without)
 
 
 def checked(options: Options) -> Options:
-    """Returns the given options. Raises CompileError MT0404 for a value that is not `Options`."""
+    """Returns the given options unchanged. Raises CompileError MT0404 if the value is not an object of the class
+    `Options`.
+    """
     if not isinstance(options, Options):
         help = 'write `mt.Options(blocks={"i": 64}, warps=8)`'
         raise CompileError("MT0404", f"options are `mt.Options`, not {type(options).__name__}", help=help)
@@ -185,7 +192,7 @@ def checked(options: Options) -> Options:
 
 
 def check_effort(effort: str) -> str:
-    """Returns the given effort. Raises CompileError MT0404 if no effort has this name."""
+    """Returns the given effort unchanged. Raises CompileError MT0404 if no effort has this name."""
     if effort not in EFFORTS:
         help = f"write one of {', '.join(EFFORTS)}"
         raise CompileError("MT0404", f"effort cannot be {str(effort)[:40]!r}", help=help)

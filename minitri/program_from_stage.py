@@ -1,4 +1,5 @@
-"""A program that begins at a stage: minitri reads the text of the stage, perhaps edited, and runs the later passes.
+"""A program that begins at a stage: minitri reads the text of the stage, which the user may have edited, and runs the
+later passes.
 
     text = f.lower(M=1000, N=300)["tile"]
     g = mt.load(text.replace("by 2", "by 4"), "tile")
@@ -6,11 +7,11 @@
 
 In: the text of `graph`, `graph.simplified`, `kernels`, `tile`, `tile.masked` or `tile.target`. Out: a `Program` with
 this stage and all later stages. The one idea: the first line of a stage is a signature. A call binds its arguments to
-this signature as to the parameters of any program.
+the names and types in this signature.
 
-The text is not trusted, so the verifier of its IR checks the text first. On a CPU, the numpy evaluator checks every
-access to memory before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a GPU,
-accesses are not checked.
+The text of a stage is not trusted, so the verifier of the stage checks it first. On a CPU, the numpy evaluator checks
+every access to memory before the kernels run. A mistake in the text gives an error (MT05xx), never a traceback. On a
+GPU, the accesses to memory are not checked.
 
 Left out: the syntax tree, which defines the right result of other programs. The right result of a loaded program comes
 from its graph, or from another program (`against`).
@@ -66,9 +67,9 @@ def load(
 ) -> Program:  # fmt: skip
     """Makes a program from the text of a stage, or from a file that contains such a text.
 
-    load(low["tile"], "tile")
-    load("out/tile.masked.txt")       a file of `minitri compile … -o out`: its name says the stage
-    load(text, "tile", against=f)     `check` compares this stage and all later stages with f
+        load(low["tile"], "tile")
+        load("out/tile.masked.txt")       a file of `minitri compile … -o out`: its name says the stage
+        load(text, "tile", against=f)     `check` compares this stage and all later stages with f
 
     Raises CompileError MT05xx, with a line number, for a text that does not follow the syntax of this stage. Raises
     MT0402 for an unknown stage, and MT0003 for a file that cannot be read.
@@ -90,9 +91,9 @@ def load(
 
 
 def _verified(stage: str, value: Any) -> Any:
-    """Returns the given IR, after the checks that the pipeline makes of this stage.
+    """Returns the value of a stage unchanged, after the pipeline's verifier of this stage has checked it.
 
-    Raises CompileError MT0502 if one of these checks fails.
+    Raises CompileError MT0502 if the verifier finds a broken rule.
     """
     try:
         next(p for p in CORE if p.stage == stage).verify(value)
@@ -106,14 +107,14 @@ def _verified(stage: str, value: Any) -> Any:
 
 
 def _head(value: Graph | Plan | Programs) -> Graph | Plan:
-    """Returns the part of a stage that has its name, its inputs and its conditions."""
+    """Returns that part of a stage which has the name of the program, the inputs and the conditions."""
     return value.plan if isinstance(value, Programs) else value
 
 
 def _module(value: Any, source: Source) -> ast.Module:
-    """Returns a module of one function without a body.
+    """Returns a module with one function, which has parameters but no body.
 
-    The head of the stage gives the parameters of this function.
+    The parameters of the function are the inputs that the stage lists.
     """
     place = Span(source, 0, len(source.text))
     params = tuple(_param(i, place) for i in _head(value).inputs)
@@ -135,9 +136,9 @@ def _param(i: Input | Buffer, place: Span) -> ast.Param:
 
 @hides_frames_of_methods
 class Loaded(Program):
-    """A program that begins at a stage, as the docstring of this module explains.
+    """A program that begins at a stage that was read from text, as program_from_stage.py explains.
 
-    `stage` is the name of the first stage, and `value` is its IR.
+    `stage` is the name of the first stage, and `value` is the graph, plan or tile programs of this stage.
     """
 
     def __init__(self, start: Start, source: Source, *, against: BaseProgram | None = None, **settings: Any) -> None:
@@ -171,7 +172,7 @@ class Loaded(Program):
         return _head(self.value).conditions
 
     def compilation(self, context: Context) -> Compilation:
-        """Returns the stages from the loaded text on.
+        """Returns the stages that begin with the loaded text.
 
         Tensor descriptors are removed if the arrays do not begin at a multiple of 16 bytes.
         """
@@ -180,9 +181,10 @@ class Loaded(Program):
         return Compilation(context)
 
     def lower(self, /, *args: Any, **given: Any) -> Lowered:
-        """Returns the stages as `Program.lower` does.
+        """Returns the stages for given sizes or arrays, as `Program.lower` does.
 
-        Sizes can be given only if the text is a `graph`: later stages contain their sizes.
+        Sizes can be given only if the text is a `graph`, because in the texts of later stages the sizes are fixed
+        already.
         """
         names = set(given) - {"target", "without", "options", *(p.name for p in self.function.params)}
         if names and self.stage != "graph":
@@ -207,9 +209,10 @@ class Loaded(Program):
             return super().evaluate(stage, self.fitted(call))
 
     def _ready(self, call: Call) -> Call:
-        """Returns the checked call.
+        """Returns the call with arrays on one device. On a CPU, also checks all accesses to memory.
 
-        On a CPU the numpy evaluator runs first, because Triton's interpreter does not check accesses.
+        On a CPU, the numpy evaluator runs the call first to find wrong accesses, because Triton's interpreter does not
+        check accesses.
         """
         call = super()._ready(call)
         if call.device == "cpu":
@@ -222,7 +225,7 @@ class Loaded(Program):
             return super()._started(call)
 
     def fitted(self, call: Call) -> Call:
-        """Returns the call with arrays that have the strides of the stage."""
+        """Returns the call with arrays in the layout that the text of the stage requires."""
         if self._plan is None:
             return call
         sizes, arrays = dict(call.sizes), dict(call.arrays)
@@ -234,11 +237,11 @@ class Loaded(Program):
 
 
 def _strides(b: Buffer, array: ArrayView, sizes: dict[str, int]) -> tuple[int, ...]:
-    """Returns the strides that an array must have: the strides in the text of the stage.
+    """Returns the strides that an array must have, which the text of the stage gives.
 
-     Where the text has a name instead of a stride, the result is the array's own stride.
+    If the text has a name instead of a number for a stride, the array's own stride is taken, if it fits.
 
-    Adds the values of these names of strides to `sizes`.
+    The value of each named stride is added to the dict `sizes`.
     """
     names = [f"{b.name}.stride{k}" for k in range(len(b.shape))]
     open_ = [k for k, s in enumerate(b.strides) if names[k] in {x.name for x in s.symbols()}]

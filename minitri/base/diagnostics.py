@@ -1,7 +1,7 @@
 """Defines error codes, and formats error messages that point at the source with carets.
 
-In: a problem found anywhere in the compiler, with the source spans it concerns. Out: one exception, `CompileError`. For
-example, the text of an error, `str(error)`, is
+In: a mistake that some part of the compiler found, and the range of the source text (span) with the mistake. Out: one
+exception, `CompileError`. Example of the text of an error, `str(error)`:
 
     error[MT0203]: matmul contracts K = 512 with N = 256
       --> linear.mt:2:12
@@ -10,8 +10,8 @@ example, the text of an error, `str(error)`, is
       = help: drop the transpose: `x @ w` is f16[M, N]
       = more: minitri explain MT0203
 
-error_codes.toml has a short description of every code. `error.edits` has the correction as data, for editors. The
-function `edited` applies edits to a text.
+error_codes.toml has a short description of every error code. `error.edits` has the correction as data, so that an
+editor can apply the correction. The function `edited` applies edits to a text.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class CompileError(Exception):
     """The error for a rejected program or call, with the fields `code`, `message`, `span`, `label` and `help`.
 
     edits    the help as data: replacements in the source that correct the mistake.
-    notes    further facts, such as the call of the function with the error. Each fact has a line of its own.
-    others   independent errors of the same program, in the order of their positions in the text.
+    notes    further facts, such as where the wrong function was called. Each fact is a line of the text.
+    others   further errors of the program, in the order of their positions. No error follows from another
 
-    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also Python's `ValueError`. The error code
-    decides the subclass of CompileError (table `BUILTIN`).
+    `CompileError("MT0203", …)` returns a `CompileValueError`, which is also a Python `ValueError`. The column `python`
+    of error_codes.toml says for each error code which subclass of CompileError is returned.
     """
 
     def __new__(cls, code: str, *_: object, **__: object) -> Self:
@@ -66,7 +66,7 @@ class CompileError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        """Returns the error in full, with at most `MOST_LINES` lines."""
+        """Returns the text of the error, cut to at most `MOST_LINES` lines (see `summary`)."""
         return summary(self)
 
     def _render_traceback_(self) -> list[str]:
@@ -93,16 +93,17 @@ class CompileError(Exception):
         return self
 
     def write(self, span: Span, text: str, help: str = "") -> Self:
-        """Adds to this error the correction to write `text` at `span`. Returns the error.
+        """Gives this error a correction that replaces the source text at `span` by `text`. Returns the error.
 
-        If `help` is "" and the error has no help, the help says what to write.
+        If `help` is "" and the error has no help yet, the error gets the help "write `text`".
         """
         return self.correct(Edit(span, text), help=help or self.help)
 
     def correct(self, *edits: Edit | None, help: str = "") -> Self:
-        """Adds these corrections to the error; None stands for no correction.
+        """Gives the error these corrections, where None stands for no correction. Returns the error.
 
-        Returns the error. `help` says what to write. If `help` is "", the text of a single correction becomes the help.
+        `help` is the line of the message that says what to write. If `help` is "", that line shows the text of the
+        correction, provided that there is only one correction.
         """
         self.edits = tuple(edit for edit in edits if edit is not None)
         if not help and len(self.edits) == 1:
@@ -112,9 +113,10 @@ class CompileError(Exception):
         return self
 
     def guess(self, span: Span, question: str) -> Self:
-        """Adds a question "did you mean `f`?" to the error as its help, and the correction to write f at `span`.
+        """Makes a question such as "did you mean `f`" the help of the error, and adds the correction to write f at
+        `span`.
 
-        The question "" adds nothing.
+        If `question` is "", the error stays unchanged.
         """
         return self.correct(Edit(span, question.split("`")[1]) if question else None, help=question)
 
@@ -151,7 +153,7 @@ BUILTIN: dict[str, tuple[str, ...]] = {
 class ParseError(CompileError, SyntaxError):
     """The error for a syntax error in a program.
 
-    A ParseError is also a `SyntaxError`, so that other tools recognise it.
+    A ParseError is also a `SyntaxError`, because Python tools know how to show a `SyntaxError`.
     """
 
     msg = property(CompileError.__str__)  # what tools show of a SyntaxError  # type: ignore[assignment]
@@ -162,9 +164,9 @@ class ShapeWarning(UserWarning):
 
 
 class BrokenRule(ValueError):
-    """The error that a verifier raises when an IR breaks a rule.
+    """The error that a verifier raises when an intermediate representation (IR) breaks a rule.
 
-    `spans` are the source spans of the faulty operation.
+    `spans` are the ranges of the source text from which the faulty operation was made.
     """
 
     def __init__(self, message: str, spans: Sequence[Span] = ()) -> None:
@@ -178,7 +180,7 @@ class BrokenRule(ValueError):
 def render(error: CompileError, width: int = 100) -> str:
     """Returns one error as plain text, with the source line and a caret line under the span.
 
-    width   the number of columns of the source line that are shown, around the caret
+    width   how many columns of the source line are shown. A longer line is cut around the caret
     """
     out = [f"error[{error.code}]: {error.message}"]
     if error.span is not None:
@@ -189,16 +191,19 @@ def render(error: CompileError, width: int = 100) -> str:
 
 
 def report(error: CompileError, width: int = 100) -> str:
-    """Returns the error and all others of the program in full, and the commands that explain their codes."""
+    """Returns the full texts of the error and of all other errors of the program.
+
+    The last lines are the commands that explain the error codes.
+    """
     errors = (error, *error.others)
     codes = dict.fromkeys(e.code for e in errors)
     return "\n".join([*(render(e, width) for e in errors), *(f"  = more: minitri explain {code}" for code in codes)])
 
 
 def summary(error: CompileError) -> str:
-    """Returns the error in full, and a line for each other error of the program.
+    """Returns the text of an error, and then one line for each other error of the program.
 
-    The text has at most `MOST_LINES` lines.
+    The text has at most `MOST_LINES` lines. If there are too many other errors, the text only says how many.
     """
     lines = render(error).split("\n")[: MOST_LINES - 1]
     also = [f"  = also: {_place(other)}{other.message}" for other in error.others]
@@ -243,7 +248,7 @@ def excerpt(span: Span, label: str = "", columns: int = 100) -> list[str]:
 def _window(text: str, column: int, limit: int) -> tuple[str, int]:
     """Cuts a line to at most `limit` characters around a column.
 
-    Returns the cut line and the position of the column in it.
+    Returns the cut line and the position of the column in the cut line.
     """
     if len(text) <= limit:
         return text, column
@@ -259,7 +264,10 @@ def printable(text: str) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Returns the question "did you mean …?" with the known names that are spelt most like `name`, or ""."""
+    """Returns the question "did you mean …" with the known names that are spelt most like `name`.
+
+    Returns "" if no known name is similar.
+    """
     near = nearest(name, known)
     return f"did you mean {listed([f'`{n}`' for n in near], 'or')}?" if near else ""
 

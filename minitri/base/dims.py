@@ -42,9 +42,9 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A function of two sizes that is no polynomial of these sizes, such as the quotient n // m.
+    """A function of two `Dim`s whose value is no polynomial, such as the quotient n // m.
 
-    Each subclass of Pair defines one function.
+    Each subclass of Pair stands for one function.
     """
 
     a: Dim
@@ -92,7 +92,7 @@ class Dim:
 
     @property
     def atom(self) -> Atom | None:
-        """The single atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if there is none."""
+        """The single atom (symbol, quotient, maximum, …) that is equal to the polynomial, or None if no atom is equal."""
         if len(self.terms) == 1 and len(self.terms[0][0]) == 1 and self.terms[0][1] == 1:
             return self.terms[0][0][0]
         return None
@@ -165,13 +165,13 @@ class Dim:
         return frozenset[Symbol]().union(*parts)
 
     def pairs(self) -> Iterator[Pair]:
-        """Yields all quotients, remainders, maxima and minima. Nested ones come before the one that contains them."""
+        """Yields all quotients, remainders, maxima and minima, the inner before the outer: i//4 before (i//4)//2."""
         for atom in self.atoms():
             if isinstance(atom, Pair):
                 yield from (*atom.a.pairs(), *atom.b.pairs(), atom)
 
     def substitute(self, env: Mapping[Symbol, DimLike]) -> Dim:
-        """Replaces all symbols of `env` at once, so that a replacement may contain symbols of `env`."""
+        """Replaces all symbols of `env` at once. Symbols of `env` in a replacement are not replaced again."""
         if not env or not self.terms or not any(s in env for s in self.symbols()):
             return self
         return self.replace_atoms(env)
@@ -197,7 +197,10 @@ class Dim:
         return self.compute({s: env[s.name] for s in self.symbols()})
 
     def compute(self, env: Mapping[Symbol, Any]) -> Any:
-        """Returns the value for symbols that are integers, or integer arrays of broadcastable shapes."""
+        """Returns the value of the polynomial. `env` maps each symbol to an integer, or to an integer array.
+
+        The shapes of the arrays must broadcast.
+        """
         total: Any = 0
         for m, c in self.terms:
             term: Any = c
@@ -209,9 +212,9 @@ class Dim:
     def solved(self, varies: Callable[[Symbol], bool]) -> tuple[Symbol, int, Dim] | None:
         """Solves the condition `self >= 0` for one symbol s.
 
-        Returns (s, 1, bound) for `s >= bound`, and (s, -1, bound) for `s < bound`. The bound contains no symbol that
-        `varies`. A symbol that varies is preferred to a symbol that does not. The result is None if the condition
-        cannot be solved for a symbol.
+        Returns (s, 1, bound) for `s >= bound`, and (s, -1, bound) for `s < bound`. The bound contains no symbol for
+        which `varies` returns True. If several symbols are possible as s, the function prefers one for which `varies`
+        returns True. Returns None if the condition cannot be solved for any symbol.
         """
         symbols = [s for s in self.symbols() if s.kind != "size"]
         for symbol in sorted(symbols, key=lambda s: (not varies(s), s.name)):
@@ -223,14 +226,17 @@ class Dim:
     def coefficient(self, symbol: Symbol) -> tuple[Dim, Dim] | None:
         """Returns (c, rest) with self == c * symbol + rest, where neither c nor rest contains `symbol`.
 
-        Returns None if the Dim cannot be written like this.
+        Returns None if the Dim is not linear in `symbol`.
         """
         linear, rest = split(self, Dim({(symbol,): 1}))
         return None if symbol in linear.symbols() | rest.symbols() else (linear, rest)
 
 
 def _atom_key(atom: Atom) -> tuple[str, str]:
-    """Returns a key to sort the factors of a term. It has the kind, since a size and an axis may both be called `i`."""
+    """Returns a key to sort the factors of a term.
+
+    The key contains the kind of a symbol, since a size and an axis can have the same name.
+    """
     return str(atom), atom.kind if isinstance(atom, Symbol) else ""
 
 
@@ -359,7 +365,7 @@ def split(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
     """Returns a quotient, remainder, maximum or minimum of a and b as a Dim.
 
-    Raises CompileError MT0401 if the nesting or the size of the Dim exceeds the limits.
+    Raises CompileError MT0401 if the depth of nesting or the number of atoms exceeds its limit.
     """
     inner = [x for d in (a, b) for x in d.atoms()]
     depth = 1 + max((x.depth for x in inner if isinstance(x, Pair)), default=0)
@@ -372,11 +378,11 @@ def paired(kind: type[Pair], a: Dim, b: Dim) -> Dim:
 
 
 def sign(d: Dim, positive: frozenset[Symbol] = frozenset()) -> int | None:
-    """Returns the sign of d, if it is the same for all sizes.
+    """Returns the sign of d, if d has the same sign for all sizes.
 
-    The sign is 1 for d >= 0, -1 for d <= 0, 0 for d == 0, and otherwise None. The sign is proven if all coefficients
-    have the same sign and all atoms are >= 0. Sizes in `positive` are >= 1. For a size N in `positive`, replacing N by
-    N + 1 proves N - 1 >= 0.
+    The sign is 1 for d >= 0, -1 for d <= 0, and 0 for d == 0. The sign is proven if all coefficients have the same sign
+    and all atoms are >= 0. If the sign is not proven, the result is None. Sizes in `positive` are >= 1. The function
+    replaces a size N in `positive` by N + 1, so that N - 1 becomes N, which is >= 0.
     """
     if positive:
         d = d.substitute({s: Dim({(s,): 1}) + 1 for s in positive})

@@ -4,21 +4,22 @@
     facts   4*N - 1 - i >= 0,  i - 4*(i//4) >= 0
     proof   4 * goal + 3  ==  (4*N - 1 - i)  +  (i - 4*(i//4))
 
-In: facts (expressions known to be >= 0, each with a reason) and a goal. Out: a `Proof`, or None. The one idea: a proof
-is an equation of this form, with weights > 0 and multipliers >= 0:
+In: facts (expressions known to be >= 0, each with a reason) and a goal (the expression to prove >= 0). Out: a `Proof`,
+or None if no proof is found. The one idea: a proof is an equation of this form, with weights > 0 and multipliers >= 0:
 
     scale * goal + room  ==  weight * multiplier * fact  +  …        0 <= room < scale
 
-This equation shows that goal > -1, and an integer > -1 is >= 0.
+The equation shows goal > -1, because its right side is >= 0 and `room` < `scale`. An integer > -1 is >= 0.
 
-`Proof.check` compares both sides as polynomials, so a wrong search cannot give a wrong proof. The search treats each
-product of symbols as one unknown. The equation is then linear, and the simplex algorithm (simplex.py) finds the
-weights.
+`Proof.check` compares both sides of the equation as polynomials, so an error in the search cannot lead to a wrong
+proof. The search treats each product of symbols as one unknown. The equation is then linear, and the simplex algorithm
+(simplex.py) finds the weights.
 
 Three steps prepare the search. The first step splits maxima and minima into cases. The second step adds the facts that
-define quotients and remainders. The third step multiplies facts by factors that occur in the goal's products.
+define quotients and remainders. The third step multiplies facts by factors that occur in products of the goal, such as
+N in N*i.
 
-Left out: completeness. If the search finds no proof, the goal may still be true.
+Left out: completeness. There are goals that are always >= 0 and for which the search finds no proof.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SAMPLES = ((0,), (1,), (2,), (3,), (9,), (0, 9), (9, 0), (1, 2, 4))
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The fact that `expr` >= 0, with the reason. `proof` is set if the fact was derived from other facts."""
+    """The fact that `expr` >= 0, with the reason. If the fact was derived from other facts, `proof` is the derivation."""
 
     expr: Dim
     because: str
@@ -66,7 +67,7 @@ class Proof:
     steps   an equation whose right side is a sum of facts, with `scale` and `room` as in the module's docstring
     wider   a proof that n * goal + n - 1 >= 0, where `divisor` is the fact n - 1 >= 0
     cases   one proof for each of the two cases of the maximum or minimum `atom`
-    never   a proof that -1 >= 0 follows from the facts, so the facts contradict each other
+    never   a proof that -1 >= 0 follows from the facts. The facts then contradict each other, so any goal follows
     """
 
     goal: Dim
@@ -97,7 +98,7 @@ class Proof:
         return 0 <= self.room < self.scale and self.goal * self.scale + self.room == total
 
     def facts(self) -> Iterator[Fact]:
-        """Yields the facts that the proof uses. Derived facts are replaced by the facts of their own proofs."""
+        """Yields the facts that the proof uses. A derived fact is replaced by the facts from which it was derived."""
         for s in self.steps:
             yield from s.fact.proof.facts() if s.fact.proof else (s.fact,)
         for below in (self.wider, self.never, *self.cases):
@@ -106,7 +107,9 @@ class Proof:
 
 
 def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
-    """Returns the two cases of a maximum or minimum. A case has the value, and an expression that is >= 0 in this case.
+    """Returns the two cases of a maximum or minimum.
+
+    Each case is a pair: the value of the maximum or minimum, and an expression that is >= 0 exactly in this case.
 
     Example: max(a, b) is a if a - b >= 0, and b if b - a - 1 >= 0.
     """
@@ -118,15 +121,18 @@ def _in_cases(atom: Extreme) -> tuple[tuple[Dim, Dim], tuple[Dim, Dim]]:
 
 
 def prove(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof that the goal is >= 0 whenever all facts are >= 0. Sizes and axes are known to be >= 0."""
+    """Returns a proof that the goal is >= 0 whenever all facts are >= 0, or None if no proof is found.
+
+    Facts about single sizes and axes are not needed, because sizes and axes are always >= 0.
+    """
     return _search(goal, facts, MAX_CASES) if facts else _for_all_sizes(goal)
 
 
 @lru_cache(maxsize=4096)
 def _for_all_sizes(goal: Dim) -> Proof | None:
-    """Returns a proof that needs no facts, or None.
+    """Returns a proof that the goal is >= 0 for all sizes and axes, without any facts, or None.
 
-    Most goals are false without facts, and trying some small sizes shows this quickly.
+    Most goals are negative for some sizes. To save the search, the function first tries a few small sizes.
     """
     return None if _is_refuted(goal) else _search(goal, (), MAX_CASES)
 
@@ -142,7 +148,7 @@ def _is_refuted(goal: Dim) -> bool:
 
 
 def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
-    """Searches for a proof. `depth` is how many maxima and minima the search may still split into cases."""
+    """Searches for a proof. The search splits at most `depth` maxima and minima into cases."""
     if (found := _at_once(goal, facts)) is not None:
         return found
     everything = [goal, *(f.expr for f in facts)]
@@ -159,10 +165,7 @@ def _search(goal: Dim, facts: Sequence[Fact], depth: int) -> Proof | None:
 
 
 def _at_once(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Returns a proof of one step: the goal is a fact plus an expression that `sign` proves to be >= 0.
-
-    Returns None if no fact gives a proof of one step.
-    """
+    """Returns a proof if `sign` proves that the goal, or the goal minus one fact, is >= 0. Otherwise returns None."""
     if sign(goal) in (0, 1):
         return Proof(goal, steps=_plain(goal))
     for f in facts:
@@ -192,10 +195,10 @@ def _by_cases(goal: Dim, facts: Sequence[Fact], atom: Extreme, depth: int) -> Pr
 
 
 def _definitions(exprs: Iterable[Dim], facts: Sequence[Fact], with_bounds: bool) -> list[Fact]:
-    """Returns the facts that define quotients and remainders, for divisors n >= 1.
+    """Returns the facts that define the quotients and remainders in `exprs` whose divisor n is >= 1.
 
-    These facts are n*(x//n) <= x < n*(x//n) + n and 0 <= x%n < n. With `with_bounds`, the function also returns the
-    bounds of x//n that follow from facts about x.
+    The facts for x//n are n*(x//n) <= x < n*(x//n) + n, and the facts for x%n are 0 <= x%n < n. With `with_bounds`, the
+    function also returns the bounds of x//n that follow from facts about x.
     """
     found: list[Fact] = []
     pairs = dict.fromkeys(p for d in exprs for p in d.pairs())  # maxima and minima have been split into cases
@@ -243,16 +246,16 @@ def _signs(exprs: Iterable[Dim]) -> list[Fact]:
 
 
 def _by_division(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves the goal by n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
+    """Proves the goal by proving n*goal + n - 1 >= 0, where n is the divisor of a quotient in the goal.
 
-    Returns None if that fails.
+    Returns None if no proof of this form is found.
     """
     divisors = (a.b for a in goal.atoms() if isinstance(a, Quotient) and a.b.constant is None)
     return next(filter(None, (_scaled(goal, facts, n) for n in divisors)), None)
 
 
 def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
-    """Proves the goal by n*goal + n - 1 >= 0 and n >= 1. Returns None if that fails."""
+    """Proves the goal by proving n*goal + n - 1 >= 0 and n >= 1. Returns None if no proof of this form is found."""
     if (positive := _positive(n, facts)) is None:
         return None
     wide = goal * n + n - 1
@@ -264,9 +267,9 @@ def _scaled(goal: Dim, facts: Sequence[Fact], n: Dim) -> Proof | None:
 
 
 def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
-    """Proves the goal by a weighted sum of facts.
+    """Proves the goal by a weighted sum of facts. Returns None if no sum is found.
 
-    If no such sum is found, the sum may also contain products of facts and factors of the goal's products.
+    If the facts alone are not enough, the sum also contains products of factors and facts (see `_products`).
     """
     columns = [(ONE, f) for f in dict.fromkeys(facts)]
     for terms in (columns, [*columns, *_products(goal, facts)]):
@@ -276,7 +279,7 @@ def _by_sum(goal: Dim, facts: Sequence[Fact]) -> Proof | None:
 
 
 def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, Fraction]) -> Proof:
-    """Returns the proof with these weights, multiplied by a common denominator so that all weights are integers."""
+    """Returns the proof with these weights. The equation is multiplied by a number that makes all weights integers."""
     scale = lcm(*(w.denominator for w in weights.values()))
     steps = [Step(int(w * scale), *terms[k]) for k, w in weights.items()]
     rest = goal * scale - sum((s.multiplier * s.fact.expr * s.weight for s in steps), ZERO)
@@ -287,9 +290,10 @@ def _proof(goal: Dim, terms: Sequence[tuple[Dim, Fact]], weights: Mapping[int, F
 
 
 def _products(goal: Dim, facts: Sequence[Fact]) -> list[tuple[Dim, Fact]]:
-    """Returns products of a factor and a fact that may help in a proof.
+    """Returns pairs of a factor and a fact whose product can be a term of a proof.
 
-    Example: if the goal contains N*i, a product is N times the fact M - 1 - i >= 0.
+    Example: the goal contains `N*i`, and the fact `M - 1 - i >= 0` contains i. One pair is N and this fact, because the
+    product of the two contains `N*i` as well.
     """
     wanted = {m for d in (goal, *(f.expr for f in facts)) for m, _ in d.terms if len(m) > 1}
     found: dict[tuple[Dim, Fact], None] = {}

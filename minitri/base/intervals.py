@@ -2,9 +2,10 @@
 
     0 <= i < M, 0 <= j < N      i*N + j is in 0 … M*N - 1, and (i*N + j) // N is i
 
-In: a `Dim` and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims over sizes.
-`simplify` returns a simpler `Dim` instead. The one idea: if an expression is linear in an axis, and the sign of the
-coefficient is known, the extreme values are at the ends of the axis.
+In: a symbolic integer (`Dim`) and the ranges of its axes. Out: the least and the greatest value of this `Dim`, as Dims
+that contain sizes but no axes. The function `simplify` returns a simpler `Dim` with the same values. The one idea: if
+an expression is linear in an axis, and the sign of the coefficient is known, the extreme values are at the ends of the
+axis.
 
 Left out: proofs that combine several conditions, which are in inequalities.py.
 """
@@ -23,8 +24,9 @@ Ranges = Mapping[Symbol, Range]
 def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) -> Range | None:
     """Returns the smallest and the largest value of `d` over the ranges of its axes, as Dims over sizes.
 
-    Each axis is replaced in the whole expression by one end of its range, so i - i has the range 0 … 0. Returns None if
-    an axis does not occur linearly, or if its coefficient has no known sign. Sizes in `positive` are >= 1.
+    All occurrences of an axis are replaced by the same end of its range: for 0 <= i < M, the largest value of i*N + i
+    has M - 1 for both `i`. Returns None if an axis does not occur linearly, or if the sign of the axis's coefficient is
+    unknown. Sizes in `positive` are >= 1.
     """
     d, ranges = _abstract(d, ranges, positive)
     low = high = d
@@ -43,7 +45,7 @@ def bounds(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) ->
 def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozenset[Symbol]) -> Dim | None:
     """Replaces a symbol in `d` by `rising` if `d` increases with the symbol, or by `falling` if `d` decreases.
 
-    Returns None if `d` is proven neither to increase nor to decrease.
+    Returns None if the sign of the symbol's coefficient in `d` is unknown.
     """
     parts = d.coefficient(symbol)
     direction = sign(parts[0], positive) if parts else None
@@ -53,7 +55,7 @@ def _at_end(d: Dim, symbol: Symbol, rising: Dim, falling: Dim, positive: frozens
 
 
 def _abstract(d: Dim, ranges: Ranges, positive: frozenset[Symbol]) -> tuple[Dim, Ranges]:
-    """Replaces quotients and remainders of axes by new axes.
+    """Replaces quotients and remainders that contain axes by new axes.
 
     Returns the new expression, and the ranges of all old and new axes, except new axes of unknown range.
     """
@@ -88,7 +90,7 @@ def proves_nonnegative(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = fro
 def is_natural(d: Dim, ranges: Ranges) -> bool:
     """Checks whether `d` is proven to be >= 0.
 
-    For such `d`, the truncating division of hardware equals floor division.
+    If `d` is >= 0, the truncating division of hardware equals floor division.
     """
     ends = (d.atom.a.constant, d.atom.b.constant) if isinstance(d.atom, Largest) else ()
     return proves_nonnegative(d, ranges) or any(n is not None and n >= 0 for n in ends)
@@ -114,7 +116,10 @@ def simplify(d: Dim, ranges: Ranges, positive: frozenset[Symbol] = frozenset()) 
 
 
 def joined(d: Dim, ranges: Ranges = {}) -> Dim:
-    """Puts the digits of an index together again: n*(a//n) + a % n is a, and n*(a//n % m) + a % n is a % (n*m)."""
+    """Joins quotients and remainders of the same number.
+
+    Examples: n*(a//n) + a % n is a, and n*(a//n % m) + a % n is a % (n*m).
+    """
     for atom in d.atoms():
         if isinstance(atom, Remainder):
             for fewer in _joined_with(d, atom, ranges):
@@ -124,9 +129,9 @@ def joined(d: Dim, ranges: Ranges = {}) -> Dim:
 
 
 def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
-    """Returns `d` with the remainder `low` = a % n joined to another term, in every way that is possible.
+    """Returns all versions of `d` in which the remainder `low` = a % n is joined with another term.
 
-    The other term is the quotient a // n, or a remainder of a // n plus other terms.
+    The other term is the quotient a // n, or a remainder of the form (a // n + …) % m.
     """
     a, n, digit = low.a, low.b, Dim({(low,): 1})
     count, rest = split(d, digit)
@@ -142,8 +147,8 @@ def _joined_with(d: Dim, low: Remainder, ranges: Ranges) -> list[Dim]:
 def _units(x: Dim, y: Dim) -> list[Dim]:
     """Returns common divisors of y and of some terms of x, the largest first.
 
-    With a common divisor u, y = u*q and x = u*p + r. If 0 <= r < u, then x // y is p // q. Example: (4*i + j) // 64 is
-    i // 16 if 0 <= j < 4.
+    With a common divisor u, `y = u*q` and `x = u*p + r`. If 0 <= r < u, then x // y is p // q. Example: `(4*i + j) //
+    64` is `i // 16` if 0 <= j < 4.
     """
     if len(y.terms) != 1:
         return []

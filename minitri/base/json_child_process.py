@@ -40,7 +40,8 @@ class Child:
     def ask(self, request: Any, seconds: float) -> Any:
         """Sends a request and returns the answer. The request and the answer are any JSON values.
 
-        Raises TimeoutError, EOFError or OSError, and ValueError if the answer is not JSON.
+        Raises TimeoutError if the answer takes more than `seconds`, and ValueError if the answer is not JSON. Raises
+        EOFError or OSError if the child has died, and EOFError if the answer is too long.
         """
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -79,10 +80,10 @@ class Child:
 
 
 def environment(*without: str, **more: str) -> dict[str, str]:
-    """Returns the environment variables for a child: the variables of this process, changed, with one thread for numpy.
+    """Returns the environment variables for a child process, made from the variables of this process.
 
-    A child that runs Python imports modules from the same folders as this process. Variables whose names begin with a
-    prefix in `without` are left out. The variables in `more` are added.
+    In the child, numpy uses one thread, and Python imports modules from the same folders as in this process. Variables
+    whose names begin with a prefix in `without` are left out. The variables in `more` are added.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     path = os.pathsep.join(filter(None, sys.path))
@@ -90,10 +91,11 @@ def environment(*without: str, **more: str) -> dict[str, str]:
 
 
 def serve(answer: Callable[[Any], Any], requests: TextIO, first: Any = None) -> None:
-    """Answers the requests of the parent process: one line of JSON on standard output for each line of JSON.
+    """Answers the requests of the parent process.
 
-    All other printed text goes to standard error. If there is a request `first`, it is answered before the others, and
-    the answer is not sent: it loads what every request needs.
+    A request is a line of JSON in `requests`, and its answer is a line of JSON on standard output. Everything else that
+    the process prints goes to standard error. If `first` is not None, `first` is answered before all requests, but its
+    answer is not sent. The purpose of `first` is to load what every request needs.
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

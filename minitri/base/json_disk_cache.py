@@ -3,14 +3,16 @@
     put("blocks", {"program": …, "sizes": …}, {"i": 64})
     get("blocks", {"program": …, "sizes": …})            {"i": 64}
 
-In: a kind of entry, and its key (any JSON value). Out: the value stored for exactly that key, or None. The one idea:
-callers must always expect an empty cache. So a damaged file, or a file of another version or key, counts as missing.
-Nothing is stored if the disk is full, or if the folder is not writable or belongs to another user. `get` and `put`
-raise no errors in these cases, and they never execute an entry.
+In: a kind of entry, such as "blocks", and the entry's key (any JSON value). Out: the value stored for exactly that key,
+or None. The one idea: callers must always expect an empty cache. So a damaged file, or a file of another version or
+key, counts as missing. Nothing is stored if the disk is full, or if the folder is not writable or belongs to another
+user. If an entry is missing, `get` returns None. If an entry cannot be stored, `put` returns False. The text of an
+entry is only parsed as JSON, and never executed.
 
-The cache folder is MINITRI_CACHE_DIR, or else the user's cache folder. The folder's mode is 0700. The name of a file is
-the hash of its key, so it contains no text of the user. `put` writes a file under a temporary name and then renames it.
-So when two processes write the same entry, one complete file remains. Left out: a limit on the age of cached values.
+The environment variable MINITRI_CACHE_DIR names the cache folder. If the variable is not set, the folder is in the
+user's cache folder. Only the user can open the folder (mode 0700). The name of a file is the hash of the entry's key,
+so the name contains no text of the user. `put` writes a file under a temporary name and then renames it. So when two
+processes write the same entry, one complete file remains. Left out: a limit on the age of cached values.
 """
 
 import contextlib
@@ -41,7 +43,7 @@ def folder() -> Path | None:
 
 
 def configured_folder() -> Path:
-    """Returns the path of the cache folder, which may not exist yet."""
+    """Returns the path of the cache folder, whether or not the folder exists."""
     from platformdirs import user_cache_path
 
     return Path(os.environ.get("MINITRI_CACHE_DIR") or user_cache_path("minitri"))
@@ -82,7 +84,7 @@ def _plain(value: Any) -> Any:
 def _is_ours(path: Path) -> bool:
     """Checks whether a path is a folder that belongs to this user, and not a link.
 
-    Removes the access of other users.
+    If other users have access to the folder, removes their access.
     """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):

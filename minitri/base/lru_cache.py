@@ -1,9 +1,9 @@
-"""An LRU cache: it keeps a fixed number of values and drops the one that was used least recently.
+"""An LRU cache: it keeps a fixed number of values and drops the value that was used least recently.
 
     variants = Recent(64)
     variants.made(key, lambda: compiled(key))     compiles on the first call; later calls return the stored value
 
-In this example, the value is dropped after 64 other keys have been used. While one thread computes a value, other
+With `Recent(64)`, a value is dropped after 64 other keys have been used. While one thread computes a value, other
 threads that use the cache wait.
 """
 
@@ -17,14 +17,14 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """An LRU cache with at most `most` values. Several threads may use the cache at once."""
+    """An LRU cache with at most `most` values. Several threads can use the cache at once."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most, self.lock = most, threading.RLock()
 
     def made(self, key: K, make: Callable[[], V]) -> V:
-        """Returns the value stored under `key`. If there is none, calls `make`, and stores and returns its result."""
+        """Returns the value stored under `key`. If no value is stored, first stores the result of `make()`."""
         with self.lock:
             value = self[key] if key in self else make()
             self[key] = value

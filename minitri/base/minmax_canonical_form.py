@@ -1,18 +1,19 @@
-"""A canonical form for sizes with maxima and minima. This form keeps the sizes of slices of slices short.
+"""A canonical form for sizes with maxima and minima. In this form, the size of a slice of a slice is a short
+expression.
 
-    max(N - 1, 0) + min(N, 1)                  is N: all elements except the first, and the first
+    max(N - 1, 0) + min(N, 1)                  is N: the lengths of x[1:] and x[:1], added
     min(2*min(N, 1) + max(N - 2, 0), 1)        is min(N, 1)
 
-In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. Two Dims that are equal functions of one size
-become the same `Dim`.
+In: a `Dim` with maxima and minima. Out: an equal `Dim` in canonical form. If two Dims contain one size only, and are
+equal for all values of this size, they get the same canonical form.
 
 The one idea: max(a, b) is b + ramp(a - b), where ramp(x) is max(x, 0). Nested maxima and minima of one integer n are a
 piecewise linear function of n. The function ramp(n - k) changes its slope at k only. So the whole function is a linear
 function plus one ramp for each value of n at which the slope changes (a "bend"). The factor of the ramp is the change
 of the slope.
 
-Left out: nested maxima of several different sums of sizes, and maxima within products, quotients and remainders. Such
-maxima stay unchanged.
+Left out, and so not changed: nested maxima of several different sums of sizes, and maxima within products, quotients
+and remainders.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MOST_SKIPPED = 8  # how many consecutive values are tested with `Allows`
 class Ramps:
     """A piecewise linear function: `plain` plus the sum of factor * ramp(n - k), with ramp(x) = max(x, 0).
 
-    `bends` has the factors of the ramps. At n = k the slope changes.
+    `bends` maps (n, k) to the factor of the ramp, which is the change of the slope at n = k.
     """
 
     plain: Dim
@@ -50,7 +51,7 @@ class Ramps:
     def dim(self) -> Dim:
         """Returns the function as a `Dim`.
 
-        A ramp c * max(x - k, 0) becomes a maximum if c is above 0. Otherwise the ramp becomes a minimum.
+        A ramp with a factor above 0 is written with a maximum, and a ramp with a factor below 0 with a minimum.
         """
         total = self.plain
         for (n, k), c in self.bends.items():
@@ -60,7 +61,7 @@ class Ramps:
     def of_one_sum(self) -> tuple[Dim, Callable[[int], int], set[int]] | None:
         """Returns (n, f, corners) if the function is f(n) for one sum of sizes n. Otherwise returns None.
 
-        `corners` has all n at which max(f(n), 0) may change its slope: the bends of f, and the integers next to the
+        `corners` has all n at which max(f(n), 0) can change its slope: the bends of f, and the integers next to the
         zeros of f.
         """
         n, slope = _base(self.plain)
@@ -105,7 +106,7 @@ def never_negative(d: Dim, extents: Iterable[Dim], allows: Allows) -> bool:
 
 
 def _least_sizes(extents: Iterable[Dim], allows: Allows) -> dict[Symbol, int]:
-    """Returns, for each size, the smallest value that makes no extent 0 and that `allows` permits."""
+    """Returns the smallest value of each size for which no extent is 0, and which the function `allows` permits."""
     least: dict[Symbol, int] = {}
     for symbol, n in filter(None, map(_least, extents)):
         skipped = takewhile(lambda k, s=symbol: not allows(s, k), range(n, n + MOST_SKIPPED))
@@ -127,7 +128,7 @@ def _least(extent: Dim) -> tuple[Symbol, int] | None:
 
 
 def _is_nested(d: Dim) -> bool:
-    """Checks whether d has several maxima and minima, or nested ones."""
+    """Checks whether d has several maxima and minima, or a maximum or minimum inside another."""
     found = [a for a in d.atoms() if isinstance(a, Extreme)]
     return len(found) > 1 or any(isinstance(b, Extreme) for a in found for x in (a.a, a.b) for b in x.atoms())
 
@@ -154,7 +155,7 @@ def _of_extreme(a: Extreme) -> Ramps:
 def _ramp(inner: Ramps) -> Ramps | None:
     """Returns max(inner, 0) as a sum of ramps. Returns None if `inner` is not a function of one sum of sizes.
 
-    If the sum n cannot be negative, only corners above 0 are needed.
+    If the sum n cannot be negative, only the changes of the slope at n > 0 are needed.
     """
     found = inner.of_one_sum()
     if found is None:
@@ -175,7 +176,7 @@ def _ramp(inner: Ramps) -> Ramps | None:
 def _base(d: Dim) -> tuple[Dim, int]:
     """Returns (n, c) such that d = c * n + a constant.
 
-    |c| is as large as possible, and n begins with a positive coefficient.
+    |c| is as large as possible, and the first coefficient of n is positive.
     """
     terms = [(m, c) for m, c in d.terms if m]
     if not terms:

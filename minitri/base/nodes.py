@@ -4,8 +4,8 @@
         span: Span                              id: str             Name(span, "x")
 
 In: a class with annotated fields. Out: a dataclass with these fields. The one idea: a metaclass makes the dataclasses,
-so a file of nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show its fields,
-because a tree may be deep.
+so a file that defines nodes needs no decorators and reads like a grammar. The text of a node (`repr`) does not show the
+node's fields, because the text of a deep tree would be too long.
 
 The annotations say which fields hold nodes, so `children` and `with_children` work for the nodes of every IR.
 `postorder` lists the nodes of a graph or an expression.
@@ -41,7 +41,7 @@ class KeywordNodeClass(NodeClass):
 
 @cache
 def node_fields(cls: type) -> tuple[str, ...]:
-    """Returns the fields of a class of nodes whose types contain nodes, such as `tuple[Expr, ...]`."""
+    """Returns the names of the fields that hold nodes. The type of such a field is, for example, `tuple[Expr, ...]`."""
     types = get_type_hints(cls)
     return tuple(f.name for f in fields(cls) if _has_nodes(types[f.name]))
 

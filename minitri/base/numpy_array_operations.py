@@ -3,8 +3,9 @@
     reduce("sum", x, [0])        sum(x, axis=0)
     scan("sum", x, 0)            cumulative_sum(x, axis=0)
 
-All evaluators use these functions. minitri/base/operators.py has the tables of reductions and of elementwise operators.
-The arrays have compute dtypes, such as f32 for a f16 value. Only the result of a cast may also be f16 or bf16.
+All evaluators, which run a stage of the compiler in numpy, use these functions. minitri/base/operators.py has the
+tables of reductions and of elementwise operators. The arrays have compute dtypes, the dtypes of arithmetic in kernels:
+f32 for an f16 value. Only a cast can return an array of f16 or bf16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ def reduce(op: str, x: Any, axes: Sequence[int]) -> Any:
 def position(row: Reduction, x: Any, axis: int | None, keepdims: bool = False) -> Any:
     """Returns the index of the first largest (argmax) or smallest (argmin) element along an axis.
 
-    A NaN counts as the largest or smallest element.
+    A NaN counts as the largest element for argmax, and as the smallest element for argmin.
 
     With axis None, the index counts all elements in row-major order.
     """
@@ -84,8 +85,9 @@ def scan(op: str, x: Any, axis: int) -> Any:
 def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
     """Returns the matrix product of [*B, M, K] and [*B, K, N], accumulated in `dtype`.
 
-    `precision` says how f32 factors are multiplied (minitri/kernels/ir.py): "tf32" rounds them to TF32, and "tf32x3"
-    multiplies their TF32 parts. If a sum of "tf32x3" is not finite, the unsplit f32 factors are multiplied instead.
+    `precision` says how f32 factors are multiplied (minitri/kernels/ir.py). "tf32" rounds each factor to TF32. "tf32x3"
+    writes each factor as a sum of two TF32 numbers, and multiplies these. If a sum of "tf32x3" is not finite, the
+    original f32 factors are multiplied instead.
     """
     a, b = (np.asarray(x).astype(dtype.numpy) for x in (a, b))
     with np.errstate(all="ignore"):
@@ -101,7 +103,7 @@ def contract(a: Any, b: Any, dtype: DType, precision: str = "ieee") -> Any:
 
 
 def index(expr: Dim, env: Mapping[Symbol, Any]) -> Any:
-    """Returns the value of an index expression over integer arrays."""
+    """Returns the value of an index expression. `env` maps each symbol to an integer array."""
     with np.errstate(all="ignore"):
         return expr.compute(env)
 

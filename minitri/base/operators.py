@@ -8,8 +8,8 @@ A second table has the reductions and scans.
     …
 
 In: operators.toml, which has the rows. Out: `OPERATORS`, from names to `Operator`s. `BY_SYMBOL` finds an operator by
-its infix or prefix symbol, and `ALIASES` has the names in other libraries. These parts of the project read the operator
-table:
+its infix or prefix symbol. `ALIASES` maps names of operators in other libraries to names in the table. These parts of
+the project read the operator table:
 
   - calls and symbols in the language, and typing
   - the evaluators, and the emitter of Triton source
@@ -28,16 +28,17 @@ is:
     maximum(0.0, -0.0)             either zero (also minimum and clip)
 
 The column `ulp` of operators.toml is the error of a f32 result on a CUDA GPU, in units in the last place. The error is
-0.5 if the result is correctly rounded. Otherwise the error is the distance from the correctly rounded result. The
-values of `ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator
-that calls several functions is the sum of the functions' errors.
+0.5 if the result is correctly rounded, and otherwise the distance from the correctly rounded result. The values of
+`ulp` come from the CUDA C++ Programming Guide (appendix "Mathematical Functions"). The `ulp` of an operator that calls
+several functions is the sum of the functions' errors.
 
 Kernels must be compiled with `enable_reflect_ftz=False`. By default Triton lets the math library treat denormals as
 zero, so that sin, tanh or erf of a denormal is 0.
 
 `REDUCTIONS` is the table of reductions and scans, read from reductions.toml. One row adds a reduction to the language,
-the typing rules, all evaluators, the proofs and docs/reference/operators.md. A kernel calls `reduce_NAME` and
-`scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an unknown name.
+the typing rules, all evaluators, the proofs that kernels are right, and docs/reference/operators.md. A kernel calls
+`reduce_NAME` and `scan_NAME` of minitri/triton/rt.py. The functions `reduction` and `running` raise an error for an
+unknown name.
 
 Left out: contractions and views, which are classes of graph nodes.
 """
@@ -57,29 +58,29 @@ from minitri.base.types import DType, bool_, f32
 class Operator:
     """One elementwise operator.
 
-    name       the function's name in the language, which is the name in the array API standard if there is one
-    arity      number of array operands
+    name       the function's name in the language: that of the array API standard, if the standard has the function
+    arity      the number of array operands
     numpy      the function that defines the operator. The function takes numpy arrays of one compute dtype
                (see `operands`) and returns an array of the result dtype. The caller silences
-               numpy's warnings. A row of the file names a function of operators_unlike_numpy.py or of
-               numpy. By default the function has the operator's name
+               numpy's warnings. A row of operators.toml names a function of operators_unlike_numpy.py or
+               of numpy. By default the function has the operator's name
     triton     the template of a Triton expression, with {0} {1} {2} for the operands and {t} for
-               the operand dtype (`tl.float32`). A table has one template for each dtype or kind
-               of dtype: {"f64": ..., "iu": ...}. Templates may use `tl`, `libdevice` (the math
+               the operand dtype (`tl.float32`). If the dtypes need different templates, `triton` is a
+               table: {"f64": ..., "iu": ...}. Templates can use `tl`, `libdevice` (the math
                library of CUDA and HIP) and `rt` (minitri/triton/rt.py). In Triton's interpreter
-               a template that is one call of `libdevice` or `rt` calls the row's `numpy`
-    doc        one line for the reference pages
-    accepts    the kinds of dtypes that the operands may have, of "b" "i" "u" "f"
+               a template that is one call of `libdevice` or `rt` calls the function `numpy`
+    doc        a description of the operator in one line, for the reference pages
+    accepts    the kinds of dtypes that the operands can have, of "b" "i" "u" "f"
     operands   the dtype to which operands are converted first. "same": the promoted dtype.
                "float": the promoted dtype, but integers and bools become f32. "bool": the dtype
-               bool. "where": bool for the first operand, the promoted dtype for the others
-    result     the dtype of the result: "operand" (that of the operands) or "bool"
+               bool. "where": bool for the first operand, the promoted dtype for the other two
+    result     the dtype of the result: "operand" (the dtype of the operands) or "bool"
     symbol     the infix or prefix symbol, if the operator has one
     aliases    names of the operator in other libraries
-    domain     the interval of random f32 and f64 test values. Tests add special values
-    ulp        error bound of a f32 result in units in the last place (see the top of the file)
-    derivative  one expression of the language for each operand, over x, y, z, `out` (the result) and
-               `g` (the gradient of the result). "" stands for no derivative or the derivative zero
+    domain     the interval of random f32 and f64 test values. Tests add special values such as inf
+    ulp        the error bound of an f32 result, in units in the last place (see the top of the file)
+    derivative  one expression of the language for each operand, over x, y, z (the operands), `out`
+               (the result) and `g` (the gradient of the result). "" stands for no derivative or the derivative zero
     cost       "cheap": one or two instructions. "special": slow, or on the special-function unit
     relaxed    a shorter f32 template with a relative error of about 2**-18, for kernels whose
                results are rounded to 16 bits (minitri/optimize/fast_math/relax.py)
@@ -144,9 +145,10 @@ def register(op: Operator) -> Operator:
 
 
 def _operator(name: str, row: dict[str, Any]) -> Operator:
-    """Returns the operator for a row of the file.
+    """Returns the operator for a row of operators.toml.
 
-    `numpy` names a function of operators_unlike_numpy.py, or else a function of numpy.
+    The entry `numpy` is the name of a function of operators_unlike_numpy.py. If that file has no such function, the
+    entry is the name of a function of numpy.
     """
     function = row.pop("numpy", name)
     numpy = getattr(operators_unlike_numpy, function, None) or getattr(np, function)
@@ -179,10 +181,10 @@ class Reduction:
     neutral    the neutral element: a number, or the "lowest" or "highest" value of the dtype
     combine    the operator that combines two partial results. For a position (argmax, argmin), the
                comparison that decides whether an element replaces the best element so far
-    kind       decides typing, error bounds and proofs (see `Kind`)
-    accepts    the kinds of dtypes that the elements may have, of "b" "i" "u" "f"
-    doc        one line for the reference pages
-    scan_doc   one line about the scan. Empty if there is no scan
+    kind       a group of reductions with the same typing, error bounds and proofs (see `Kind`)
+    accepts    the kinds of dtypes that the elements can have, of "b" "i" "u" "f"
+    doc        a description of the reduction in one line, for the reference pages
+    scan_doc   a description of the scan in one line, or "" if the reduction has no scan
     """
 
     name: str
@@ -212,7 +214,7 @@ def reduction(op: str) -> Reduction:
 def running(op: str) -> Reduction:
     """Returns the row of a reduction that has a scan.
 
-    Raises ValueError for an unknown name and for other reductions.
+    Raises ValueError for an unknown name, and for a reduction that has no scan.
     """
     if op not in SCANS:
         raise ValueError(f"there is no scan {op}")

@@ -35,10 +35,10 @@ def round_to_tf32(x: Any) -> Any:
 
 
 def _pow(b: Any, n: Any) -> Any:
-    """Computes C's pow for floats.
+    """Returns b ** n for floats, with the results of the function `pow` of C.
 
-    For a scalar exponent of 0.5, numpy computes a square root, which has other results for -inf and -0.0. So this
-    function converts the exponent to an array first.
+    If the exponent is the scalar 0.5, numpy computes a square root instead, which has other results for -inf and -0.0.
+    So `_pow` converts a scalar exponent to an array first.
     """
     shape = np.broadcast_shapes(b.shape, n.shape)
     flat = [np.array(np.broadcast_to(v, shape)).reshape(-1) for v in (b, n)]

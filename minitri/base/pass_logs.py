@@ -2,18 +2,18 @@
 
 The environment variable MINITRI_LOGS=+fusion,tile enables log lines on stderr. Each log line begins with its topic:
 
-    a pass or a stage   the text of the program after the pass
+    a pass or a stage   the text of the program after this pass, or at this stage
     fusion              the list of fusion decisions
     autotune            the table of measurements, and the options that were chosen
     cache               the entries that were found on disk
 
-A `+` before a topic is allowed, and `all` enables every topic. An unknown topic is reported once, with a list of the
+A `+` before a topic has no effect, and `all` enables every topic. An unknown topic is reported once, with a list of the
 known topics.
 
     with recorded() as firings:
         simplify(graph)             a `Firing` for each rule that was applied
 
-Outside a `recorded` block, the function `fired`, which reports a rule, does almost nothing.
+A pass calls the function `fired` each time it applies a rule. Outside a `recorded` block, `fired` does almost nothing.
 """
 
 import os
@@ -49,7 +49,7 @@ def _wanted(setting: str) -> frozenset[str]:
 
 @cache
 def check_topics(setting: str, known: tuple[str, ...]) -> None:
-    """Reports the unknown topics in the value of MINITRI_LOGS. A second call with the same value does nothing."""
+    """Reports the unknown topics in the value of MINITRI_LOGS, but only once for each value."""
     topics = ("all", *OWN, *known)
     for topic in sorted(_wanted(setting) - set(topics)):
         print(f"MINITRI_LOGS: there is no topic {topic[:40]!r}; there are {', '.join(topics)}", file=sys.stderr)
@@ -63,7 +63,7 @@ class Firing:
     """One application of a rewrite rule.
 
     `before` is what the rule replaced, and `after` is the replacement: nodes, operations or pairs of axes. `spans` are
-    the source spans of what the rule replaced.
+    the ranges of the source text from which the replaced things were made.
     """
 
     rule: Callable[..., Any]

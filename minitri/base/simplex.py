@@ -1,11 +1,11 @@
-"""The simplex algorithm with exact fractions: it finds weights whose weighted sum of columns is a target.
+"""The simplex algorithm with exact fractions: it finds weights for which the weighted sum of columns is a target.
 
     combine([{x: 1}, {x: 1, 1: 2}], {x: 3, 1: 2})      [2, 1]:   2 * x  +  1 * (x + 2)  =  3*x + 2
 
-In: columns and a target, each a map from monomials to numbers. Out: a weight >= 0 for each column, or None if there are
-no such weights. The one idea is the first phase of the simplex algorithm. The algorithm starts with artificial
-variables that satisfy all equations, and replaces these variables by columns until none is left. Bland's rule chooses
-the next column, which guarantees that the algorithm ends.
+In: columns and a target, which are polynomials, written as maps from monomials to coefficients. Out: a weight >= 0 for
+each column, or None if there are no such weights. The one idea is the first phase of the simplex algorithm. The
+algorithm starts with artificial variables that satisfy all equations, and replaces these variables by columns until no
+artificial variable is left. Bland's rule chooses the next column, which guarantees that the algorithm ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,10 @@ ALMOST = Fraction(999_999, 1_000_000)
 
 
 def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None:
-    """Finds weights > 0 for some columns whose weighted sum is the goal, or the goal plus a constant below 1.
+    """Finds weights > 0 for some columns. The weighted sum is the goal, or the goal plus a constant below 1.
 
-    Returns a map from the numbers of these columns to their weights. Returns None if there are no such weights.
+    Returns a map from the positions of these columns in `columns` to the weights. Returns None if there are no such
+    weights.
     """
     useful = _useful(goal, columns)
     for slack in (Fraction(0), ALMOST):
@@ -32,7 +33,10 @@ def combination(goal: Dim, columns: Sequence[Dim]) -> dict[int, Fraction] | None
 
 
 def _useful(goal: Dim, columns: Sequence[Dim]) -> Sequence[int]:
-    """Returns the numbers of the columns that share a monomial with the goal, or with another useful column."""
+    """Returns the positions of the useful columns.
+
+    A column is useful if it shares a monomial with the goal, or with another useful column.
+    """
     wanted = {m for m, _ in goal.terms if m}
     if not wanted:  # the goal is a constant: any columns may contradict each other
         return range(len(columns))
@@ -48,7 +52,7 @@ def combine(columns: Sequence[Mapping[Monomial, int]], target: Mapping[Monomial,
     """Returns weights >= 0 whose weighted sum of columns is the target, or None if no weights have this sum.
 
     The simplex tableau has, for each monomial, one row and one artificial variable. The loop minimises the sum of the
-    artificial variables. The weights exist if this sum reaches 0.
+    artificial variables: if this sum reaches 0, the weights exist.
     """
     rows = sorted({m for m in (*target, *(m for c in columns for m in c))}, key=str)
     width = len(columns)

@@ -1,6 +1,8 @@
 """Positions in a source text. A `Source` is a text with a name. A `Span` is a range of characters of a `Source`.
 
-Span(Source("<expression>", "relu(x)"), 5, 6).text      x
+Example: the argument of a call is the span from character 5 up to character 6.
+
+    Span(Source("<expression>", "relu(x)"), 5, 6).text      x
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ def _line_starts(text: str) -> list[int]:
 class Span:
     """The characters from `start` up to `end` (exclusive) of a source.
 
-    `node` is the number of the graph node that was made for this text (see `Graph.numbered`). So every later IR that
-    stores a span also stores the number of the graph node.
+    `node` is the position of the graph node that was made for this text, in the list of all nodes of the graph (see
+    `Graph.numbered`). So each later IR that stores a span also stores from which graph node its operation comes.
     """
 
     source: Source

@@ -1,9 +1,9 @@
 """Suggestions for a misspelt name.
 
-In: an unknown name, and the known names. Out: the known names that are most similar, the best first, or none. The one
-idea is an edit distance in which likely typing errors cost less. This distance counts letters that are missing, added,
-replaced or swapped with their neighbour. An error by a neighbouring key, a doubled letter, a swap or a change of case
-costs less than 1. Any other error costs 1.
+In: an unknown name, and the known names. Out: a list of similar known names, the best first, which is empty if no known
+name is similar. The one idea is an edit distance in which likely typing errors cost less. This distance counts letters
+that are missing, added, replaced or swapped with their neighbour. A replacement by the letter of a neighbouring key, a
+doubled letter, a swap or a change of case costs less than 1. All other typing errors cost 1.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ LONGEST = 64  # characters of a name that are compared
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Returns at most three known names that are spelt most like `name`, the best first.
 
-    A name of fewer than six letters may contain one error, and a longer name two errors. For a name of one letter, only
+    A name of fewer than six letters can contain one error, and a longer name two errors. For a name of one letter, only
     a change of case is accepted.
     """
     name = name[:LONGEST]
@@ -60,6 +60,6 @@ def _replaced(a: str, b: str) -> float:
 def _inserted(text: str, at: int) -> float:
     """Returns the cost of adding or omitting the letter `text[at - 1]`.
 
-    The cost is lower if the letter before is the same.
+    The cost is lower if the letter before is equal, because doubled letters are a common typing error.
     """
     return SLIP if at > 1 and text[at - 1] == text[at - 2] else 1.0

@@ -3,8 +3,9 @@
     largest(N, 0)          N, since no size is negative
     largest(N - 1, 0)      max(N - 1, 0)
 
-In: two `Dim`s. Out: their maximum or minimum. If a proof shows which of the two `Dim`s is larger for all sizes, the
-result is one of them. If there is no proof, the result is an atom `max(…)` or `min(…)`.
+In: two symbolic integers (`Dim`s). Out: their maximum or minimum as a `Dim`. If a proof shows which of the two `Dim`s
+is larger for all sizes, the result is one of the two. If there is no proof, the result is a new `Dim` with the single
+term `max(…)` or `min(…)`.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ def smallest(a: DimLike, b: DimLike) -> Dim:
 def _of_values(integers: Callable[..., Any], arrays: Callable[..., Any]) -> Any:
     """Returns a function that works for two integers and for two arrays.
 
-    numpy's integers overflow, while Python's integers do not.
+    For two Python integers, the returned function does not use numpy, because numpy's integers overflow.
     """
     return staticmethod(lambda a, b: (integers if isinstance(a, int) and isinstance(b, int) else arrays)(a, b))
 
@@ -71,7 +72,10 @@ def _extreme(kind: type[Extreme], a: Dim, b: Dim) -> Dim:
 
 
 def _winner(kind: type[Extreme], a: Dim, b: Dim) -> Dim | None:
-    """Returns the operand that is the maximum (minimum) for all sizes, or None if this is not proven."""
+    """Returns the operand that is the maximum (minimum) for all sizes.
+
+    Returns None if this is not proven for either operand.
+    """
     difference = sign(a - b)
     return None if difference is None else a if (difference >= 0) == (kind is Largest) else b
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Returns a table as text. Columns are right-aligned, except the columns whose numbers are in `left`."""
+    """Returns a table as text. Columns are right-aligned, except the columns whose positions (from 0) are in `left`."""
     lines = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     formats = [f"{'<' if k in left else '>'}{width}" for k, width in enumerate(widths)]

@@ -31,7 +31,7 @@ MAX_BITS = 1023  # bits of an integer constant: a number with more bits is large
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits on the time and memory of compiling one program. A caller may raise each limit."""
+    """The limits on the time and memory of compiling one program. A caller can raise each limit."""
 
     source: int = 64 * 1024  # characters of one text
     nesting: int = 5_000  # depth of nested brackets
@@ -102,7 +102,8 @@ def using(wanted: Limits) -> Iterator[Limits]:
 def timed() -> Iterator[None]:
     """Applies the limit `seconds` to the code in the `with` block. Nested `with` blocks share one clock.
 
-    The clock counts the processor time of this thread. So a busy machine does not make a compilation fail.
+    The clock counts the processor time of this thread. So a compilation does not fail only because other processes keep
+    the machine busy.
     """
     if _clock.get() is not None:
         yield

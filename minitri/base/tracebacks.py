@@ -9,9 +9,9 @@
       = help: it has 2 axes: -2 to 1
       = more: minitri explain MT0204
 
-In: an exception that leaves a public function. Out: the same exception, without the frames below the public function.
-So loggers and debuggers show only the caller's frames. Scripts, Python's prompt and IPython print a text such as the
-example. With MINITRI_TRACEBACK=1 in the environment Python prints every frame.
+In: an exception that leaves a public function. Out: the same exception, without the frames of minitri's own functions.
+So loggers and debuggers show only the caller's frames. Scripts, Python's prompt and IPython print a text like the
+example above. With MINITRI_TRACEBACK=1 in the environment, all frames are kept and printed.
 """
 
 import os
@@ -59,7 +59,10 @@ def hides_frames_of_methods(kind: C) -> C:
 
 
 def forget_frames(error: CompileError) -> None:
-    """Removes the frames that the error has passed so far, and makes Python print the error in a few lines."""
+    """Removes the frames that the error has passed so far, and makes Python print the error in a few lines.
+
+    Does nothing if the environment variable MINITRI_TRACEBACK is set, except to "0" or "".
+    """
     if os.environ.get("MINITRI_TRACEBACK", "0") in ("", "0"):
         error.__traceback__ = error.__cause__ = None
         _print_in_short()
@@ -68,9 +71,8 @@ def forget_frames(error: CompileError) -> None:
 def _print_in_short() -> None:
     """Installs functions that print errors in a few lines.
 
-    Python uses `sys.excepthook`, and IPython uses a table of its own.
-
-    Functions that other programs have installed stay unchanged.
+    Python calls the function `sys.excepthook` to print an error, and IPython has its own table of such functions. A
+    function that another program has already installed there is not replaced.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook
@@ -97,9 +99,9 @@ def _show_in_ipython(shell: Any, kind: type[CompileError], error: CompileError, 
 
 
 def lines(error: CompileError, frames: TracebackType | None) -> list[str]:
-    """Returns the lines of an error below its caller's innermost frame.
+    """Returns the lines to print for an error: the caller's innermost frame, and then the text of the error.
 
-    If there is too little room, the frame is cut.
+    If the whole would have more than `LINES` lines, lines of the frame are left out.
     """
     text = f"{type(error).__name__}: {error}".split("\n")
     called = [f for f in traceback.extract_tb(frames) if not f.filename.startswith(PACKAGE)][-1:]

@@ -2,7 +2,8 @@
 
 Two integers, or two floats, are promoted as in numpy. An integer and a float are promoted to the float's dtype. A
 Python scalar has a weak type: it takes the dtype of the other operand, unless the scalar is of a higher kind (NEP 50).
-True division and float functions of integers give f32. docs/reference/semantics.md has the rules and their reasons.
+True division and float functions of integers give f32. docs/reference/semantics.md has the rules and the reasons for
+the rules.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ _BY_NUMPY_NAME = {d.numpy_name: d for d in DTYPES.values()}
 
 
 def dtype(name: str) -> DType:
-    """Returns the dtype with this name. Raises CompileError MT0202, with a suggestion, if there is none."""
+    """Returns the dtype with this name. Raises CompileError MT0202, with a suggestion, if there is no such dtype."""
     if name not in DTYPES:
         same = from_numpy(name)
         help = f"write `{same}`" if same else suggest(name, DTYPES) or f"dtypes are {' '.join(DTYPES)}"
@@ -117,7 +118,7 @@ def promote(a: DType, b: DType) -> DType:
 class ListValue(tuple[Any, ...]):
     """A subclass of tuple for the value of a list `[a, b]`.
 
-    As an index, a list is one index array, but a tuple is two indices.
+    Lists and tuples differ as indices: x[[a, b]] has one index, an array of two elements, and x[a, b] has two indices.
     """
 
 

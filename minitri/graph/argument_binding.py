@@ -5,14 +5,15 @@
     sum(x, axis=-1)       x: f32[M, N]      as_axes(-1, rank 2) → (1,)
     sum(x, axis=y)        y: i64[]          MT0106: an axis must be an integer known at compile time
 
-In: a function, the number of axes of each pack (`*B`), and the values of a call. Out: `ArrayType`s over dimension
-symbols, a value for each parameter, and results with their declared types. minitri/graph/shape_unification.py
-determines the sizes for the dimension names of a called function. Raises CompileError MT0102 for arguments that are
-missing or of the wrong kind. Raises MT0106 for values that are not known at compile time. Raises MT0207 for results of
-another type than declared.
+In: a function, the values of a call, and the number of axes of each pack. A pack is a name such as `*B`, which stands
+for several axes. Out: the type of each parameter (`ArrayType`), a value for each parameter, and results with their
+declared types. minitri/graph/shape_unification.py determines the sizes for the dimension names of a called function.
+Raises CompileError MT0102 for arguments that are missing or of the wrong kind. Raises MT0106 for values that are not
+known at compile time. Raises MT0207 for results of another type than declared.
 
 Arguments that decide a shape, such as an axis, must be known at compile time. The functions at the end of this file
-read arguments that decide a shape. These functions turn every error of constant arithmetic into a CompileError.
+read arguments that decide a shape. If the arithmetic with such an argument fails, as in `1 // 0`, these functions raise
+a CompileError.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,9 +38,9 @@ FAR = 2 * MAX_ELEMENTS  # larger than every index; its sum with an index still f
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Facts about the parameters of the entry function that its annotations do not give.
+    """What a call of the entry function says about its parameters, in addition to the annotations.
 
-    packs    the number of axes of each pack such as `*B`, by its name
+    packs    the number of axes of each pack such as `*B`, by the pack's name
     types    the type of each parameter without annotation
     statics  the value of each parameter that must be known at compile time, such as an int or a bool
     """
@@ -50,7 +51,7 @@ class Instance:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Returns a hashable key. Two instances with equal keys have the same graph."""
+        """Returns a hashable key. Two instances with equal keys lead to the same graph."""
         statics = tuple((name, repr(value)) for name, value in self.statics.items())  # 1, 1.0 and True differ
         return tuple(self.packs.items()), tuple(self.types.items()), statics
 
@@ -91,7 +92,7 @@ def array_type(annotation: ast.ArrayType, sizes: Sizes) -> ArrayType:
 def eval_dim(expr: ast.Expr, sizes: Sizes) -> Dim:
     """Returns the value of a dimension expression in an annotation.
 
-    The function does not recurse, because the text may be deeply nested.
+    The function does not recurse, because an expression can be deeply nested.
     """
     values: dict[int, Dim] = {}
     for node in ast.postorder(expr):
@@ -164,8 +165,8 @@ def require_count(function: ast.Function, given: int) -> None:
 def typed(t: Typer, array: Array, type: ArrayType, what: str, span: Span) -> Array:
     """Returns the array with its declared type.
 
-    If a size differs from the declared size, each call checks that the two sizes are equal. Raises CompileError MT0207
-    for another dtype or rank. `what` is the beginning of the error message.
+    If a size and the declared size are different expressions, each call checks that their values are equal. Raises
+    CompileError MT0207 for another dtype or rank. `what` is the beginning of the error message.
     """
     message = f"{what} {array}, which is declared as {type}"
     ensure(array.dtype == type.dtype, "MT0207", message, f"convert it: `astype(…, {type.dtype})`", span)
@@ -238,7 +239,7 @@ def as_dim(value: Any, what: str) -> Dim:
 def as_offset(value: Value, what: str) -> Dim:
     """Returns an argument that is added to an index, such as an offset.
 
-    The argument is clipped to the range -FAR … FAR, so that sums with it fit i64.
+    The argument is clipped to the range -FAR … FAR, so that the sum of the argument and an index fits i64.
     """
     d = as_dim(value, what)
     return d if d.constant is None else Dim.of(max(-FAR, min(d.constant, FAR)))

@@ -4,9 +4,10 @@
     concat((x, v))       x: f32[M, N], v: f32[N]    concat((x, v[None]))
     roll(x)              there is no shift          roll(x, shift=1)
 
-In: the match of a rule's pattern in an error message, the call that caused the error, and the values of its arguments.
-Out: an `Edit`, or None. The one idea: the rule replaces a wrong or missing argument by one that fits. Examples are the
-last axis, the only size that is possible, or the example that signatures.toml has for a parameter.
+In: the match of a rule's pattern in an error message, the call that caused the error, and the values of the call's
+arguments. Out: possible corrections of the call (`Edit`s), the best first. The one idea: the rule replaces a wrong or
+missing argument by an argument that fits. Such an argument is, for example, the last axis, the only possible size, or
+the example that signatures.toml has for the parameter.
 """
 
 import re
@@ -68,7 +69,7 @@ def items(node: ast.Call) -> list[ast.Expr]:
 
 
 def axes(node: ast.Call) -> list[ast.Expr]:
-    """Returns the arguments of a call that may be axis numbers."""
+    """Returns those arguments of a call that are probably axis numbers."""
     return [v for k, v in node.keywords if k in ("axis", "axes", "dim", "dims")] or list(node.args[1:])
 
 
@@ -76,7 +77,7 @@ def axes(node: ast.Call) -> list[ast.Expr]:
 
 
 def as_elsewhere(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Rewrites a call with the arguments of numpy, torch or Python's math: `log(x, 2)` becomes `log2(x)`."""
+    """Rewrites a call that is right in numpy, torch or Python's math, but not here: `log(x, 2)` becomes `log2(x)`."""
     args, keywords = [a.span.text for a in node.args], {k: v.span.text for k, v in node.keywords}
     answer = foreign.called(node.function, args, list(keywords))
     if answer and answer.row.arguments and answer.row.takes(args, keywords):
@@ -123,7 +124,7 @@ def arity(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit
 
 
 def missing(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Adds a missing argument to a call. signatures.toml has an example of an argument for each parameter."""
+    """Adds a missing argument to a call: the example that signatures.toml has for the parameter."""
     if node.args and found[1] in EXAMPLES:
         comma = "" if node.span.text[:-1].rstrip()[-1] in "(," else ", "
         yield Edit(_end(node), f"{comma}{found[1]}={EXAMPLES[found[1]].format(x=beside(node.args[0]))}")
@@ -202,7 +203,7 @@ def dtype(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit
 
 
 def ranks(found: re.Match[str], node: ast.Call, values: Values) -> Iterator[Edit]:
-    """Gives joined arrays the same rank.
+    """Corrects a call that joins arrays of different ranks.
 
     `concat((x, v))` becomes `concat((x, v[None]))`. `stack((x, v))` becomes `stack((x, broadcast_to(v, x.shape)))`.
     """

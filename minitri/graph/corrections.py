@@ -5,9 +5,9 @@
     sum(x, axis=2)       x has two axes       sum(x, axis=-1)
 
 In: an error, the node of the syntax tree that caused it, and the values of the node's operands. Out: the same error,
-with an edit of the source and a help that shows this edit. The one idea: the code that finds a mistake knows values,
-and the syntax tree knows the text. The rules combine the values and the text only after an error, so correct programs
-cost no time. Each rule returns an `Edit`, or None if the rule has no correction.
+with an edit of the source text and a help that shows this edit. The one idea: the code that finds a mistake knows
+values, and the syntax tree knows the text. The rules combine the values and the text. Rules run only after an error, so
+they cost no time for correct programs. Each rule yields possible corrections (`Edit`s), the best first.
 """
 
 import re
@@ -50,7 +50,7 @@ def _rules() -> list[tuple[str, re.Pattern[str], Rule]]:
 
 
 def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError:
-    """Returns the error with a correction, if a rule has one.
+    """Adds a correction to the error, if a rule has a correction for it. Returns the error.
 
     An error that already has a correction stays unchanged.
     """
@@ -66,7 +66,7 @@ def correct(error: CompileError, node: ast.Node, values: Values) -> CompileError
 
 
 def _edits(error: CompileError, node: ast.Node, values: Values) -> Iterator[Edit]:
-    """Yields the edits that may correct an error, the best first."""
+    """Yields possible corrections of an error, the best first."""
     if "is needed here" not in error.message and (text := refused(error.code, node.span.text)):
         yield here(node, text)
     for of, pattern, rule in _rules():
@@ -78,9 +78,10 @@ def rewritten_part(
     parts: Callable[[Any], Iterable[ast.Node]], kind: str, text: str, replaced: str,
     found: re.Match[str], node: ast.Node, values: Values,
 ) -> Iterator[Edit]:  # fmt: skip
-    """Rewrites a part of the node as a row of corrections.toml says: `x[v]` of a float array v gets `astype(v, i64)`.
+    """Rewrites a part of the node as a row of corrections.toml says.
 
-    `{first}` in the text stands for the first child of the node, such as x.
+    Example: if v is an array of floats, the part v of `x[v]` becomes `astype(v, i64)`. In `text`, which is the row's
+    text for the new part, `{first}` stands for the first child of the node, such as x.
     """
     for k, part in enumerate(tried := list(parts(node))):
         if kind.format(*found.groups()) in _kinds(part, values.get(id(part))):
@@ -95,7 +96,10 @@ def rewritten_part(
 
 
 def _kinds(part: ast.Node, value: Any) -> set[str]:
-    """Returns what a row can require of a part: its class, the type of its value, an integer, or the kind of an array."""
+    """Returns the conditions of corrections.toml that this part of a node fulfils.
+
+    The conditions are the class of the part, the type of its value, an integer itself, and `f array` for a float array.
+    """
     kinds = {"", type(part).__name__, type(value).__name__, str(value) if isinstance(value, int) else ""}
     return kinds | {f"{value.dtype.kind} array"} if isinstance(value, Array) else kinds
 
@@ -105,7 +109,8 @@ def result_type(
 ) -> CompileError:
     """Corrects the error for a result of the wrong type.
 
-    The correction converts the result to the declared dtype, or declares the actual shape.
+    If the dtype is wrong, the correction converts the result to the declared dtype. If only the shape is wrong, the
+    correction declares the actual type.
     """
     value = function.body[-1].value if isinstance(function.body[-1], ast.Return) else None
     value = value.elements[k] if isinstance(value, ast.Tuple) else value
@@ -127,7 +132,7 @@ def _changed(node: ast.Node, edit: Edit) -> str:
 def new_axis(found: re.Match[str], node: ast.Binary, values: Values) -> Iterator[Edit]:
     """Adds an axis to an operand so that the operands broadcast.
 
-    `x + b` of [M, N] and [M] becomes `x + b[:, None]`. With [M] and [N] it becomes `x[:, None] + b`.
+    `x + b` of [M, N] and [M] becomes `x + b[:, None]`. `x + b` of [M] and [N] becomes `x[:, None] + b`.
     """
     left, right = values.get(id(node.left)), values.get(id(node.right))
     if isinstance(left, Array) and isinstance(right, Array):

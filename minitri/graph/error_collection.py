@@ -5,8 +5,8 @@
         return log(x, 2) * y    error: log takes one argument; the product with y is no further error
 
 A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN` value is `BROKEN` too. After an error, the
-graph builder goes on with the next expression. At the end it raises the error that comes first in the text. The
-attribute `others` of this error has all later errors.
+graph builder goes on with the next expression. At the end of the program, the builder raises the error that comes first
+in the text. The attribute `others` of this error has all later errors.
 """
 
 from collections.abc import Container, Mapping
@@ -41,7 +41,8 @@ class ErrorCollection(Interpreter):
     def refuse(self, error: CompileError, node: ast.Node, values: dict[int, Any]) -> Any:
         """Stores an error and returns `BROKEN`, the value of the wrong expression.
 
-        Inside a library function, the method raises the error instead, and the function's caller stores it.
+        If the wrong expression is in a library function, the method raises the error, and the caller of the library
+        function stores it.
         """
         if self.site is not None:
             error.notes = error.notes or (f"in `{_short(node.span)}` at {node.span}",)
@@ -61,7 +62,7 @@ class ErrorCollection(Interpreter):
     def broken(self, node: ast.Node, values: dict[int, Any], scope: Container[str], root: Any) -> Any:
         """Returns `BROKEN` as the value of an expression with a wrong operand.
 
-        Stores a separate error for an unknown function.
+        If the expression is a call of an unknown function, stores an error for this function too.
         """
         if not isinstance(node, ast.Call) or node.function in scope or node.function in self.functions:
             return BROKEN

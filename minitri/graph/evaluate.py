@@ -17,7 +17,7 @@ from minitri.graph.ir import Graph, Input, Node, Shape, axis_symbol, pick
 def evaluate(graph: Graph, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
     """Returns the outputs of a graph as numpy arrays.
 
-    `inputs` has a value for each input by name, and `sizes` for each dimension.
+    `inputs` maps the name of each input to its array or number. `sizes` maps the name of each dimension to an integer.
     """
     values: dict[Node, Any] = {}
     for node in graph.nodes():

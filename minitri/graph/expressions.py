@@ -55,7 +55,7 @@ def fold_numbers(op: str, x: int | float | Dim, y: int | float | Dim) -> int | f
 def _bits(op: str, x: int, y: int) -> int:
     """Returns an upper bound on the number of bits of `x op y`.
 
-    The number `x op y` itself may be too large to compute.
+    The number `x op y` itself is not computed, because it can be too large.
     """
     m, n = x.bit_length(), y.bit_length()
     grown = {"**": m * abs(y) if abs(x) > 1 else 1, "<<": m + y, "*": m + n}
@@ -65,7 +65,7 @@ def _bits(op: str, x: int, y: int) -> int:
 def binary(t: Typer, op: str, x: Value, y: Value) -> Value:
     """Returns the value of `x op y`, where neither operand is an array.
 
-    The operands are numbers, dimensions, or tuples for `+`.
+    The operands are numbers or dimensions. For `+`, both operands can also be tuples.
     """
     if isinstance(x, tuple) and isinstance(y, tuple) and op == "+":
         check_length(x + y)
@@ -173,7 +173,7 @@ _ATTRIBUTES: dict[str, Callable[[Typer, Array], Value]] = {
 
 
 def operator_call(t: Typer, name: str, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> Value:
-    """Calls an elementwise operator with arguments that need checks: numbers, keywords, or a bound None of `clip`."""
+    """Calls an elementwise operator whose arguments need checks: numbers, keywords, or None as a bound of `clip`."""
     for keyword in keywords:
         is_bound = name == "clip" and keyword in ("min", "max")
         ensure(is_bound, "MT0102", f"{name} takes its operands by position, not `{keyword}=`")
@@ -197,7 +197,8 @@ def _clip(t: Typer, args: tuple[Value, ...], keywords: Mapping[str, Value]) -> V
 def _refuse_list(op: str, *operands: Value) -> None:
     """Raises CompileError MT0202 if an operand is a list.
 
-    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user of arrays may expect arithmetic instead.
+    In Python `2 * [1, 2]` repeats the list, and `[1, 2] == 1` is False. A user of arrays probably expects arithmetic
+    instead, so the expression is rejected.
     """
     for value in operands:
         message = f"{op} of {describe(value)} and a number is no arithmetic of arrays in Python"

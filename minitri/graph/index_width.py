@@ -1,8 +1,8 @@
 """Checks whether every offset and index of a graph fits 32-bit integers.
 
 In: a graph and its sizes. Out: whether kernels need 64-bit indices. By default, kernels compute indices in 32 bits.
-Large arrays need 64 bits, and so do large numbers: `arange(0, 2**33, 2**30)` has only 8 elements. Unknown sizes count
-as 1.
+Large arrays need 64 bits. Large numbers need 64 bits too, even in a small array: `arange(0, 2**33, 2**30)` has only 8
+elements. Unknown sizes count as 1.
 """
 
 import math
@@ -33,7 +33,7 @@ def _fits(graph: Graph, node: Index, more: Dim, less: Dim) -> Condition:
 
 
 def needs_64_bits(graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Checks whether some offset or index of the graph may not fit 32 bits."""
+    """Checks whether some offset or index of the graph can be too large for 32 bits."""
     known = defaultdict(lambda: 1, sizes)
     return any(_largest(node, known) >= LIMIT for node in graph.nodes())
 
@@ -42,7 +42,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
     """Returns the number of elements of a node.
 
     For an `Index` node, returns the largest value of its expression if this value is greater than the number of
-    elements. A size that divides by 0 belongs to no array: `x.reshape(N // 2, 2, -1)` needs at least 2 elements.
+    elements. Returns 0 if the shape divides by 0 for these sizes, because a call with such sizes fails anyway. Example:
+    the shape of `x.reshape(N // 2, 2, -1)` has a division by N // 2, so each call checks that N >= 2.
     """
     try:
         extents = [e.evaluate(sizes) for e in node.shape]
@@ -56,8 +57,8 @@ def _largest(node: Node, sizes: Mapping[str, int]) -> int:
 def reach(expr: Dim, ranges: Ranges, sizes: Mapping[str, int]) -> int:
     """Returns the largest absolute value that an index expression, or one of its terms, can have.
 
-    Returns `LIMIT` if this value is unknown. A term without an axis does not count, because the host computes such a
-    term before the launch.
+    Returns `LIMIT` if the largest value is unknown. A term without an axis does not count, because the host computes
+    such a term before the launch.
     """
     env = {s: Dim.of(sizes[s.name]) for s in expr.symbols() if s.kind == "size"}
     reach = 0

@@ -13,14 +13,15 @@
             | Contract(a, b)                       [*B, M, K] x [*B, K, N] -> [*B, M, N]
 
 `d0, d1, …` name the axes of the result. All functions that only move data (transpose, slice, reshape, broadcast, flip,
-roll, …) are View nodes with an index map. So two Views in a row become one View.
+roll, …) are View nodes with an index map. So a View of a View can be replaced by one View.
 
 A graph no longer has names of functions, implicit broadcasting or implicit promotion. A graph has no f16 or bf16
 arithmetic: casts convert values to f32, and back where the program asks for it.
 
 The class `Interner` makes the nodes of a graph. Nodes with equal fields are the same object, so equality and hash use
 identity. Source spans are not in the nodes but in `Graph.spans`. `Graph.numbered` gives each node a number and writes
-it into the node's spans. Later IRs keep these spans, so their operations can be traced back to the node.
+this number into the node's spans. Later IRs keep these spans, so the graph node of each operation in a later IR can be
+found.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Node(metaclass=NodeClass):
 
 
 class Input(_Node):
-    """An argument of the program. It is an array, or a Python float if `scalar` is true."""
+    """An argument of the program. An input is an array, or a Python float if `scalar` is true."""
 
     name: str
     scalar: bool = False
@@ -147,7 +148,7 @@ def axis(k: int) -> Dim:
 
 
 def along(k: int, extent: Dim) -> Dim:
-    """Returns the index along the k-th axis of a result in a source with this extent: 0 for the extent 1."""
+    """Returns the index at which the k-th axis of a result reads an axis of this extent: 0 if the extent is 1."""
     return dims.ZERO if extent == 1 else axis(k)
 
 
@@ -170,7 +171,8 @@ def ranges(shape: Shape) -> dict[dims.Symbol, intervals.Range]:
 class Condition:
     """A relation between sizes that each call of the program checks.
 
-    If the relation does not hold, the call raises a CompileError with this code, message, label and help.
+    If the relation does not hold, the call raises a CompileError with the code, message, label and help of the
+    condition.
     """
 
     left: Dim
@@ -198,7 +200,7 @@ class Condition:
         return {"==": left == right, "!=": left != right, ">=": left >= right}[self.relation]
 
     def substitute(self, env: Mapping[Symbol, Dim]) -> Condition:
-        """Returns the condition for known sizes. Its message and label show these sizes: `K` becomes `K = 512`."""
+        """Returns the condition for known sizes. The new message and label show these sizes: `K` becomes `K = 512`."""
         known = {s.name: env[s] for s in self.left.symbols() | self.right.symbols() if s in env}
 
         def named(text: str, equals: str) -> str:
@@ -235,9 +237,9 @@ def allows(conditions: Iterable[Condition]) -> Allows:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A record of a reduction, scan or product that a pass computes in several parts.
+    """A record of a reduction, scan or product that a pass has split into several parts.
 
-    Explanations of a program show it.
+    `minitri explain` shows this record.
     """
 
     node: Node  # the whole reduction, scan or product
@@ -263,7 +265,7 @@ class Graph:
     def numbered(self) -> Graph:
         """Returns the same graph with numbered spans: each span has the position of its node in `nodes()`.
 
-        Unused inputs come after all other nodes.
+        Inputs that no output depends on are numbered after all other nodes.
         """
         order = dict.fromkeys((*self.nodes(), *self.inputs))
         spans = {n: tuple(replace(s, node=k) for s in self.spans.get(n, ())) for k, n in enumerate(order)}
@@ -288,7 +290,7 @@ def contiguous(shape: Shape) -> Shape:
 def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
     """Returns `value` as a Python number that `dtype` represents.
 
-    Floats are rounded to f32. Integers must fit the dtype.
+    If `dtype` is f32, a float is rounded to f32. An integer must fit the dtype.
     """
     if dtype.kind == "b":
         return bool(value)
@@ -300,13 +302,13 @@ def const_value(value: int | float | bool, dtype: DType) -> int | float | bool:
 
 
 class Interner:
-    """Makes nodes. Two requests for nodes with equal fields return the same object (hash-consing).
+    """Makes the nodes of a graph. Two requests for nodes with equal fields return the same object (hash-consing).
 
     Constants are equal if their bits and dtypes are equal, so 0.0 is not -0.0. Source spans are not compared.
     """
 
     def __init__(self, conditions: Iterable[Condition] = ()) -> None:
-        """`conditions` are the conditions of the program. Rewrites may rely on these conditions."""
+        """`conditions` are the conditions that each call checks, so rewrites of the graph can rely on them."""
         self.allows = allows(conditions)
         self._table: dict[tuple[object, ...], Any] = {}
         self.made: list[Any] = []

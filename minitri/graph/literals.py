@@ -4,7 +4,8 @@
     x + 2 ** N     x: i8[K]     the condition N <= 6
     x + reshape([200, 1], (2, 1))     MT0208: 200 does not fit i8
 
-In: the typer and a value that is known at compile time. Out: nodes, conditions, or a CompileError.
+In: a `Typer`, which makes graph nodes, and a value that is known at compile time. Out: nodes, conditions that each call
+checks, or a CompileError.
 """
 
 from __future__ import annotations
@@ -68,11 +69,10 @@ def constants_in(node: Node) -> list[int | float | bool]:
 
 
 def names_in(value: Dim) -> str:
-    """Returns the names of the sizes in an expression, as a label such as "M, N".
+    """Returns the names of the sizes in an expression, such as "M, N", for the text beside the carets of an error.
 
-    At a call the label becomes "M=2, N=3".
-
-    If the expression is a single name, the label is empty.
+    When a call breaks a condition, the sizes are known, and the text beside the carets shows them: "M=2, N=3". For a
+    single name the function returns "", because the error message itself then says "N = 3".
     """
     return "" if isinstance(value.atom, Symbol) else ", ".join(sorted(s.name for s in value.symbols()))
 

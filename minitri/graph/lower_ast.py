@@ -3,14 +3,15 @@
     return relu(x @ w + b)      becomes      %2: f32[M, N] = contract %0 %1
                                              %3: f32[M, N] = view b {index = [d1]}   …
 
-In: an `ast.Module`, the entry function, and its parameters (`Instance`). Out: a `Graph`. Only calls of functions
-recurse, at most `MAX_CALLS` deep.
+In: an `ast.Module`, the name of the entry function, and what is known about its parameters (`Instance`). Out: a
+`Graph`. The builder recurses only for calls of functions, at most `MAX_CALLS` deep.
 
 The one idea: the builder is an interpreter of the program (minitri/language/ast_interpreter.py), but every array is a
 graph node instead of data. The builder uses other files for details. names.py explains unknown names, and
 expressions.py types operators. shape_unification.py matches the arguments of a call with parameters, and
 error_collection.py stores the errors. A wrong expression has the value `BROKEN`. An expression that uses a `BROKEN`
-value is `BROKEN` too. So the builder finds the mistakes of other expressions too, and reports each mistake once.
+value is `BROKEN` too. So after a mistake the builder still finds mistakes in other expressions, and reports each
+mistake once.
 """
 
 import math
@@ -50,7 +51,11 @@ def default(function: ast.Function, param: ast.Param) -> Value:
 
 
 class _Builder(ErrorCollection):
-    """The interpreter whose arrays are graph nodes. Equal arguments of a call are the same graph nodes."""
+    """An interpreter whose arrays are graph nodes.
+
+    Graph nodes with equal fields are one object. So a second call of a function with equal arguments returns the stored
+    result of the first call.
+    """
 
     def __init__(self, module: ast.Module, entry: str) -> None:
         super().__init__({f.name: f for f in module.functions})
@@ -212,9 +217,10 @@ class _Builder(ErrorCollection):
         return True
 
     def _place(self, made: int, value: Value, span: Span) -> None:
-        """Adds a span to the nodes that an expression created: all nodes from number `made` on, and the value's node.
+        """Adds the span of an expression to the nodes that the expression created, and to the node of its value.
 
-        A node that a function body created has the span in the body first, and then the span of the call.
+        `made` is the number of nodes that existed before. A node that a function body created first gets its span in
+        the body, and then the span of the call.
         """
         nodes = self.typer.nodes.made
         if len(nodes) > (limit := current().operations):

@@ -2,11 +2,11 @@
 
     x → the assigned value     pi → 3.14…     f32 → the dtype     exp → an error: it is a function
 
-In: a name, its expression, the names assigned so far and the functions of the module. Out: the value of the name, or a
-CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name may be a name of another library, and
-is then not a spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a name of
-another library says what to write instead (minitri/language/foreign). The message suggests a similar name of the
-program as well.
+In: a name, the expression around the name, the names assigned so far and the functions of the module. Out: the value of
+the name, or a CompileError MT0101 or MT0103 with the correction. The one idea: an unknown name can be a name of another
+library, which is no spelling mistake. A user who writes `median` wants the median, not `mean`. The error message for a
+name of another library says what to write instead (minitri/language/foreign). If the program has a similar name, the
+message suggests this name as well.
 """
 
 import re
@@ -98,9 +98,10 @@ def _keywords(call: ast.Call) -> dict[str, str]:
 
 
 def _undefined(error: CompileError, call: ast.Call) -> CompileError:
-    """Returns the error for a function that no known function resembles. The help says to define the function.
+    """Returns the error for an unknown function whose name is similar to no known name.
 
-    In a module, the correction inserts the beginning of a definition.
+    The help says to define the function. If the program is a module, the correction inserts the beginning of a
+    definition.
     """
     source, name = call.span.source, call.function[:40]
     params = ", ".join("xyzabcuvw"[k : k + 1] or f"x{k}" for k in range(len(call.args)))
@@ -136,7 +137,7 @@ def unknown_attribute(node: ast.Attribute, rank: int) -> CompileError:
 
 
 def _advised(error: CompileError, span: Span, written: str, help: str) -> CompileError:
-    """Adds a help to the error. Unless `written` is "", also adds the correction to write `written` at the span."""
+    """Adds a help text to the error. Unless `written` is "", also adds the correction to write `written` at the span."""
     return error.correct(Edit(span, written) if written else None, help=help)
 
 
@@ -154,7 +155,7 @@ def called_name(call: ast.Call) -> Span:
 
 
 def fitted(text: str, node: ast.Expr, root: ast.Expr) -> str:
-    """Returns the text, in parentheses if the text could not stand in the node's place without them."""
+    """Returns the text that replaces a node, in parentheses if an operator beside the node would split the text."""
     if not text or node is root or is_operand(text):
         return text
     tears = isinstance(_around(node, root), (ast.Binary, ast.Unary, ast.Compare, ast.Attribute, ast.Subscript))
@@ -167,9 +168,10 @@ def _around(node: ast.Node, root: ast.Expr) -> ast.Node | None:
 
 
 def _explained(error: CompileError, node: ast.Name, root: ast.Expr, known: Collection[str]) -> CompileError:
-    """Adds to the error for a prefix such as `np` what to write instead of the whole name or call.
+    """Completes the error for a prefix such as `np`: adds what to write instead of the whole name or call.
 
-    For `np.linalg.norm(x)`, the path is `np`, `linalg` and the member is `norm`. `known` are the names of the language.
+    In `np.linalg.norm(x)`, the path has the names `np` and `linalg`, and the member is `norm`. `known` has the names of
+    the language.
     """
     names, whole = [node.id], node
     while isinstance(above := _around(whole, root), ast.Attribute):

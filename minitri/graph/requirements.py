@@ -2,9 +2,9 @@
 
     x + b      f32[M, N] + f32[K]      ShapeWarning: `x + b` needs K == N at every call
 
-In: the conditions of a graph. Out: a warning for each pair of named sizes that must be equal. Two names for one
-dimension are often a mistake. Left out: conditions on computed sizes, such as N % 4 == 0. The author probably intends
-such conditions.
+In: the conditions of a graph. Out: a warning for each pair of named sizes that must be equal. If two dimensions must be
+equal but have different names, the program is often wrong. Left out: conditions on computed sizes, such as N % 4 == 0,
+because the author probably intends such a condition.
 """
 
 import sys
@@ -20,7 +20,10 @@ PACKAGE = str(Path(__file__).parent.parent)
 
 
 def requirements(conditions: Iterable[Condition]) -> Iterator[tuple[Span, str]]:
-    """Yields a span and a sentence for each pair of named sizes that must be equal for the operands of an operator."""
+    """Yields a warning for each pair of named sizes that must be equal for the operands of an operator.
+
+    A warning is a range of the source text (span) and a sentence.
+    """
     for c in conditions:
         names = str(c.left), str(c.right)
         if c.code in ("MT0201", "MT0203") and c.relation == "==" and all(n.isidentifier() for n in names) and c.span:

@@ -6,15 +6,15 @@
 
 `rebuild` takes a graph and a function that makes a new node from an old node and its new operands. `rebuild` returns a
 new graph with a new interner, so equal subexpressions become one node. `rebuild` does not change the old graph. Each
-new node has the source spans of the old node. The new graph may not need some new node, such as a folded constant. In
-this case, the nodes that used the node get its spans.
+new node has the source spans of the old node. If a new node is not part of the new graph, such as a folded constant,
+its spans are added to the nodes that replaced its users.
 
-`specialise` replaces the symbols of known sizes by numbers. An index map may contain the index of an axis whose size
-becomes 1. The map stays correct, because an index along an axis of size 1 is always 0.
+`specialise` replaces the symbols of known sizes by numbers. If the size of an axis becomes 1, index maps still contain
+the index along this axis. The maps stay correct, because an index along an axis of size 1 is always 0.
 
-`legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so no node may reduce or scan
-an axis of extent 1. A matrix product needs at least two rows, two columns and two terms. minitri/optimize/simplify.py
-applies the rules of `legalise` together with its own rules.
+`legalise` rewrites nodes that kernels cannot compute. A kernel has no axis of extent 1, so it cannot reduce or scan
+such an axis. In a kernel, a matrix product needs at least two rows and two columns, and at least two terms in each sum.
+minitri/optimize/simplify.py applies the rules of `legalise` together with its own rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ def rebuild(graph: Graph, make: Make, conditions: tuple[Condition, ...] | None =
 
 
 def rewritten(graph: Graph, by: Callable[..., Graph], rule: Callable[[Interner, Node, Node], Node | None]) -> Graph:
-    """Returns the graph in which `rule` replaces some nodes. `by` is the pass that is named in reports.
+    """Returns the graph in which `rule` replaces some nodes. The pass `by` is named in reports (see `fired`).
 
     `rule` gets an interner, the old node and the node's copy in the new graph. If `rule` returns None, the new graph
     keeps the copy.
@@ -88,7 +88,7 @@ def apply_rules(interner: Interner, node: Node, rules: Sequence[Rule]) -> Node:
 
 
 def _inherit(graph: Graph, new: Mapping[Node, Node], needed: set[Node], spans: dict[Node, tuple[Span, ...]]) -> None:
-    """Finds the nodes that the new graph does not need, and adds their spans to the nodes that used them."""
+    """Finds each node that the new graph does not need, and adds the node's spans to the nodes that used it."""
     for node in graph.nodes():
         for operand in operands(node):
             gone = new[operand]
@@ -107,7 +107,7 @@ def _input(node: Node) -> Input:
 
 
 def copy(interner: Interner, node: Node, args: tuple[Node, ...], sizes: Sizes = {}) -> Node:
-    """Returns the same node with new operands, where `sizes` replaces symbols of sizes."""
+    """Returns a copy of the node with new operands. `sizes` maps the symbols of known sizes to their values."""
     if isinstance(node, ir.Const):
         return interner.const(node.value, node.dtype)
     new = iter(args)
@@ -151,7 +151,10 @@ def specialise(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 
 
 def legalise(graph: Graph) -> Graph:
-    """Returns the graph without reductions and scans over axes of extent 1, and without products with a side of 1."""
+    """Returns a graph without reductions and scans over axes of extent 1.
+
+    The new graph also has no matrix products with one row, one column or one term in each sum.
+    """
     return rebuild(graph, lambda i, node, args: apply_rules(i, copy(i, node, args), RULES))
 
 
@@ -175,7 +178,7 @@ def trivial_reduction(i: Interner, node: Node, view: MakeView = Interner.view) -
 
 
 def thin_contract(i: Interner, node: Node, view: MakeView = Interner.view) -> Node | None:
-    """Replaces a matrix product with one row, one column or one term by a multiplication and a sum."""
+    """Replaces a matrix product with one row, one column or one term in each sum by a multiplication and a sum."""
     if not (isinstance(node, ir.Contract) and ONE in (node.a.shape[-2], node.b.shape[-1], node.a.shape[-1])):
         return None
     rank = node.rank

@@ -3,10 +3,11 @@
     %5: f32[M, N] = view %4 {index = [d0]}          the element (d0, d1) of %6
     %6: f32[M, N] = subtract x, %5                  is x at (d0, d1), minus %4 at (d0)
 
-In: a reduction. Out: the expression of its operand, and the other reductions in this expression that reduce the same
-elements. The search for online reductions uses both (minitri/optimize/online_reductions/transport.py). Each
-subexpression is an `Element`: a node and an index. `build` turns an expression into nodes again. `build` can replace
-axes by other indices, and elements by other nodes.
+In: a reduction. Out: the expression of its operand, and the other reductions in this expression that run over the same
+axes. Reductions over the same axes can often be computed together in one loop (online reductions). Whether this is
+possible, minitri/optimize/online_reductions/transport.py decides from the expression. Each subexpression is an
+`Element`: a node and an index. `build` turns an expression into nodes again. `build` can replace axes by other indices,
+and elements by other nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +42,9 @@ def element(node: Node, index: tuple[Dim, ...]) -> Element:
 class GraphTerms:
     """The scalar form of `x`, which is reduced along `axes`.
 
-    cut       nodes that already compute the value of a reduction in another way, each with this reduction
-    permuted  whether other reductions of the same elements may have their axes in another order, or other axes of
-              extent 1
+    cut       a map from nodes to reductions. A node in `cut` computes the value of its reduction in another way
+    permuted  whether reductions of the same elements as x are allowed to have their axes in another order, or other
+              axes of extent 1
     """
 
     def __init__(self, x: Node, axes: tuple[int, ...], cut: Mapping[Node, Reduce] = {}, permuted: bool = False) -> None:
@@ -54,9 +55,9 @@ class GraphTerms:
         self.count = product([x.shape[k] for k in axes])
 
     def look(self, e: Element) -> tuple[str, tuple[Element, ...]]:
-        """Returns the name of an element's operation, and its operands.
+        """Returns the name of the operation that computes an element, and the operands of this operation.
 
-        The name is "" for a reduction of the same elements.
+        The name is "" for a reduction of the same elements as x (see `same_elements`).
         """
         node = e.node
         match node:
@@ -88,7 +89,7 @@ class GraphTerms:
         return isinstance(e.node, ir.Const) and e.node.value == value
 
     def is_count(self, e: Element) -> bool:
-        """Checks whether an element is the number of elements that are reduced."""
+        """Checks whether an element is the number of reduced elements, such as the divisor of a mean."""
         node = e.node
         if isinstance(node, ir.Const):
             return self.count.constant is not None and node.value == const_value(self.count.constant, node.dtype)
@@ -97,14 +98,18 @@ class GraphTerms:
         return isinstance(node, ir.Index) and node.expr == self.count
 
     def needs(self, root: Element | None = None) -> list[Reduced[Element]]:
-        """Returns the reductions of the same elements on which the expression (or its subexpression `root`) depends."""
+        """Returns the reductions of the same elements as x on which the expression depends.
+
+        If `root` is given, returns only the reductions on which this subexpression depends.
+        """
         found = [(e, self.cut.get(e.node, e.node), self.places(e)) for e in self.below(root or self.root)]
         return [Reduced(e, y.op, element(y.x, at)) for e, y, at in found if at is not None and isinstance(y, Reduce)]
 
     def transport(self, root: Element, needs: Sequence[Reduced[Element]]) -> Rescale[Element] | Shift[Element] | None:
         """Returns the correction of a partial sum of `root` (its transport).
 
-        The partial sum needs this correction when the running reductions in `needs` change. Returns None if no
+        The partial sum needs this correction when the running reductions in `needs` change. Example: when a running
+        maximum grows from m to n, a partial sum of exp(x - m) is multiplied by exp(m - n). Returns None if no
         correction is possible.
         """
         try:
@@ -113,17 +118,17 @@ class GraphTerms:
             return None
 
     def same_elements(self, e: Element) -> bool:
-        """Checks whether an element is the result of a reduction of the same elements.
+        """Checks whether an element is the result of a reduction of the same elements as x.
 
-        A reduction of the same elements has the same axes, and an operand of the same shape.
+        A reduction of the same elements has the same axes as the reduction of x, and an operand of the same shape as x.
         """
         return self.places(e) is not None
 
     def places(self, e: Element) -> tuple[Dim, ...] | None:
         """Returns the index at which a reduction of the same elements reads its operand.
 
-        The index consists of expressions over the axes of x. Returns None if the element is not a reduction of the same
-        elements.
+        The index consists of expressions over the axes of x. Returns None if the element is not the result of a
+        reduction of the same elements as x.
         """
         node = self.cut.get(e.node, e.node)
         if not isinstance(node, Reduce) or len(node.axes) != len(self.axes):
@@ -141,7 +146,7 @@ class GraphTerms:
 def deviations(node: Reduce) -> tuple[Reduce, Reduce] | None:
     """Finds the sums of x and y in a sum of products (x - mean(x)) * (y - mean(y)), such as a variance.
 
-    Returns None for any other reduction.
+    Returns None if the reduction is not such a sum.
     """
     terms = GraphTerms(node.x, node.axes)
     if node.op != "sum" or terms.look(terms.root)[0] not in ("square", "power", "multiply"):

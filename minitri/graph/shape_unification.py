@@ -5,9 +5,9 @@
     scaled(a)   with a: f32[M, K]   →   x is a with the type f32[M, M], on the condition M == K
 
 In: the annotations of a function and the arrays of a call. Out: a value for each parameter, and sizes for the dimension
-names of the callee. The one idea: a declared size may differ from the actual size without an error at compile time. The
-equality of the declared and the actual size becomes a condition, which the compiled program checks at each call. Raises
-CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no argument determines.
+names of the callee. The one idea: a declared size and an actual size that are different expressions, such as N and M,
+are no error at compile time. The equality of the two sizes becomes a condition, which the compiled program checks at
+each call. Raises CompileError MT0207 for wrong shapes and dtypes. Raises MT0304 for a size that no argument determines.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ def array_argument(t: Typer, param: ast.Param, value: Value, sizes: Sizes, funct
 def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes) -> Scope:
     """Returns the array arguments by name, each with the sizes that its annotation declares.
 
-    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. The size found from one
-    parameter may be needed for another parameter. So the loop runs until it finds no new size.
+    First finds the sizes of dimension names that occur only in expressions such as `2 * N`. A size that one parameter
+    gives can be needed to find a size in another parameter. So the search is repeated until there is no new size.
     """
     arguments = [
         (param, param.annotation, t.array(scope[param.name]), f"argument `{param.name}` of {function.name} is")
@@ -66,7 +66,7 @@ def typed_arguments(t: Typer, function: ast.Function, scope: Scope, sizes: Sizes
 
 
 def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank: Callable[[], CompileError]) -> None:
-    """Binds dimension names and packs of an annotation to the sizes of an actual shape."""
+    """Binds the dimension names and packs (such as `*B`) of an annotation to the sizes of an actual shape."""
     packs = any(isinstance(d, ast.Pack) for d in declared.dims)
     extra = len(shape) - len(declared.dims) + packs
     if extra < 0 or (extra and not packs):
@@ -81,8 +81,8 @@ def match_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes, wrong_rank:
 def solve_sizes(declared: ast.ArrayType, shape: Shape, sizes: Sizes) -> list[tuple[Dim, int]]:
     """Finds the sizes of names that occur only in dimensions such as `G * H + 1`, by solving for the one unknown name.
 
-    Returns pairs of a dimension and its least legal value. The solution is valid only if each dimension has at least
-    this value.
+    Returns pairs of a dimension and a number. The sizes are right only if the dimension in each pair is at least the
+    number.
     """
     solved: list[tuple[Dim, int]] = []
     for d, extents in ast.with_sizes(declared, shape):
@@ -104,8 +104,8 @@ def unbound(d: ast.Node, sizes: Sizes) -> list[ast.Name]:
 def _solved(d: ast.Expr, name: str, extent: Dim, sizes: Sizes) -> tuple[Dim, Dim] | None:
     """Solves the equation `d == extent` for `name`, where `d` is linear in `name`: d = a * name + b.
 
-    Returns the value (extent - b) // a, and |a|. Returns None if `d` is not linear in `name`, or the sign of a is
-    unknown.
+    Returns a pair: the value (extent - b) // a of `name`, and |a|. Returns None if `d` is not linear in `name`, or if
+    the sign of a is unknown.
     """
     x = dims.value("?")
     split = eval_dim(d, {**sizes, name: x}).coefficient(next(iter(x.symbols())))

@@ -12,10 +12,11 @@ call raises if the condition does not hold:
 
     require N >= 1 else MT0209 "max over an axis that may be empty"
 
-The text has everything that later passes need, except source spans. Strings are written as in JSON.
+The text has everything that later passes need, except the positions of the nodes in the program text (source spans).
+Strings are written as in JSON.
 
-`parse_graph` reads a text that `format_graph` wrote, and that a user may have edited. The spans of the graph point into
-the text. Each line is checked by the typing rules when it is read, so an error points at its line.
+`parse_graph` reads a text that `format_graph` wrote, even if a user has edited the text. The spans of the graph point
+into the text. Each line is checked by the typing rules when it is read, so an error points at its line.
 `format_graph(parse_graph(s)) == s` for every text s that `format_graph` wrote.
 """
 
@@ -84,8 +85,9 @@ class Writer:
     """Writes the fields of nodes and operations. The class has a method for each kind of field (text_io/templates.py).
 
     names   the names of the values on the lines above
-    axis    the pattern of the names of axes
-    values  replacements for symbols in index expressions, such as the symbol of a gathered index
+    axis    the regular expression that the names of axes match
+    values  a map from symbols in index expressions to their replacements. An example of such a symbol is `@0`,
+            an index that is read from an array
     """
 
     def __init__(self, names: Mapping[Any, str], axis: re.Pattern[str], values: Mapping[Symbol, Dim] = {}) -> None:
@@ -103,7 +105,7 @@ class Writer:
         return quoted(text)
 
     def named(self, d: Dim) -> Dim:
-        """Returns an index expression whose symbols have the names that the text uses."""
+        """Returns the index expression `d` with those names of symbols that the text uses."""
         return marked(d, self.axis_name).substitute(self.values)
 
     def dim(self, d: Dim) -> str:
@@ -217,7 +219,10 @@ class _Reader(LineReader[Node]):
         self.spans[node] = (*self.spans.get(node, ()), *self.span(line))
 
     def _node(self, cls: type[Node], found: dict[str, Any], dtype: DType, shape: Shape) -> Node:
-        """Returns the node of a line. The node's type comes from its operands where possible, else from the line."""
+        """Returns the node that a line describes. The node's dtype and shape follow from its operands where possible.
+
+        Otherwise the dtype and shape are read from the line.
+        """
         match cls.__name__.lower():
             case "const":
                 return self.nodes.const(found["value"], dtype)

@@ -1,12 +1,12 @@
 """Defines the values during typing, and the rules of broadcasting and promotion.
 
 A value of the language is either an `Array`, or known at compile time. An `Array` is a graph node with the dtype that
-the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple can be used
-as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars.
+the program sees. Compile-time values are Python numbers, `Dim`s, strings, None, dtypes and tuples. A tuple or list can
+be used as an array: `x + [1, 2, 3]` adds a vector, whose numbers are weak scalars (they take the dtype of x).
 
 `Typer` makes graph nodes from values: it broadcasts and promotes. `Typer` also has the rule for half precision: a value
-of f16 or bf16 is an f32 node. Such a value is rounded only by `astype`, at outputs, and as an operand of a matrix
-product.
+of f16 or bf16 is computed by an f32 node. The value is rounded to f16 or bf16 only by `astype`, at outputs, and as an
+operand of a matrix product.
 """
 
 import math
@@ -32,7 +32,7 @@ class Array:
     """An array value. `dtype` is the dtype that the program sees. `node` has the compute dtype of `dtype`.
 
     weak   whether the value is a weak scalar, which takes the dtype of the other operand
-    wide   the same value in f64, if the dtype is f32 only because an integer array met a Python float
+    wide   the node of the same value in f64, if the dtype is f32 by default only, as in the quotient of integers
     """
 
     node: Node
@@ -59,13 +59,13 @@ Scope = dict[str, Value]  # what each name is bound to
 
 
 def describe(value: Value) -> str:
-    """Describes a value in an error message. The text in a string or list is not shown."""
+    """Returns a description of a value for an error message. The contents of a string or list are not shown."""
     kinds = {ListValue: "a list", tuple: "a tuple", str: "a string", DType: f"the dtype {value}"}
     return kinds.get(type(value)) or str(value)
 
 
 class Typer:
-    """Makes typed nodes. `span` is the source of the expression that is being typed."""
+    """Makes typed nodes. `span` is the range of the source text with the expression that is being typed."""
 
     def __init__(self) -> None:
         self.nodes = Interner()
@@ -76,7 +76,7 @@ class Typer:
         self.operands: tuple[str, str] | None = None  # the two sides of an infix operator, as written
 
     def place(self, node: Node, span: Span) -> None:
-        """Adds a source span to a node. A node keeps at most `MAX_SPANS` spans."""
+        """Stores a range of the source text (span) for which a node was made. A node has at most `MAX_SPANS` spans."""
         known = self.spans.get(node, ())
         if len(known) < MAX_SPANS:
             self.spans[node] = (*known, span)
@@ -129,7 +129,8 @@ class Typer:
     def _narrowed(self, node: Node, dtype: DType) -> Node:
         """Returns the node rounded to `dtype`.
 
-        If the node was converted from `dtype`, such as an f16 input, returns the original node.
+        If the node is a conversion of an operand that already has this dtype, such as an f16 input, returns the
+        operand.
         """
         match node:
             case ir.Apply(op="cast", args=(x,)) if x.dtype == dtype and node.dtype == dtype.compute:
@@ -139,7 +140,7 @@ class Typer:
     def convert(self, value: Value, dtype: DType) -> Node:
         """Returns a node for the value as an operand of arithmetic in `dtype`.
 
-        The node has the compute dtype and is not rounded.
+        The node has the compute dtype of `dtype`, so the value is not rounded to f16 or bf16.
 
         Raises CompileError MT0208 for a number that does not fit an integer dtype.
         """
@@ -160,9 +161,9 @@ class Typer:
         return self.nodes.cast(self._most_precise(array, dtype), dtype.compute)
 
     def _most_precise(self, value: Array, dtype: DType) -> Node:
-        """Returns the most precise node of a value for a conversion to `dtype`.
+        """Returns the node of a value that is the most precise one to convert to `dtype`.
 
-        For f64, this is the value's f64 node, if there is one.
+        For f64, this is the value's node `wide` in f64, if the value has such a node.
         """
         return value.wide if value.wide is not None and dtype == f64 else value.node
 
@@ -172,7 +173,7 @@ class Typer:
         return Array(self.convert(value, dtype), dtype)
 
     def rounded(self, value: Array) -> Node:
-        """Returns a node with the value in the dtype that the program sees, as the value is stored in memory."""
+        """Returns a node with the value in the dtype that the program sees and that memory holds, such as f16."""
         return self._narrowed(value.node, value.dtype)
 
     # ---- promotion -------------------------------------------------------------------
@@ -298,7 +299,7 @@ class Typer:
         return Array(node, dtype, weak, wide)
 
     def _applied(self, row: Operator, values: Sequence[Value], dtype: DType) -> Node:
-        """Returns the node that applies an operator to the values, converted to `dtype`."""
+        """Converts the values to `dtype`, and returns the node that applies an operator to them."""
         first = bool_ if row.operands == "where" else dtype
         operands = [self.convert(v, dtype if k else first) for k, v in enumerate(values)]
         shape = self.broadcast_shapes([o.shape for o in operands], f"operands of {row.symbol or row.name}")

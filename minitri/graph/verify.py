@@ -18,7 +18,7 @@ from minitri.graph.typing_rules import contract_type, reduce_type, require
 
 
 def verify(graph: Graph) -> None:
-    """Raises ValueError if a node breaks a typing rule. The message is about the first such node."""
+    """Raises ValueError if a node breaks a typing rule. The message names the first node that breaks a rule."""
     declared = set(graph.inputs)
     for position, node in enumerate(graph.nodes()):
         try:
@@ -30,7 +30,7 @@ def verify(graph: Graph) -> None:
 
 
 def check(node: ir.Node) -> None:
-    """Raises ValueError if the dtype or shape of a node breaks its typing rule."""
+    """Raises ValueError if the dtype or shape of a node breaks the typing rule of the node's class."""
     match node:
         case ir.Input():
             require(not node.scalar or node.shape == (), "a scalar has no axes")

@@ -7,18 +7,18 @@
 
 In: a target, and the figures of chips.toml. Out: `chip_of(target)`, the `Chip` that cost models assume, and
 `peak(target)`, the peak rates for a roofline. All cost models take their figures from this module. A target that names
-a GPU gets the figures of that GPU. An architecture such as `cuda:80` stands for many GPUs, so it gets the generic
-description of the vendor. Only `cuda:90` is described by one GPU, the H200, because the schedules for `cuda:90` were
-measured on an H200.
+a GPU gets the figures of that GPU. An architecture such as `cuda:80` stands for many GPUs, so its figures are the
+vendor's generic figures. Only `cuda:90` has the figures of a single GPU, the H200, because the schedules for `cuda:90`
+were measured on an H200.
 
-chips.toml gives the source of each figure. A figure without a known source is None, and chips.toml says why. The rates
-are those of the data sheets, without sparsity. No program reaches the rates of a data sheet: a copy on an H200 reaches
-about 90% of the bandwidth.
+chips.toml gives the source of each figure. If no source of a figure is known, the figure is None, and chips.toml says
+why. The rates of arithmetic and memory are those of the data sheets, without sparsity. No program reaches the rates of
+a data sheet: a copy on an H200 reaches about 90% of the bandwidth.
 
 Limits that all chips of an architecture share are in architectures.toml. NVIDIA's limits come from CCCL
-(cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming
-guide. A warp gets registers in units of 256, and a block gets shared memory in units of 128 bytes. AMD's limits
-come from "AMD GPU specifications" in the ROCm documentation. AMD's numbers of waves come from LLVM's AMDGPU
+(cuda/__device/arch_traits.h) and from "Technical Specifications per Compute Capability" in the CUDA programming guide.
+A warp gets registers in units of 256, and a block gets shared memory in units of 128 bytes. AMD's limits come from "AMD
+GPU specifications" in the ROCm documentation. For AMD, the number of waves on a compute unit comes from LLVM's AMDGPU
 backend.
 """
 
@@ -39,9 +39,10 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """Limits of one multiprocessor. AMD calls it a compute unit, and its warps waves.
+    """Limits of one multiprocessor. AMD calls a multiprocessor a compute unit, and a warp a wave.
 
-    warps, blocks   the most warps and blocks that one multiprocessor holds at once; `blocks` is 0 for AMD
+    warps, blocks   the most warps and the most blocks that one multiprocessor holds at once; `blocks` is 0 for AMD,
+                    because no limit is known
     shared          bytes of shared memory (AMD: local memory, LDS)
     reserved        bytes of shared memory that the driver takes from each block
     registers       number of 32-bit registers of an NVIDIA GPU
@@ -74,8 +75,8 @@ def shared_bytes(target: Target) -> int | None:
 
 
 def blocks_at_once(limits: Multiprocessor, warps: int, registers: int, shared: int) -> dict[str, int]:
-    """Returns, for each limiting resource, how many thread blocks one multiprocessor can hold. A multiprocessor holds
-    the least of these numbers of blocks.
+    """Returns, for each limiting resource, how many thread blocks one multiprocessor can hold. The least of the
+    returned numbers is the number of blocks that the multiprocessor holds.
 
     A thread block has `warps` warps, `registers` registers for each thread and `shared` bytes of shared memory.
     """
@@ -100,7 +101,7 @@ UNITS = {"count": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 class Peak:
     """Peak rates of a chip, per second.
 
-    bandwidth   bytes that the chip can read from and write to its memory
+    bandwidth   bytes that can be moved between the chip and its memory
     rates       operations by unit: "f16" and "tf32" multiply matrices (one addition and one multiplication count as two
                 operations), "f32" and "f64" are arithmetic, "special" are functions such as exp
     """
@@ -128,8 +129,8 @@ class Chip:
 
 
 def _chip(row: Mapping[str, Any], shared: int | None = None) -> Chip:
-    """Makes a chip from one row of chips.toml. A row may leave out `shared`, which is then the figure of the chip's
-    architecture.
+    """Makes a chip from one row of chips.toml. If the row has no figure for shared memory, the parameter `shared` is
+    used: the figure of the chip's architecture.
     """
     name, usual = row["name"], {"shared": {"bytes": shared}}
     figures: dict[str, Any] = usual | {figure: entry for figure, entry in row.items() if isinstance(entry, dict)}
@@ -160,9 +161,7 @@ _USUAL = {"cuda:80": "a100", "cuda:90": "h200", "cuda:100": "b200", "hip:gfx942"
 
 
 def chip_of(target: Target) -> Chip:
-    """Returns the chip that cost models assume for a target. An unknown chip gets the generic description of its
-    vendor.
-    """
+    """Returns the chip that cost models assume for a target. An unknown chip gets the generic figures of its vendor."""
     if target.gpu:
         return CHIPS[target.gpu]
     if (target.kind, target.arch) == ("cuda", "90"):
@@ -179,8 +178,8 @@ def has_fast_tf32(target: Target) -> bool:
 
 
 def peak(target: Target) -> Peak | None:
-    """Returns the peak rates of the GPU that a target names or usually means. Returns None if no data sheet of that GPU
-    is known.
+    """Returns the peak rates of the GPU that a target names, or else of the GPU that is assumed for the target's
+    architecture. Returns None if no data sheet of that GPU is known.
     """
     chip = CHIPS.get(target.gpu or _USUAL.get(str(target), ""))
     return None if chip is None else chip.peak

@@ -1,20 +1,21 @@
-"""Predicts how many bytes a program reads and writes and how many operations it computes, at three stages of the
-compilation.
+"""Predicts how many bytes a program reads and writes, and how many operations the program computes, at three stages of
+the compilation.
 
-In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: a `Work`, which
-holds bytes and operations, for the graph, for the kernels and for the tile programs.
+In: the graph, the plan of kernels and the tile programs of a compilation, with all sizes known. Out: three predictions,
+for the graph, for the kernels and for the tile programs. Each prediction is a `Work`, which holds bytes and operations.
 
     graph     reads each needed input once, writes each output once, computes each node once
     kernels   adds the temporaries between kernels (kernels/memory_traffic.py)
     tiles     adds repeated reads and unused elements: x is read once for each column of tiles, a
               second loop reads a row again, elements past the end of an axis are computed too
 
-The step from graph to kernels shows the cost of values that fusion could not keep in registers. The step from kernels
-to tiles shows the cost of the block sizes. A cache serves most bytes that tiles read repeatedly.
+The difference between the graph and the kernels is the cost of values that fusion could not keep in registers. The
+difference between the kernels and the tile programs is the cost of the block sizes. If tiles read some bytes
+repeatedly, a cache serves most of the repeated reads.
 
-An operator on floats counts as one operation. "Special" operators, such as exp, are also counted separately. A matrix
-product counts two operations for each multiplication. Selections, conversions, comparisons and integer arithmetic count
-as zero operations.
+An operator on floats counts as one operation. "Special" operators, such as exp, are also counted in a separate number.
+A matrix product counts two operations for each multiplication. Selections, conversions, comparisons and integer
+arithmetic count as zero operations.
 """
 
 import itertools
@@ -38,7 +39,7 @@ SAMPLES = 32
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Bytes that are read and written, and operations by the unit that computes them.
+    """The bytes that are read, the bytes that are written, and the number of operations of each arithmetic unit.
 
     The units are "f16" and "tf32" (products of matrices), "f32", "f64" and "special". Special operations, such as exp,
     are counted twice: as "special" and as operations of f32 or f64.
@@ -73,15 +74,15 @@ def _added(parts: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def unit(dtype: DType, precision: str = "ieee") -> str:
-    """The name of the arithmetic unit that multiplies matrices of a dtype."""
+    """Returns the name of the arithmetic unit that multiplies matrices of a dtype."""
     if dtype.is_float and dtype.bits == 16:
         return "f16"
     return "tf32" if dtype.name == "f32" and precision.startswith("tf32") else dtype.name
 
 
 def _products(factors: DType, precision: str, count: int) -> dict[str, int]:
-    """The operations of a matrix product with `count` multiplications and `count` additions. A product with the
-    precision tf32x3 takes three products of TF32.
+    """Returns the operations of a matrix product with `count` multiplications and `count` additions. With the precision
+    tf32x3, a product takes three products of TF32 numbers.
     """
     return {unit(factors, precision): 2 * count * (3 if precision.startswith("tf32x3") else 1)}
 
@@ -95,8 +96,8 @@ def _elementwise(op: str, dtype: DType, count: int) -> dict[str, int]:
 
 
 def _operations(op: Node | Op, count: int) -> Mapping[str, int]:
-    """The operations of a node of the graph or an op of a kernel that computes `count` elements (or `count`
-    multiplications, if it is a matrix product).
+    """Returns the operations of a node of the graph or an op of a kernel. The node or op computes `count` elements. For
+    a matrix product, `count` is the number of multiplications.
     """
     match op:
         case graph_ir.Apply() | Compute():
@@ -120,8 +121,8 @@ def graph_work(graph: Graph, sizes: Sizes) -> Work:
 
 
 def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
-    """For each node of the graph: how many of its elements are needed by the nodes that use it. A slice or a gather,
-    for example, needs only some elements of its operand.
+    """Returns, for each node of the graph, how many elements of its value other nodes need. A slice or a gather, for
+    example, needs only some elements of its operand.
     """
     needed = dict.fromkeys(graph.nodes(), 0)
     needed |= {n: _count(n.shape, sizes) for n in graph.outputs}
@@ -134,8 +135,8 @@ def _needed(graph: Graph, sizes: Sizes) -> dict[Node, int]:
 
 
 def _computed_in_graph(node: Node, needed: int, sizes: Sizes) -> int:
-    """How many elements a node computes if `needed` of its elements are needed. For a matrix product: how many
-    multiplications.
+    """Returns how many elements a node must compute if `needed` elements of its value are needed. For a matrix product,
+    returns the number of multiplications.
     """
     match node:
         case graph_ir.Reduce() | graph_ir.Scan():
@@ -146,8 +147,8 @@ def _computed_in_graph(node: Node, needed: int, sizes: Sizes) -> int:
 
 
 def _narrow(node: Node | Op) -> DType:
-    """The dtype that the factors of a product have before they are widened. In the graph, for example, a product of f16
-    matrices has f32 factors.
+    """Returns the dtype that a factor of a matrix product has before it is widened. In the graph, for example, the f16
+    factors of a product are first widened to f32.
     """
     while isinstance(node, graph_ir.View) or (isinstance(node, graph_ir.Apply) and node.op == "cast"):
         if isinstance(node, graph_ir.Apply) and node.dtype.bits == 16:
@@ -164,7 +165,7 @@ def _count(shape: Iterable[Dim], sizes: Sizes) -> int:
 
 
 def kernel_work(plan: Plan, sizes: Sizes) -> dict[str, Work]:
-    """The bytes and operations of each kernel, by the name of the kernel."""
+    """Returns the bytes and operations of each kernel, by the name of the kernel."""
     moved = {t.kernel: t for t in traffic(plan, sizes)}
     return {k.name: Work(moved[k.name].read, moved[k.name].written, _kernel(k, sizes)) for k in plan.kernels}
 
@@ -177,7 +178,7 @@ def _kernel(kernel: Kernel, sizes: Sizes) -> Mapping[str, int]:
 
 
 def _computed(op: Op) -> set[str]:
-    """The axes along which an op computes elements: for a reduction or product, the summed axes too."""
+    """Returns the axes along which an op computes elements. For a reduction or product, these include summed axes."""
     match op:
         case Reduce() | Scan():
             return set(op.x.axes)
@@ -190,7 +191,7 @@ def _computed(op: Op) -> set[str]:
 
 
 def tile_work(program: Program, sizes: Sizes) -> Work:
-    """The bytes that all programs of a grid load and store, and the operations that these programs compute."""
+    """Returns the bytes that all programs of a grid load and store, and the operations that these programs compute."""
     tiles = {a.name: a.tiles.evaluate(sizes) for a in program.axes}
     extents = {a.name: a.extent.evaluate(sizes) for a in program.axes}
     lanes = {a.name: tiles[a.name] * a.lanes for a in program.axes}
@@ -209,9 +210,10 @@ def tile_work(program: Program, sizes: Sizes) -> Work:
 
 
 def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
-    """The share of a loop's blocks that are not skipped, from 0 to 1, on average over the tiles of the grid.
+    """Returns which share of a loop's blocks is not skipped, from 0 to 1, on average over the tiles of the grid.
 
-    In causal attention the share is 0.5 or a little more. The average is over at most `SAMPLES` tiles along each axis.
+    In causal attention, for example, about half of the blocks are not skipped, so the share is 0.5 or a little more.
+    The average is computed from at most `SAMPLES` tiles along each axis.
     """
     if not (bounds := [d for d in (loop.first, loop.last) if d is not None]):
         return 1.0
@@ -225,24 +227,26 @@ def share_of_blocks(program: Program, loop: Loop, sizes: Sizes) -> float:
 
 
 def _samples(axis: TileAxis, sizes: Sizes) -> list[dict[str, int]]:
-    """The first index of each of some sampled tiles of an axis."""
+    """Returns the first index of each sampled tile of an axis. If an axis has many tiles, only some of them are
+    sampled.
+    """
     count = axis.tiles.evaluate(sizes)
     step = -(-count // SAMPLES)
     return [{axis.name: k * axis.block, f"{axis.name}_start": k * axis.block} for k in range(0, count, max(step, 1))]
 
 
 def _blocks(loop: Loop, block: int, extent: int, known: Sizes) -> int:
-    """How many blocks one program computes in a loop."""
+    """Returns how many blocks of a loop one program computes."""
     first = 0 if loop.first is None else loop.first.evaluate(known)
     last = extent if loop.last is None else loop.last.evaluate(known)
     return max(0, -(-(last - first) // block))
 
 
 def _repetitions(own: set[str], counts: Sizes, repeated: set[str], tiles: Sizes) -> int:
-    """How often all programs of the grid together run an op.
+    """Returns how often an op runs, counted over all programs of the grid and all elements of the op.
 
-    The number is the product of the extents of the op's own axes and the numbers of tiles along the other axes in
-    `repeated`.
+    Each of the op's axes contributes its number of elements as a factor of the result. Each other axis in `repeated`
+    contributes its number of tiles, because the op runs again for each tile.
     """
     return math.prod(counts[a] for a in own) * math.prod(tiles[a] for a in repeated - own)
 

@@ -2,19 +2,21 @@
 
     print(roofline(low.compilation))
 
-In: a compilation with all sizes known, and measured times if there are any. Out: a `Roofline`. A `Roofline` holds the
-bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also holds the least time
-for these bytes and operations at the chip's peak rates. The least time is that of the slowest unit, which is memory or
-an arithmetic unit. No kernel reaches peak rates. So each kernel also has a more realistic predicted time:
+In: a compilation with all sizes known, and measured times of the kernels, if they were measured. Out: a `Roofline`. A
+`Roofline` holds the bytes and operations of the graph, the kernels and the tiles (predicted_work.py). A `Roofline` also
+holds the least time for these bytes and operations at the chip's peak rates. The least time is that of the slowest
+unit, which is memory or an arithmetic unit. No kernel reaches peak rates. So a more realistic time is predicted for
+each kernel too:
 
-    launch + waves * max(bytes / bandwidth, operations / rate of each unit)
+    launch + max(bytes / bandwidth, waves * operations / rate of each unit)
 
 Memory accesses and arithmetic overlap, so only the slower of the two counts. `REACHED` holds the shares of the peak
-rates that the fastest kernels of docs/log/benchmarks.json reach on an H200. The factor `waves` is the cost of a last,
-partly filled wave of programs. For example, 133 programs on 132 multiprocessors take as long as 264 programs.
+rates that the fastest kernels of docs/log/benchmarks.json reach on an H200. A wave is a group of programs that fills
+all multiprocessors once. The factor `waves` is the cost of a last wave that is only partly filled. For example, 133
+programs on 132 multiprocessors take as long as 264 programs, because both numbers need two waves.
 
 Source: Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore
-Architectures", 2009. Left out: caches, the order of accesses, latency, and blocks that a loop skips.
+Architectures", 2009. Left out of the prediction: caches, the order of accesses, latency, and blocks that a loop skips.
 """
 
 import math
@@ -37,7 +39,7 @@ HEAD = ("", "moves", "asks for", "FLOP", "computed", "FLOP/B", "bound by", "at l
 
 @dataclass(eq=False)
 class Measured(UserDict[str, float]):
-    """Measured seconds by the name of the kernel, with the kernels, the target and the sizes that were measured."""
+    """Measured seconds, by the name of the kernel. Other fields say which kernels, target and sizes were measured."""
 
     data: dict[str, float]
     target: Target
@@ -62,8 +64,8 @@ class Measured(UserDict[str, float]):
 class Row:
     """One row of the roofline table: a kernel, or the program as a whole.
 
-    needed                bytes and operations that no implementation can avoid
-    asked                 bytes and operations that the tile program moves and computes
+    needed                the bytes and the operations that no implementation can avoid
+    asked                 the bytes that the tile program moves, and the operations that the tile program computes
     measured, predicted   seconds
     """
 
@@ -74,8 +76,8 @@ class Row:
     predicted: float | None = None
 
     def floor(self, chip: Peak) -> tuple[str, float]:
-        """The unit that limits this row, and the least time in seconds. The unit is "memory" or an arithmetic unit, or
-        "" if there is nothing to do.
+        """Returns the unit that limits the speed, and the least time in seconds. The unit is "memory" or the name of an
+        arithmetic unit. If there is nothing to do, the unit is "".
         """
         units = {u: n / chip.rates[u] for u, n in self.needed.operations.items() if u in chip.rates}
         times = {"memory": self.needed.bytes / chip.bandwidth, **units}
@@ -108,7 +110,8 @@ def roofline(compiled: Compilation, measured: Mapping[str, float] | None = None)
     """Returns the roofline of a compilation. Returns None if a size is unknown, or if the program begins at a stage
     without kernels.
 
-    `measured` has the measured seconds of kernels by name. A `Measured` that belongs to another compilation is ignored.
+    `measured` has the measured seconds of kernels by name. If `measured` is a `Measured` object of another compilation,
+    it is ignored.
     """
     programs, sizes = compiled.value("tile.target"), compiled.context.sizes
     plan = programs.plan
@@ -131,9 +134,9 @@ def _row(program: Program, needed: Work, measured: float | None, context: Contex
 def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> float | None:
     """Returns the predicted time of one kernel, or None for a chip whose peak rates are not known.
 
-    needed     bytes that the kernel must move; a cache serves bytes that its tiles load again
-    asked      operations that its tiles compute, elements past the end of an axis included
-    programs   how many programs run
+    needed     the bytes that the kernel must move, each counted once: repeated loads are served by a cache
+    asked      the operations that the kernel's tiles compute, including elements past the end of an axis
+    programs   how many programs the grid of the kernel has
     """
     if chip.peak is None:
         return None
@@ -146,7 +149,8 @@ def predicted_seconds(needed: Work, asked: Work, programs: int, chip: Chip) -> f
 def waves(programs: int, chip: Chip) -> float:
     """Returns the factor by which programs take longer than if all multiprocessors were busy until the end.
 
-    Example: on 132 multiprocessors, 132 programs have the factor 1, and 33 programs have the factor 4.
+    Example: on 132 multiprocessors, 132 programs have the factor 1. 33 programs have the factor 4, because only a
+    quarter of the multiprocessors is busy.
     """
     if programs == 0:
         return 0.0
@@ -161,7 +165,9 @@ def _sum(times: Sequence[float | None]) -> float | None:
 
 
 def _graph(compiled: Compilation, rows: list[Row]) -> Row:
-    """Makes the row of the whole graph. For a program that begins at kernels, this row is the sum of the kernels."""
+    """Makes the row of the whole graph. If the program was read from the text of kernels, it has no graph, and this row
+    is the sum of the kernels.
+    """
     start = compiled.context.start
     if start is not None and not start.stage.startswith("graph"):
         return Row("all", together(r.needed for r in rows))

@@ -1,7 +1,7 @@
-"""The targets that programs are compiled for, and the stages that each target has.
+"""The targets (GPUs and Triton's interpreter) that programs are compiled for, and the stages that each target has.
 
 In: a text such as `cuda:90`, or the name of a GPU, `a100` (chips.toml has the names). Capital letters and small letters
-are treated alike. Out: a `Target`, whose method `of_triton` gives Triton's name for the target. `StageUnavailable` is
+mean the same. Out: a `Target`, whose method `of_triton` gives Triton's name for the target. `StageUnavailable` is
 raised for a stage, such as machine code, that this machine or target cannot make.
 """
 
@@ -31,9 +31,8 @@ class StageUnavailable(CompileError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A compilation target: `cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. The field `gpu` is
-    the name of a GPU if the user has named one. Cost models then use the figures of that GPU
-    (minitri/hardware/chips.toml).
+    """A compilation target: `cuda:90` (compute capability 9.0), `hip:gfx942`, or the interpreter. If the user has named
+    a GPU, the field `gpu` is its name. Cost models then use the figures of the named GPU (minitri/hardware/chips.toml).
     """
 
     kind: str
@@ -66,8 +65,8 @@ class Target:
 
     @property
     def has_early_starts(self) -> bool:
-        """Whether a kernel can start while the previous kernel ends (programmatic dependent launch). NVIDIA GPUs can do
-        this since Hopper.
+        """Whether a kernel can start while the previous kernel ends (programmatic dependent launch). NVIDIA GPUs have
+        dependent launches since Hopper.
         """
         return self.has_descriptors
 

@@ -1,4 +1,4 @@
-"""How many bytes a thread loads or stores with one instruction: the width that Triton's compiler will choose.
+"""Predicts how many bytes a thread loads or stores with one instruction: the width that Triton's compiler will choose.
 
     x[i, j] of f32[1000, 777]     4 bytes: rows are 3108 bytes apart
     x[i + 1]                      4 bytes: it begins 4 bytes past a multiple of 16
@@ -10,15 +10,15 @@ The one idea: a thread loads or stores up to 16 bytes at once under three condit
 one axis must be neighbours in memory. Each group of neighbouring elements must begin at an address that is a multiple
 of the group's size. One bounds check must have the same result for the whole group.
 
-Triton follows three powers of two through the arithmetic of an offset (its lib/Analysis/AxisInfo.cpp). This module
-follows the same three powers of two through the `Dim` (expression) of the offset:
+For each step in the arithmetic of an offset, Triton computes three powers of two (lib/Analysis/AxisInfo.cpp in Triton).
+This module computes the same three powers of two from the `Dim` (expression) of the offset:
 
     contiguity     how many neighbours increase by one
     divisibility   a power of two that divides the first neighbour
     constancy      how many neighbours are equal
 
-A size that is an argument may be a multiple of 16 in one call and not in another. Left out: a tile whose accesses need
-different layouts.
+If a size is an argument of a kernel, it can be a multiple of 16 in one call and not in another call. Left out: a tile
+whose accesses need different layouts.
 """
 
 import math
@@ -43,7 +43,7 @@ class Width:
 
     bytes   bytes that one instruction moves; None if the access uses a tensor descriptor
     why     the reason why the access is not wider
-    given   expressions that must be multiples of 16 in a call to get this width
+    given   the expressions that must be multiples of 16 in a call, so that the access has this width
     """
 
     bytes: int | None
@@ -53,8 +53,8 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """The contiguity, divisibility and constancy of an expression along one axis. The contiguity, the divisibility and
-    the constancy are powers of two.
+    """The contiguity, divisibility and constancy of an expression along one axis (vector_width.py defines these terms).
+    Contiguity, divisibility and constancy are always powers of two.
     """
 
     contiguity: int = 1
@@ -73,7 +73,8 @@ def _width(program: Program, op: Access, threads: int) -> Width:
     """Returns the vector width of an access along the axis with the most contiguous elements. All integer arguments are
     assumed to be multiples of 16.
 
-    The field `given` names the arguments without whose divisibility by 16 the width would be smaller.
+    The field `given` of the result lists those arguments that must be multiples of 16: otherwise the width would be
+    smaller.
     """
     moved = index_axes(op) | {*(op.axes if isinstance(op, Load) else op.value.axes)}  # the axes of its tile
     if not (lanes := [a for a in reversed(program.axes) if a.name in moved and a.block > 1]):
@@ -98,8 +99,8 @@ class _Along:
         self.whole = self._sum(op.offset)
 
     def width(self, count: int, threads: int) -> Width:
-        """The smallest width that the address, the mask or another limit of the access allows, and the reason. `count`
-        is the number of elements of the tile.
+        """Returns the largest width that all limits of the access allow, such as its address and its mask. The field
+        `why` names the strictest limit. `count` is the number of elements of the tile.
         """
         size = self.op.buffer.dtype.bytes
         limits = [(max(1, ALIGNMENT // size), ""), *self._limits(size)]
@@ -108,8 +109,8 @@ class _Along:
         return Width(least * size, next(why for n, why in limits if n == least), tuple(self.assumed))
 
     def _limits(self, size: int) -> Iterator[tuple[int, str]]:
-        """For each limit of the access, such as its address or mask: how many elements one instruction may move, and
-        the reason.
+        """Yields, for each limit of the access (such as its address or mask), how many elements one instruction may
+        move, and the reason.
         """
         begin, products = on_host(self.offset)
         moving = [p for p in products if any(map(self._varies, p[2]))]
@@ -132,13 +133,15 @@ class _Along:
     # ---- what is known of values along the axis --------------------------------------
 
     def _varies(self, atom: Atom) -> bool:
-        """Whether a value differs between neighbours along the axis."""
+        """Checks whether a value differs between neighbouring elements along the axis."""
         symbols = Dim({(atom,): 1}).symbols()
         picked = {a for s in symbols if s in self.picks for a in self.picks[s].axes}
         return self.axis.name in picked | {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
 
     def _sum(self, d: Dim) -> Info:
-        """Analyses a sum of products. All terms that depend on sizes only are treated as one integer argument."""
+        """Analyses a sum of products. The terms that depend on sizes only are added first, and their sum is treated as
+        one integer argument.
+        """
         host, products = on_host(d)
         parts = [self._product(*p) for p in products]
         parts += [self._argument(host)] if host.terms or not parts else []
@@ -150,8 +153,8 @@ class _Along:
         return found if sign > 0 else Info(1, found.divisibility, found.constancy)
 
     def _argument(self, d: Dim) -> Info:
-        """Analyses an expression that depends on sizes only. An expression of sizes is a literal, or an integer
-        argument of the kernel.
+        """Analyses an expression that depends on sizes only. In a kernel, an expression that depends on sizes only is a
+        literal, or an integer argument that the host computes.
         """
         if d.constant is not None:
             return Info(1, _power(d.constant), ANY)
@@ -176,8 +179,8 @@ class _Along:
         return Info(min(x.contiguity, y.contiguity), min(x.divisibility, y.divisibility), constancy)
 
     def _symbol(self, s: Symbol) -> Info:
-        """Analyses a symbol. An index is the start of its block plus a position in the block. A loaded value can be any
-        number.
+        """Analyses a symbol. The index of an axis is the start of a block plus a position in this block. Nothing is
+        known about a loaded value.
         """
         if s.kind == "value":
             return Info(1, 1, 1 if self._varies(s) else ANY)
@@ -190,14 +193,14 @@ class _Along:
         return Info(a.lanes, ANY if s.name != a.name else self._block_divisor(a), 1)
 
     def _block_divisor(self, a: TileAxis) -> int:
-        """The largest power of two that is known to divide the first index of a block."""
+        """Returns the largest power of two that certainly divides the first index of every block of an axis."""
         if a.role == "whole":
             return ANY
         first = self._sum(self.firsts[a.name]).divisibility if a.name in self.firsts else ANY
         return min(first, _power(a.block))
 
     def _test(self, condition: Dim) -> int:
-        """The number of neighbouring elements for which a bounds check has the same result."""
+        """Returns for how many neighbouring elements a bounds check has the same result."""
         found = isolated(condition, [a.name for a in self.program.axes if a.block > 1])
         # The form in which the test is printed.
         left, bound = (condition, ZERO) if found is None else (Dim({(found[0],): 1}), found[2])
@@ -213,15 +216,15 @@ def _added(x: Info, y: Info) -> Info:
 
 
 def _multiplied(x: Info, y: Info) -> Info:
-    """Analyses the product of x and y. If neighbouring values increase by one, a divisor of the first value need not
-    divide the others.
+    """Analyses the product of x and y. If neighbouring values increase by one, a divisor of the first value does not
+    always divide the other values.
     """
     parts = [i.divisibility if i.contiguity == 1 else 1 for i in (x, y)]
     return Info(1, min(ANY, parts[0] * parts[1]), min(x.constancy, y.constancy))
 
 
 def _power(n: int) -> int:
-    """The largest power of two that divides n."""
+    """Returns the largest power of two that divides n."""
     return n & -n if n else ANY
 
 

@@ -1,1 +1,1 @@
-"""The kernels of a graph. Each kernel is written in index notation on named axes."""
+"""The kernels that compute a graph of array operations. Each kernel uses index notation on named axes."""

@@ -2,18 +2,19 @@
 
     relu(x @ w).mT at [i, j]  →  relu at [j, i]  →  x @ w at [j, i]  →  x at [j, r], w at [r, i]
 
-In: the nodes of one part of the graph, which becomes one kernel, and its roots. Roots are the nodes whose values the
-kernel stores. The kernel computes the nodes of its part and reads all other nodes from memory. Out: an `Indexing`,
-which has the part's named axes and its demands. A demand is a node together with the index of one needed element.
-minitri/kernels/lower_graph.py turns demands into ops of a kernel. minitri/optimize/fusion/one_kernel.py decides
-whether the nodes of a part can be one kernel.
+In: the nodes of one part of the graph, which becomes one kernel, and the roots of this part. Roots are the nodes whose
+values the kernel stores. The kernel computes the nodes of its part and reads the values of all other nodes from memory.
+Out: an `Indexing`, which has the named axes and the demands of the part. A demand is a node together with the index of
+one needed element. minitri/kernels/lower_graph.py turns demands into ops of a kernel.
+minitri/optimize/fusion/one_kernel.py decides whether the nodes of a part can be one kernel.
 
 The one idea: an index is passed from the results to the operands. Each root is needed at an index of new axes, such as
-`[i, j]`. A View needs its operand at the view's index map of these axes. A Reduce needs its operand at an index with
-one more axis, which is summed over. A Gather needs its operand at an index that is itself a computed value.
+`[i, j]`. A View applies its index map to its own index, and needs its operand at the resulting index. A Reduce needs
+its operand at an index with one more axis, which is summed over. A Gather needs its operand at an index that is itself
+a computed value.
 
-If a part has only one operation, its result and its reduction get new axes. minitri/optimize/fusion/fused_indexing.py
-decides how several operations share axes.
+If a part has only one operation, each dimension of the result gets a new axis, and so does each dimension that the
+operation sums over. minitri/optimize/fusion/fused_indexing.py decides how several operations share axes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +34,8 @@ COMPUTE = (ir.Apply, ir.Reduce, ir.Scan, ir.Contract)
 
 
 class NotOneKernel(Exception):
-    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why. If the values `nodes` were
-    stored in memory, the rest could be one kernel.
+    """Raised if some nodes of the graph cannot be computed in one kernel. `reason` says why. If the values of `nodes`
+    were stored in memory, one kernel could compute the remaining nodes.
     """
 
     def __init__(self, reason: str, *nodes: Node) -> None:
@@ -76,14 +77,14 @@ class AxisRanges:
 
     @property
     def extents(self) -> frozenset[Symbol]:
-        """The symbolic sizes that are extents of axes. Whenever a program of the grid runs, no axis is empty, so these
-        sizes are at least 1.
+        """The symbolic sizes that are extents of axes. Whenever a program of the grid runs, no axis is empty, so the
+        extent of each axis is at least 1.
         """
         return frozenset(s for e in self.axes.values() if isinstance(s := e.atom, Symbol))
 
     def simplify(self, d: Dim) -> Dim:
-        """Returns an equal but simpler expression. The simplified form of an expression is cached. The cached form
-        stays the same even if the kernel gets more axes later.
+        """Returns an equal but simpler expression. The simplified form of an expression is cached. If the kernel gets
+        more axes later, the cached form does not change.
         """
         if all(isinstance(a, Symbol) for a in d.atoms()):
             return d
@@ -101,8 +102,8 @@ class AxisRanges:
         return tuple(c for c in conditions if not self._closed[c])
 
     def narrowed(self, guards: tuple[Dim, ...], conditions: Sequence[Dim]) -> tuple[Dim, ...] | None:
-        """Returns the guards, and those conditions that the guards do not imply. Returns None if no index meets all
-        guards and conditions.
+        """Returns a list of all guards, and of those conditions that the guards do not imply. Returns None if no index
+        meets all guards and conditions.
         """
         for c in self.open_guards(conditions):
             rooms = [room for g in guards if (room := (c - g).constant) is not None]
@@ -187,8 +188,8 @@ class Indexing:
         """Marks the value of a node to be stored in memory if the value is needed at too many indices, or under too
         many guards.
 
-        After a value is marked, it counts as needed at one index only, without guards. So the operands of the marked
-        value are not needed at too many indices.
+        A marked value counts as needed at one index only, without guards. So the operands of the marked value are
+        needed at few indices too.
         """
         most = MAX_DEMANDS if isinstance(node, COMPUTE) else MAX_VIEWS
         known = self.demands.get(node, [])
@@ -216,8 +217,8 @@ class Indexing:
         return Demand(tuple(dims.ZERO if e == 1 else dims.axis(self._fresh(e, "ijklhgfe")) for e in node.shape))
 
     def _choose(self, node: ir.Reduce | ir.Contract, demand: Demand, extents: Sequence[Dim]) -> tuple[str, ...]:
-        """Returns the axes that a reduction or product sums over to compute one needed element. Two calls for the same
-        demand return the same axes.
+        """Returns the axes along which a reduction or product combines elements to compute one needed element. Two
+        calls for the same demand return the same axes.
         """
         key = (node, demand)
         if key not in self.over:
@@ -246,10 +247,10 @@ class Indexing:
         return self._pulled[key]
 
     def _unguarded(self, node: Node, demand: Demand) -> Demand:
-        """Returns the demand without the guards on axes that do not occur in its index.
+        """Returns the demand without guards (conditions) on axes that are missing from the index of the demand.
 
-        Along an axis that does not occur in its index, a needed element is the same for all indices. At least one of
-        these indices needs the element, so a guard on this axis has no effect.
+        If an axis is missing from the index, the needed element is the same for all positions on this axis. At least
+        one of the positions fulfils the guard, so the element is needed in any case.
         """
         if not demand.guards or not self._plain(node, demand):
             return demand
@@ -287,10 +288,11 @@ class Indexing:
                 return []
 
     def mapped(self, exprs: Iterable[Dim], index: Sequence[Dim], picks: Mapping[Symbol, Dim] = {}) -> tuple[Dim, ...]:
-        """Returns index expressions in which the index of a result replaces the symbols of its axes.
+        """Returns the expressions `exprs` after a substitution: each symbol of a result's axis is replaced by the
+        result's index along this axis.
 
-        `picks` gives the expressions that replace the symbols of picked values, which are indices that a gather
-        computes.
+        `picks` gives further replacements: the expressions for the symbols of picked values. Picked values are indices
+        that a gather computes.
         """
         env = {axis_symbol(k): d for k, d in enumerate(index)} | {**picks}
         return tuple(self.ranges.simplify(d.substitute(env)) for d in exprs)
@@ -309,9 +311,8 @@ class Indexing:
         return name
 
     def pieces(self, node: ir.Concat, demand: Demand) -> list[tuple[Node, Demand]]:
-        """Returns the operands of a concat that can contain the element at an index. Each operand comes with the
-        element's index in this operand. Each operand also comes with guards that test whether the operand contains the
-        element.
+        """Returns those operands of a concat that possibly contain the needed element. Each operand comes with the
+        element's index in this operand, and with guards that test whether the operand contains the element.
         """
         out: list[tuple[Node, Demand]] = []
         offset = dims.ZERO
@@ -332,8 +333,8 @@ class Indexing:
     def axis_order(self) -> list[str]:
         """Returns the names of the axes in the order of the kernel: parallel axes first, then reduced axes.
 
-        In a kernel with a product, the reduced axes are between the row axis and the column axis. The tiles of both
-        factors then have the layout that `tl.dot` needs: [row, k] and [k, column].
+        In a kernel with a matrix product, the order is: row axis, reduced axes, column axis. The tiles of both factors
+        then have the layout that `tl.dot` needs: [row, k] and [k, column].
         """
         reduced = [a for a in self.axes if a in self.reduced]
         if not any(isinstance(n, ir.Contract) and not self.is_leaf(n) for n in self.demands):
@@ -343,14 +344,16 @@ class Indexing:
 
 
 def plain_axis(d: Dim) -> str | None:
-    """Returns the name of the axis if an index is a single axis and nothing else. Returns None for any other index."""
+    """Returns the name of the axis if the index `d` is just one axis, such as `i`. Returns None for any other index,
+    such as `i + 1`.
+    """
     atom = d.atom
     return atom.name if isinstance(atom, Symbol) and atom.kind == "axis" else None
 
 
 def about(guards: Iterable[Dim], index: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. A factor
-    of a product needs no other guards.
+    """Returns the guards that depend on an axis in `index` or on a picked value (a computed index) in `index`. For a
+    factor of a matrix product, all other guards (conditions) are without effect.
     """
     own = {s for d in index for s in d.symbols()}
     return tuple(g for g in guards if own & {s for s in g.symbols() if s.kind != "size"})
@@ -368,9 +371,9 @@ def gather_guards(node: ir.Gather, where: Sequence[Dim]) -> list[Dim]:
 
 
 def with_axes(index: Sequence[Dim], axes: Sequence[int], names: Sequence[str]) -> tuple[Dim, ...]:
-    """Returns the index of a reduction's operand, which is the index of the result with the reduced axes inserted.
+    """Returns the index of a reduction's operand: the index of the result, with the reduced axes inserted.
 
-    with_axes((i, j), [1], ["r"])      (i, r, j)
+    For example, `with_axes((i, j), [1], ["r"])` returns `(i, r, j)`.
     """
     rest = iter(index)
     placed = dict(zip(axes, names))

@@ -2,8 +2,8 @@
 
 In: a plan of kernels, an array for each input, the sizes. Out: a tuple of output arrays. The one idea: the evaluator
 computes one op after the other, each for all indices of all axes at once. A value is a numpy array with one dimension
-for each axis of the kernel. A dimension has size 1 if the value does not depend on that axis. So numpy's broadcasting
-combines two values along the axes that have the same name.
+for each axis of the kernel. If the value does not depend on an axis, the dimension of this axis has size 1. So numpy's
+broadcasting combines two values along the axes that have the same name.
 
     axes i, r     %0: f32[i, r] = load x[i, r]      an array (I, R)
                   %1: f32[i] = reduce.sum %0        an array (I, 1)
@@ -73,9 +73,9 @@ def result(memory: Memory, buffer: Buffer, sizes: Sizes) -> Any:
 
 
 class Values:
-    """Computes ops one after another. `names` are the axes of the kernel, in order.
+    """Computes ops one after another. `names` are the names of the kernel's axes, in the kernel's order.
 
-    A subclass must have a method `count`, and a method `carry` if its programs have loops.
+    A subclass must define the method `count`. A subclass for programs with loops must also define the method `carry`.
     """
 
     def __init__(self, names: Sequence[str], memory: Memories, sizes: Sizes) -> None:
@@ -84,7 +84,9 @@ class Values:
         self.values: dict[Op, Any] = {}
 
     def along(self, name: str, line: Any) -> Any:
-        """Returns a one-dimensional array as a value of the evaluator that varies along one axis only."""
+        """Reshapes a one-dimensional array to a value that varies along the axis `name` only. The value has size 1
+        along all other axes.
+        """
         return line.reshape([-1 if n == name else 1 for n in self.names])
 
     def width(self, name: str) -> int:
@@ -97,8 +99,8 @@ class Values:
             self.values[op] = value.reshape([1] * (len(self.names) - value.ndim) + list(value.shape))
 
     def position(self, expr: Dim, op: Op) -> Any:
-        """The value of an index expression. Symbols of picked values (computed indices of a gather) in the expression
-        get their computed numbers.
+        """Returns the value of an index expression. Symbols of picked values (computed indices of a gather) in the
+        expression get their computed numbers.
         """
         picks = getattr(op, "picks", ())
         env = {**self.env, **{s: self.values[v] for s, v in picks}} if picks else self.env
@@ -137,7 +139,9 @@ class Values:
         return np.expand_dims(numpy_array_operations.reduce(op.op, self.values[op.x], places), places)
 
     def dot(self, op: ir.Dot) -> Any:
-        """A matrix product over the row, column and summed axis; all other axes are batch axes."""
+        """Computes a matrix product, which has a row axis, a column axis and a summed axis. All other axes are batch
+        axes.
+        """
         a, b = self.values[op.a], self.values[op.b]
         k = self.names.index(op.over)
         row, column = (self.names.index(n) for n in op.tile)
@@ -170,7 +174,9 @@ class Values:
         """A hook before each access. A subclass may raise an error for a wrong access."""
 
     def note(self, op: ir.Access, offset: Any, inside: Any) -> None:
-        """A hook that gets the memory positions of each load and store."""
+        """A hook after the address of a load or store is computed. A subclass may record the memory positions of the
+        access.
+        """
 
     def load(self, op: ir.Load) -> Any:
         """Returns the loaded elements. If a guard (a condition of the load) fails for an element, the element has the

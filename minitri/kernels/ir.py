@@ -56,7 +56,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An array in memory that a kernel reads or writes. `strides` are in elements."""
+    """An array in memory that a kernel reads or writes. `strides` count elements, not bytes."""
 
     name: str
     dtype: DType
@@ -94,7 +94,7 @@ Picks = tuple[tuple[Symbol, "Op"], ...]
 
 
 class _Access(_Op):
-    """The fields that a load and a store have in common."""
+    """The fields that loads and stores have in common."""
 
     buffer: Buffer
     index: tuple[Dim, ...]
@@ -153,8 +153,8 @@ class Reduce(_Op):
 
     index    for argmax and argmin in tile programs: the index of each element of `x`. `index` is None for all other
              reductions.
-    rescale  a loop multiplies the partial sum by this value before it adds a block; None means 1
-    shift    a loop adds this value to the partial sum before it adds a block; None means 0
+    rescale  a loop multiplies the partial sum by this value before the next block is added; None means 1
+    shift    a loop adds this value to the partial sum before the next block is added; None means 0
 
     `rescale` and `shift` have no effect on a reduction without a loop, because such a reduction has no partial sum.
     minitri/optimize/online_reductions/kernels.py adds `rescale` and `shift`.
@@ -170,7 +170,7 @@ class Reduce(_Op):
 
 class Count(_Op):
     """The number of elements along the axes `over`. If a loop runs over the axes `over`, the count includes only the
-    elements up to the current block.
+    elements of the current block and of all earlier blocks.
 
     A tile program has no `Count`: lowering replaces a `Count` by a number.
     """
@@ -197,10 +197,11 @@ class Scan(_Op):
 class Dot(_Op):
     """The sum of `a * b` over one axis: a matrix product.
 
-    `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked" a sum may be
-    infinite or NaN although IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py). `tile` names the axis
-    of the rows of `a` and the axis of the columns of `b`. `a` does not have the column axis, and `b` does not have the
-    row axis. As in `Reduce`, a loop multiplies the partial sum by `rescale` before it adds the products of a block.
+    `precision` is one of PRECISIONS (minitri/graph/ir.py) or "tf32x3_unchecked". With "tf32x3_unchecked", a sum is
+    sometimes infinite or NaN where IEEE arithmetic gives a number (minitri/optimize/deferred_checks.py). `tile` names
+    the axis of the rows of `a` and the axis of the columns of `b`. `a` does not have the column axis, and `b` does not
+    have the row axis. As in `Reduce`, a loop multiplies the partial sum by `rescale` before it adds the products of a
+    block.
     """
 
     a: Op
@@ -224,7 +225,8 @@ class Store(_Access):
 
 
 class Carry(_Op):
-    """A value that a loop passes from one iteration to the next. `initial` is its value before the first iteration.
+    """A value that a loop passes from one iteration to the next. `initial` is the carried value before the first
+    iteration.
 
     Only tile programs have carried values. After the loop, a `Carry` has the value of the last iteration.
     """
@@ -273,10 +275,11 @@ class Kernel:
 
     @property
     def held(self) -> set[str]:
-        """The axes of which one program computes all indices, if products and reductions of the kernel share a loop.
+        """The "held" axes: if matrix products and reductions share a loop, one program computes all indices of a held
+        axis.
 
-        These "held" axes are the axes of all products, except the row axes and the axis of the loop. So a result
-        without a held axis is computed and stored by one program only.
+        Every axis that occurs in any matrix product is held, except the row axes and the axis of the loop. Because held
+        axes are not split among programs, only one program computes and stores a result that lacks a held axis.
         """
         loop = self.shared_loop
         dots = self.dots if loop is not None else ()
@@ -285,13 +288,13 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One line of the ledger, the list of fusion decisions. A line has a value that one node passes to another, whether
-    both nodes are in one kernel, and the reason.
+    """One line of the ledger, the list of fusion decisions. A line describes a value that one node (the producer)
+    passes to another node (the consumer). `fused` says whether both nodes are in one kernel, and `rule` says why.
 
-    `again` is true if the node that uses the value is in the same kernel but in a later loop. This later loop loads its
-    inputs from memory a second time. `bytes` is the memory traffic that fusion saves, or the traffic
-    between the two kernels: a read for each reader, and the write for one of them. `spans` are the source spans of the
-    value.
+    `again` is true if the consumer is in the producer's kernel, but in a later loop. The later loop loads its inputs
+    from memory a second time. If the nodes are fused, `bytes` is the memory traffic that fusion saves. Otherwise
+    `bytes` is the traffic that the value causes: one read by each consuming kernel, and one write. Only one line of a
+    value counts the write. `spans` are the source spans of the value.
     """
 
     value: str
@@ -332,8 +335,8 @@ def with_operands(op: Op, new: Callable[[Op], Op]) -> Op:
 
 
 def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
-    """Returns a dict from each op of a body to a new op: the op gets its new operands, and then `change` is applied to
-    it.
+    """Returns a dict from each op of a body to its new op. A new op is made in two steps: operands are replaced by
+    their new ops, then `change` is applied.
     """
     new: dict[Op, Op] = {}
     for op in body:
@@ -342,7 +345,9 @@ def rewritten(body: Iterable[Op], change: Callable[[Op], Op]) -> dict[Op, Op]:
 
 
 def index_expressions(op: Op) -> tuple[Dim, ...]:
-    """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have none of them."""
+    """Returns the index expressions of an op: its index, guards and tested conditions. Most ops have no index
+    expressions.
+    """
     match op:
         case Load() | Store():
             guards = op.guards if isinstance(op, Load) else ()
@@ -364,13 +369,17 @@ def reduced_by(op: Op) -> tuple[str, ...]:
 
 
 def reads_bytes(dot: Dot) -> bool:
-    """Checks whether the second factor of a product is computed from an 8-bit array with both axes of the factor."""
+    """Checks whether the second factor of a matrix product is computed from a loaded 8-bit array. The array must have
+    both the column axis and the summed axis of the factor.
+    """
     loads = [op for op in needed(dot.b) if isinstance(op, Load) and {dot.tile[1], dot.over} <= {*op.axes}]
     return any(op.dtype.bits == 8 for op in loads)
 
 
 def live(body: Iterable[Op], results: Iterable[Op] = ()) -> tuple[Op, ...]:
-    """Dead code elimination: keeps the ops of `body` that a store or one of `results` depends on, in their order."""
+    """Eliminates dead code: returns only those ops of `body` that a store or one of `results` depends on, in their
+    order.
+    """
     ops = list(body)
     kept = {*postorder([*results, *(op for op in ops if isinstance(op, Store))], op_operands)}
     return tuple(op for op in ops if op in kept)

@@ -1,15 +1,15 @@
-"""graph.simplified → kernels: one kernel for each node that computes.
+"""graph.simplified → kernels: makes one kernel for each node that computes something.
 
     exp(x) + 1      becomes      k0: t0 = exp(x)      k1: out = t0 + 1
 
 Views, constants and index values get no kernel of their own. Each kernel that needs a view, a constant or an index
-value computes it. An output that is only a view of another value becomes a copy in memory. A view that is needed at too
-many indices is copied to memory too.
+value computes it. An output that is only a view of another value becomes a copy in memory. A view is also copied to
+memory if it is needed at too many indices.
 
-With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan with and
-without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says which elements of
-which nodes the kernel needs. Each op of a kernel comes after its operands. Each element that the kernel computes, loads
-or selects gets one op.
+With optimisations, minitri/optimize/fusion/ decides which nodes run in one kernel. `plan_of` makes the plan (list of
+kernels), with or without fusion. `build` makes one kernel from an `Indexing` (minitri/kernels/demand.py), which says
+which elements of which nodes the kernel needs. Each op of a kernel comes after its operands. Each element that the
+kernel computes, loads or selects gets one op.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
     """Makes the plan (list of kernels) with one kernel for each node that computes something, in the order of the
     graph.
 
-    layouts   the strides of each input that is not contiguous, in elements, by name
+    layouts   a dict from the name of each input that is not contiguous to the strides of this input, in elements
     """
     graph = with_stored_outputs(graph)
     while True:
@@ -49,8 +49,8 @@ def one_kernel_each(graph: Graph, layouts: Layouts = {}) -> Plan:
 
 
 def _parts(graph: Graph) -> tuple[list[Indexing], set[Node]]:
-    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory before
-    the kernels can be made.
+    """Returns the demands (needed elements) of each kernel. Also returns the views that must be stored in memory:
+    otherwise some kernels cannot be made.
     """
     parts: list[Indexing] = []
     moved: set[Node] = set()
@@ -79,10 +79,10 @@ def _ledger(graph: Graph, parts: Sequence[Indexing]) -> list[Decision]:
 
 
 def decision(graph: Graph, node: Node, ends: tuple[str, str], fused: bool, rule: str, times: int) -> Decision:
-    """A line of the ledger about `node`.
+    """Makes a line of the ledger (list of fusion decisions) about the value of `node`.
 
-    ends    the names of the kernels that produce and consume the node
-    times   how often the value passes through memory: once for each read, and once for the write
+    ends    the names of the kernel that computes the value and of the kernel that uses it
+    times   how many reads and writes of the value this line counts
     """
     traffic = product(list(node.shape)) * (times * node.dtype.bytes)
     return Decision(f"{label(node)}: {node.type}", *ends, fused, rule, traffic, spans=graph.spans.get(node, ()))
@@ -97,8 +97,8 @@ def label(node: Node) -> str:
 
 
 def with_stored_outputs(graph: Graph) -> Graph:
-    """Returns the graph with a copy for each output that only rearranges elements, such as a view, so that a kernel
-    stores it.
+    """Returns the graph with a copy of each output that only rearranges elements, such as a view. Without the copy, no
+    kernel would store this output.
     """
     copies: dict[Node, Node] = {}
     spans = dict(graph.spans)
@@ -109,7 +109,9 @@ def with_stored_outputs(graph: Graph) -> Graph:
 
 
 def with_copies(graph: Graph, values: Collection[Node]) -> Graph:
-    """Returns the graph in which each view, gather or concat in `values` is copied, so that a kernel stores it."""
+    """Returns the graph in which each view, gather or concat in `values` is copied. A kernel then stores the copied
+    value.
+    """
 
     def make(interner: Interner, node: Node, args: tuple[Node, ...]) -> Node:
         made = rewrite.copy(interner, node, args)
@@ -143,7 +145,9 @@ def plan_of(graph: Graph, parts: Sequence[Indexing], ledger: Iterable[Decision],
 
 
 def _unused_name(taken: set[str], name: str) -> str:
-    """Returns a name for a buffer that no other buffer has. The user may have called a parameter `out` or `t0`."""
+    """Returns a name for a buffer that no other buffer has. The usual name, such as `out` or `t0`, is sometimes the
+    name of a parameter already.
+    """
     return name if name not in taken else _unused_name(taken, f"{name}_")
 
 
@@ -180,10 +184,11 @@ class _Builder:
         return postorder(self.part.stores, below)
 
     def _spans_of_views(self, order: Sequence[Key]) -> dict[Key, tuple[Span, ...]]:
-        """For each op: the source spans of the views, gathers and concats that rearrange its elements.
+        """Returns, for each op, the source spans of the views, gathers and concats that rearrange the elements of this
+        op.
 
-        Views, gathers and concats have no op of their own, so another op keeps their spans. A view, for example, only
-        changes the index of a load.
+        Views, gathers and concats have no op of their own, so another op keeps their spans (places in the source text).
+        A view, for example, only changes the index of a load.
         """
         moved: dict[Key, tuple[Span, ...]] = {}
         for node, demand in reversed(order):  # users before operands
@@ -271,7 +276,7 @@ class _Builder:
 
     def _spread(self, x: Op, axes: Sequence[str]) -> Op:
         """Broadcasts the value `x` along the axes `axes`. The operand of a reduction needs the reduced axes, because a
-        sum must include repeated elements too.
+        sum must add a repeated element as often as it occurs.
         """
         if set(axes) <= set(x.axes):
             return x
@@ -308,10 +313,10 @@ class _Builder:
         return self._add(ir.Compute(dtype=a.dtype, axes=self._axes(ops=args), spans=spans, op="where", args=args))
 
     def _concat(self, node: graph_ir.Concat, demand: Demand, spans: tuple[Span, ...]) -> Op:
-        """Returns the value of a concat at an index, which is selected from the operand of the concat that contains the
-        index.
+        """Returns the element of a concat at an index. The element is selected from the operand of the concat that
+        contains the index:
 
-        where(in operand 0, operand 0, where(in operand 1, operand 1, …))
+            where(in operand 0, operand 0, where(in operand 1, operand 1, …))
         """
         pieces = self.part.pieces(node, demand)
         *values, result = [self.value[key] for key in self.part.pull(node, demand)]
@@ -330,8 +335,8 @@ def _op_key(node: Node, demand: Demand) -> Key:
 
 
 def _covers_rest(value: Op, own: tuple[Dim, ...], rest: Op) -> bool:
-    """Checks whether the load `value` already gives the value of `rest` for elements whose guard fails. `value` may be
-    a load or casts of a load.
+    """Checks whether `value` already equals `rest` for elements whose guard (condition) fails, so that no selection is
+    needed. Only a load, or a load followed by casts, has a known value for such elements.
     """
     load = value
     while isinstance(load, ir.Compute) and load.op == "cast":
@@ -346,8 +351,8 @@ def build(name: str, part: Indexing, buffers: Buffers, spans: Spans) -> ir.Kerne
     """Builds the kernel that computes the nodes of a part and stores the roots of the part in memory.
 
     name     the name of the kernel, such as "k0"
-    buffers  a function that returns the buffers that hold a node. A node that is returned as several outputs has
-             several buffers.
+    buffers  a function that returns the buffers that hold the value of a node. If several outputs are the same node,
+             this node has several buffers.
     spans    the source spans of each node
     """
     part.axes = {a: part.axes[a] for a in part.axis_order()}

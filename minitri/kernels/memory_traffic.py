@@ -1,7 +1,7 @@
-"""Computes how many bytes each kernel of a plan must at least read from GPU memory and write to GPU memory.
+"""Computes the least number of bytes that each kernel of a plan must read from GPU memory and write to GPU memory.
 
-In: a plan of kernels and its sizes. Out: the bytes that each kernel reads from and writes to each buffer. Each element
-of a buffer counts once, even if a kernel uses it several times.
+In: a plan of kernels, and the number for each size. Out: the bytes that each kernel reads from and writes to each
+buffer. Each element of a buffer counts once, even if a kernel uses it several times.
 
     relu(x @ w) in one kernel      k0 reads x, w                 writes out
     the same in two kernels        k0 reads x, w                 writes %2
@@ -12,7 +12,7 @@ The axes in the index of a load or store give the number of accessed elements. `
 lower bound: no implementation of the kernel can move fewer bytes.
 
 Left out: repeated reads. For example, a tiled product reads `x` once for each column of tiles, mostly from the L2
-cache. Guards, the conditions of loads, are ignored too: an element that a guard skips counts as read.
+cache. Guards (conditions of loads) are ignored too: if a guard skips an element, the element still counts as read.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class Traffic:
 
 
 def traffic(plan: Plan, sizes: Mapping[str, int]) -> tuple[Traffic, ...]:
-    """The memory traffic of each kernel, in launch order."""
+    """Returns the memory traffic of each kernel, in launch order."""
     return tuple(_of_kernel(k, sizes) for k in plan.kernels)
 
 
@@ -59,8 +59,8 @@ def _of_kernel(kernel: Kernel, sizes: Mapping[str, int]) -> Traffic:
 
 
 def _moved(accesses: list[Load] | list[Store], extents: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Returns the bytes that some loads or stores move, for each buffer. Accesses at different indices are added, up to
-    the size of the buffer.
+    """Returns how many bytes some loads or stores move, for each buffer. The bytes of accesses at different indices are
+    added, but the sum is at most the size of the buffer.
     """
     places = {(op.buffer.name, op.index, tuple(v for _, v in getattr(op, "picks", ()))): op for op in accesses}
     buffers = {op.buffer.name: op.buffer for op in places.values()}

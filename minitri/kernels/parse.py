@@ -1,7 +1,7 @@
 """Parses the text of kernels: the inverse of minitri/kernels/text.py.
 
-In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan whose spans point into that text. The
-parser checks the names, attributes and numbers of each single line. After the parser, the verifier
+In: a text that `format_plan` wrote; a user may have edited the text. Out: a Plan, whose spans are places in this text.
+The parser checks the names, attributes and numbers of each single line. After the parser, the verifier
 (minitri/kernels/verify.py) checks whether the lines fit together. `Body` parses the lines that kernels and tile
 programs have in common.
 """
@@ -44,7 +44,9 @@ def parse_plan(text: str, name: str = "<kernels>") -> Plan:
 
 
 def read_head(head: Node, source: Source) -> tuple[Plan, Names]:
-    """Parses the head of a text. Returns the plan without its kernels, and a table of the names of sizes."""
+    """Parses the head of a text, which lists the inputs, outputs, conditions and temporaries. Returns a plan without
+    kernels, and a table of the names of sizes.
+    """
     name, params, results, *lines = head.parts
     made, requires = ([x for x in lines if isinstance(x, Param) == wanted] for wanted in (True, False))
     names, taken = Names(), list[str]()
@@ -84,8 +86,8 @@ Buffers = dict[tuple[str, int], Buffer]  # by name and rank: an array may be use
 
 
 def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
-    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must be a
-    buffer of the plan, but neighbouring axes may be merged.
+    """Parses the buffers of a kernel or a tile program. Returns the buffers by name and rank. Each buffer must equal a
+    buffer of the plan, except that neighbouring axes may be merged into one axis.
     """
     whole = {b.name: b for b in (*plan.inputs, *plan.outputs, *plan.temporaries)}
     found: Buffers = {}
@@ -108,7 +110,7 @@ def read_buffers(params: Iterable[Param], plan: Plan, names: Names) -> Buffers:
 def _merged_axes(buffer: Buffer) -> list[tuple[Dim, Dim]]:
     """Returns the extent and the stride of each axis, after neighbouring axes that are contiguous in memory are merged.
 
-    x: f32[4, 6, 8] {strides = [64, 8, 1]}      [(4, 64), (48, 1)]
+    For example, `x: f32[4, 6, 8] {strides = [64, 8, 1]}` has the merged axes [(4, 64), (48, 1)].
     """
     found: list[tuple[Dim, Dim]] = []
     for extent, stride in zip(buffer.shape, buffer.strides):
@@ -132,8 +134,8 @@ def _kernel(block: Node, plan: Plan, names: Names, source: Source, taken: Sequen
 
 
 def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
-    """Parses the name of a kernel: k0, k1, …. The name is used in the generated source code, so no other names are
-    allowed.
+    """Parses the name of a kernel: k0, k1, …. No other names are allowed, because the generated source code contains
+    the name.
     """
     if not re.fullmatch(r"k(0|[1-9][0-9]{0,3})", e.name) or e.name in taken:
         raise Mistake(e, "kernels are called k0, k1, …, each once")
@@ -141,7 +143,9 @@ def read_kernel_name(e: Node, taken: Sequence[str]) -> str:
 
 
 def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tuple[str, Dim]:
-    """Parses the name and the extent of an axis. The name must differ from the names of the axes `before`."""
+    """Parses the name and the extent of an axis. The name must differ from the names in `before`, which are the axes
+    that were parsed earlier.
+    """
     if e.name in (a.name for a in before):
         raise Mistake(e, f"there are two axes `{e.name[:40]}`")
     if not AXIS.fullmatch(e.name) or e.name.endswith(("_lane", "_start")):
@@ -151,10 +155,11 @@ def read_axis(e: Node, extent: Node, names: Names, before: Iterable[Axis]) -> tu
 
 
 def read_hints(hints: Iterable[tuple[Node, Node | None]], known: Mapping[str, range | None]) -> dict[str, Any]:
-    """Parses the compile options of a kernel or a tile program. Returns a dict from names to options.
+    """Parses the compile options of a kernel or a tile program. Returns a dict from the name of each option to its
+    value.
 
-    `known` maps each allowed option to the range of its number, or to None for an option without a number. An option
-    without a number has the value True.
+    `known` maps each allowed option to the range of its number, or to None. None stands for an option without a number,
+    whose value is True.
     """
     found: dict[str, int] = {}
     for word, number in hints:
@@ -181,7 +186,9 @@ def _decision(e: Node, names: Names) -> Decision:
 
 
 class Body(LineReader[Op]):
-    """Parses the lines of a kernel or a tile program, in order. `stage` decides which ops and fields are allowed."""
+    """Parses the lines of a kernel or a tile program, in order. The stage `stage` decides which ops and fields are
+    allowed.
+    """
 
     templates, precisions = LINES, DOT_PRECISIONS
 

@@ -1,8 +1,9 @@
 """Checks the rules that every plan of kernels must obey.
 
-Each buffer is written before it is read. Each op comes after its operands. Dtypes and axes follow from the operands. A
-reduction runs over reduced axes only. The pipeline runs the checks of this module after each pass over a plan, and on
-each plan that was parsed from text. `verify_op` has the rules that hold for kernels and tile programs alike.
+Each buffer is written before it is read. Each op comes after its operands. The dtype and the axes of each op follow
+from its operands. A reduction runs over reduced axes only. The pipeline runs the checks of this module after each pass
+over a plan, and on each plan that was parsed from text. `verify_op` has the rules that hold for kernels and tile
+programs alike.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,7 +54,9 @@ def verify_order(plan: Plan, bodies: Iterable[tuple[str, Iterable[Op]]]) -> None
 
 @contextmanager
 def located(name: str, spans: tuple[Span, ...]) -> Iterator[None]:
-    """Turns a ValueError inside the `with` block into a BrokenRule that names the kernel and has spans."""
+    """Turns a ValueError inside the `with` block into a BrokenRule, which has the kernel's name and the spans (places
+    in the source text).
+    """
     try:
         yield
     except ValueError as error:
@@ -63,8 +66,8 @@ def located(name: str, spans: tuple[Span, ...]) -> Iterator[None]:
 def verify_op(op: Op, axes: set[str], known: set[Op]) -> None:
     """Raises ValueError unless the dtype and the axes of an op follow from its operands and indices.
 
-    `verify_op` checks ops of kernels and of tile programs with these axes. The operator table gives the dtypes of
-    operators. `known` is the set of ops that are already defined. `verify_op` adds the op to `known`.
+    The op belongs to a kernel or tile program with the axes `axes`. The dtypes of operators come from the operator
+    table. `known` is the set of ops that are already defined. `verify_op` adds the op to `known`.
     """
     require(known.issuperset(op_operands(op)), f"{type(op).__name__} uses a value before it is made")
     require({*op.axes} <= axes, f"{type(op).__name__} has an axis that its kernel lacks")
@@ -156,11 +159,11 @@ def _verify_in_kernel(op: Op, kernel: Kernel) -> None:
 
 
 def _is_transport(op: ir.Reduce | ir.Dot, transport: Op, kind: str, most: int) -> bool:
-    """Checks whether `transport`, the correction factor or summand of an online reduction, uses the old values that it
-    needs.
+    """Checks a transport: the `rescale` or the `shift` that corrects a partial sum of an online reduction.
 
-    `transport` must use the old values of 1 to `most` reductions of the given kind over the same axes, each once. If
-    `kind` is "sum", `transport` must also use one count of the elements.
+    The transport must use the old values (before the current block) of 1 to `most` reductions, each once. Each of these
+    reductions must be of the given kind, and must reduce the axes that `op` reduces. If `kind` is "sum", the transport
+    must also use the old value of one count of elements.
     """
     olds = [o.x for o in needed(transport) if isinstance(o, ir.Old)]
     over = reduced_by(op)

@@ -1,3 +1,3 @@
-"""The optimisations, called rooms: each file or folder has one optimisation. The compiler also works without any
-optimisation (`-O0`).
+"""The optimisation passes, which this project calls rooms: each file or folder has one optimisation. The compiler also
+works without any optimisation (`-O0`).
 """

@@ -1,12 +1,13 @@
 """Turns a gather into a view if its index is a linear expression of the axes ("affine").
 
     x[arange(N - 2)[:, None] + arange(3)]      x: f32[N]
-becomes
+      becomes
     view x {index = [d0 + d1]}                 without bounds checks, and without a case for negative indices
 
-In: a gather. Out: the equivalent view, or a gather with fewer index arrays. Sums, differences and products of known
-positions are expressions of axes. The least and the largest value of an index expression show whether the index stays
-in the array. An index that may leave the array remains a gather, because an element out of range has the fill value.
+In: a gather. Out: the equivalent view, or a gather with fewer index arrays. If an index array is computed from known
+positions by additions, subtractions and multiplications, each index is an expression of the axes. The least and the
+largest value of an index expression show whether the index stays in the array. If an index could leave the array, the
+gather stays, because only a gather gives an element out of range the fill value.
 
 Left out: indices that contain quotients, remainders or conversions of positions.
 """
@@ -29,7 +30,9 @@ RING: Mapping[str, Callable[..., Dim]] = {
 
 
 def affine_gather(i: Interner, node: Node) -> Node | None:
-    """Returns a view in place of a gather whose positions are known and inside the array."""
+    """Replaces a gather by a view if its index arrays select known positions inside the array. If only some index
+    arrays select known positions, returns a gather with the remaining index arrays.
+    """
     if not isinstance(node, Gather):
         return None
     known = {_symbol(k): at for k, p in enumerate(node.picks) if (at := _inside(i, node, k, p)) is not None}
@@ -49,8 +52,8 @@ def _symbol(k: int) -> Symbol:
 
 
 def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
-    """Returns the position that an index array selects, as an expression. Returns None if the position is unknown or
-    may be outside of an axis that it indexes.
+    """Returns the position that an index array selects, as an expression. Returns None if the position is unknown, or
+    if the position could be outside of an axis that the index array indexes.
     """
     used = [e for d, e in zip(node.index, node.x.shape) if _symbol(k) in d.symbols()]
     if any(_symbol(k) in d.symbols() and d != pick(k) for d in node.index):
@@ -69,7 +72,7 @@ def _inside(i: Interner, node: Gather, k: int, index: Node) -> Dim | None:
 
 def _from_the_end(index: Node) -> tuple[Node, Dim]:
     """Returns (x, size) if the index array is `where(x < 0, x + size, x)`, which lets negative indices count from the
-    end. Returns any other index array with the size 0.
+    end. Returns (index, 0) for any other index array.
     """
     match index:
         case Apply(op="where", args=(Apply(op="less", args=(below, zero)), Apply(op="add", args=(x, size)), same)):
@@ -80,7 +83,7 @@ def _from_the_end(index: Node) -> tuple[Node, Dim]:
 
 
 def _lies_in(i: Interner, at: Dim, shape: Shape, extent: Dim) -> bool:
-    """Checks whether 0 <= at < extent for all elements of an array with this shape."""
+    """Checks whether the index `at` lies between 0 and `extent` - 1 for all elements of an array with this `shape`."""
     found = intervals.bounds(at, ranges(shape))
     return found is not None and all(never_negative(d, shape, i.allows) for d in (found[0], extent - 1 - found[1]))
 

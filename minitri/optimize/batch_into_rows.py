@@ -1,19 +1,19 @@
-"""graph → graph: makes one product with many rows of a batch of products that share their second factor.
+"""graph → graph: turns a batch of products that share their second factor into one product with many rows.
 
     %0: f32[15, 3, 32, 8192] = contract x, w          x: f32[15, 3, 32, 4096], w: f32[4096, 8192], for all 45 products
-becomes
+      becomes
     %0: f32[1440, 4096] = view x {index = [d0 // 96, d0 // 32 % 3, d0 % 32, d1]}
     %1: f32[1440, 8192] = contract %0, w              12 tiles of 128 rows instead of 45
     %2: f32[15, 3, 32, 8192] = view %1 {index = [96*d0 + 32*d1 + d2, d3]}
 
 A tile with few rows reads the second factor for few results. So one large product is faster if the rows of a small
-product do not fill a tile. After this pass, the passes that pack factors, split the depth and choose tiles see the real
-number of rows. Without this pass, minitri/optimize/collapse_axes.py merges the batch axes and the row axis later, but
-only if the result is stored without a transpose.
+product do not fill a tile. After this pass, the passes that pack factors, split the depth and choose tiles see the
+number of rows of the whole batch. Without this pass, minitri/optimize/collapse_axes.py merges the batch axes and the
+row axis later, but only if the result is stored without a transpose.
 
-In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, whose tiles suit few rows. Batches are
-also left out if the second factor has their last axis. Products that may share a loop with other reductions, as in
-attention, keep their axes.
+In: a graph. Left out: products of unknown sizes, and products of 8-bit weights, which have tiles for few rows. Batches
+are also left out if the second factor varies along the last batch axis. Products that could share a loop with other
+reductions, as in attention, keep their axes.
 """
 
 import math
@@ -39,7 +39,7 @@ def fold(graph: Graph) -> Graph:
 
 
 def _folded(i: Interner, node: Contract) -> Node:
-    """Returns one product whose rows are those of the whole batch, viewed in the shape of `node`."""
+    """Returns one product with the rows of the whole batch. A view gives the product the shape of `node`."""
     count = _shared(node)
     lead, rows = node.rank - 2 - count, node.shape[node.rank - 2 - count : -1]
     split, many = places(axis(lead), rows), Dim.of(math.prod(map(int, rows)))
@@ -54,7 +54,7 @@ def _folded(i: Interner, node: Contract) -> Node:
 
 
 def _shared(node: Contract) -> int:
-    """Returns the number of batch axes, counted from the row axis outwards, that the second factor lacks."""
+    """Returns the number of batch axes directly before the row axis along which the second factor does not vary."""
     if not isinstance(node.b, View):
         return 0
     varies = {s for d in node.b.index for s in d.symbols()}
@@ -63,7 +63,9 @@ def _shared(node: Contract) -> int:
 
 
 def _is_faster_as_one(node: Node) -> TypeGuard[Contract]:
-    """Checks whether tiles of a single product compute far fewer rows, padding included, than tiles of a batch."""
+    """Checks whether the tiles of one large product would have far fewer rows, padding included, than the tiles of all
+    products of the batch.
+    """
     if not isinstance(node, Contract) or any(e.constant is None for e in (*node.shape, *node.a.shape)):
         return False
     sizes = node.shape[-2 - _shared(node) : -1]
@@ -79,6 +81,6 @@ def _in_tiles(rows: int) -> int:
 
 
 def _may_share_loop(node: Contract) -> bool:
-    """Checks whether the product may run in the same loop as a reduction of its rows."""
+    """Checks whether the product could run in the same loop as a reduction that the first factor depends on."""
     short = node.shape[-1].constant is not None and int(node.shape[-1]) <= MAX_HELD
     return short and any(isinstance(n, Reduce) for n in made_of(node.a))

@@ -6,9 +6,10 @@
 
 Two parallel axes i and j, or two reduced axes, are merged under three conditions. Every op of the kernel must have both
 axes or neither. Every load and store must have the two axes side by side, `[…, i, j, …]`. In each loaded or stored
-buffer, the stride of i must be the extent of j. After the merge, blocks may cross the ends of rows, so odd row lengths
-cost nothing. A batch of matrices that are all multiplied by the same matrix becomes one matrix. Left out: axes i and j
-if a load or store, such as that of a bias along j, would need a quotient or a remainder.
+buffer, the stride of i must be the extent of j times the stride of j. After the merge, blocks can cross the ends of
+rows, so odd row lengths cost nothing. A batch of matrices that are all multiplied by the same matrix becomes one
+matrix. Axes i and j stay separate if a load or store would need a quotient or a remainder of the merged index. For
+example, the load of a bias along j would need a remainder.
 
 Before axes are merged, `x[r//8, r%8]` becomes `x[r]` if x has no gaps in memory.
 """
@@ -86,8 +87,8 @@ def _ambiguous(kernel: Kernel) -> bool:
 
 
 def _merge(kernel: Kernel, a: Axis, b: Axis) -> Kernel | None:
-    """Returns the kernel with one axis of a.extent * b.extent indices in place of a and b. Returns None if an op
-    prevents the merge.
+    """Returns the kernel with one axis of `a.extent * b.extent` indices in place of the axes a and b. Returns None if
+    an op prevents the merge.
     """
     new: dict[Op, Op] = {}
     for op in kernel.body:

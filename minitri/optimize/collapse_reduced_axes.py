@@ -5,11 +5,13 @@ memory.
 
 A reduction over a single axis is easier to split into parts (split_reduction.py), because a part need not end at the
 end of a row. Parts of a single axis end at a multiple of the block size, so tiles need no padding at the end of each
-row. Later, minitri/optimize/collapse_axes.py turns the quotient and the remainder back into one axis of x.
+row. Later, minitri/optimize/collapse_axes.py replaces the two indices of x, the quotient and the remainder, by the
+single index d0.
 
-Arrays with gaps, and arrays that lack one of the axes, keep an axis for their rows, because their addresses need the
-quotient. Only the remaining reduced axes become one axis, if the reduction can then be split into more parts. Two sums
-that read the same array are treated alike, because they share a kernel.
+If an array has gaps, or lacks one of the reduced axes, the address of an element needs the row and the column
+separately. If a reduction reads an array with gaps, or one that lacks an axis, the contiguous axis stays separate. The
+other neighbouring axes become one axis if the reduction can then be split into more parts. Two sums that read the same
+array are treated alike, because the two sums will share a kernel.
 
     sum(x / m), x: f32[96, 16, 1023], m: f32[16, 1023]         96*16 rows, of which each part has a few
 """
@@ -33,8 +35,8 @@ from minitri.optimize.split_reduction import choose, contiguous_axes
 def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
     """Returns the graph in which reductions that will be split into parts have one axis in place of neighbouring axes.
 
-    `gaps` has the strides of inputs that are not contiguous in memory, by name. A reduction that is not split keeps its
-    axes.
+    `gaps` maps the name of each input that is not contiguous in memory to the strides of this input. A reduction that
+    is not split keeps its axes.
     """
     several = joinable(graph, gaps)
 
@@ -55,8 +57,8 @@ def collapse(graph: Graph, chip: Chip, gaps: Layouts = {}) -> Graph:
 
 
 def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
-    """Returns the run of neighbouring reduced axes that has the most elements. Memory must not be contiguous along
-    these axes.
+    """Returns the run of neighbouring reduced axes that has the most elements. Axes along which memory is contiguous do
+    not belong to any run.
     """
     _, inner = contiguous_axes(node, gaps)
     suitable = [k in node.axes and k not in inner and e.constant is not None for k, e in enumerate(node.x.shape)]
@@ -65,8 +67,8 @@ def _longest_run(node: Reduce, gaps: Layouts) -> list[int]:
 
 
 def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
-    """Returns the reductions whose reduced axes may become one axis. `gaps` names the inputs that are not contiguous in
-    memory.
+    """Returns the reductions whose reduced axes can all become one axis. `gaps` names the inputs that are not
+    contiguous in memory.
     """
     over_several = {n for n in graph.nodes() if isinstance(n, Reduce) and _neighbours(n)}
     reads = nx.Graph((n, x) for n in over_several for x in (n, *_inputs(n)))
@@ -75,7 +77,7 @@ def joinable(graph: Graph, gaps: Container[str]) -> set[Reduce]:
 
 
 def joined(i: Interner, node: Reduce, first: int, last: int) -> Reduce:
-    """Returns the same reduction, with one axis in place of the axes from `first` to `last`."""
+    """Returns the reduction `node` with one axis in place of the axes `first` to `last` of the operand."""
     sizes, gone = node.x.shape[first : last + 1], last - first
     shape = (*node.x.shape[:first], dims.product(list(sizes)), *node.x.shape[last + 1 :])
     index = [*map(axis, range(first)), *places(axis(first), sizes), *map(axis, range(first + 1, len(shape)))]
@@ -99,7 +101,7 @@ def _inputs(node: Reduce) -> set[Node]:
 
 
 def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
-    """Returns the index along each axis of an array of these `sizes` for the flat index `place`."""
+    """Returns the index along each axis, for the flat index `place` into an array with the shape `sizes`."""
     first, *others = ir.contiguous(sizes)
     return [place // first, *(place // stride % size for stride, size in zip(others, sizes[1:]))]
 
@@ -107,7 +109,7 @@ def places(place: dims.Dim, sizes: tuple[dims.Dim, ...]) -> list[dims.Dim]:
 def _without_gaps(node: Reduce, gaps: Container[str]) -> bool:
     """Checks whether the operand of a reduction is computed only from contiguous arrays of its own shape.
 
-    Values that are constant along the reduced axes may have any layout.
+    Arrays whose elements are constant along the reduced axes can have any layout.
     """
     along = {axis_symbol(k) for k in node.axes}
 

@@ -14,14 +14,15 @@
                                                                 next %7 = %12
                                                               }
 
-Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). The parts computed from
-such a factor are NaN, so the sum is not finite, and neither is any later sum. A check of the final sum therefore finds
-every factor that cannot be split. If the check finds one, a second loop adds the products again by IEEE arithmetic, one
-index at a time. The second loop needs little code and few registers.
+Factors that are infinite, NaN or very large cannot be split into TF32 parts (f32_products.py). If a factor cannot be
+split, its TF32 parts are NaN, so the sum and all later partial sums are not finite. A check of the final sum therefore
+finds every factor that cannot be split. If the final sum is not finite, a second loop computes the sum again from the
+f32 factors in IEEE arithmetic. The second loop processes one index at a time. The second loop needs little code and few
+registers.
 
 In: a masked program. Out: the same program with additional loops that compute a sum again. After each loop that adds a
-product of TF32 parts to a carried value, there is a second loop with `redo`. Left out: loops with bounds, loops with
-several carried values, and loops with ops other than loads, products and elementwise operators.
+product of TF32 parts to a carried value, there is a second loop, marked by its field `redo`. Left out: loops with
+bounds, loops with several carried values, and loops with ops other than loads, products and elementwise operators.
 """
 
 from dataclasses import replace
@@ -77,8 +78,8 @@ def _deferred(program: Program, loop: Loop) -> Program:
 
 
 def _single_products(loop: Loop, dot: Dot, carry: Carry, name: str, inside: Dim) -> tuple[Op, ...]:
-    """Returns the body of the second loop. Each iteration adds the products of a single index along the axis `name` to
-    `carry`.
+    """Returns the body of the second loop, which computes the sum again. Each iteration adds the products of a single
+    index along the axis `name` to `carry`.
 
     The body does not need the condition `inside`, because no index of the second loop is past the end of its axis.
     """

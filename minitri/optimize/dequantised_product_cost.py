@@ -4,20 +4,21 @@
 
 A program waits for each block twice: until the block is loaded, and until the block is converted
 (triton/workarounds/loops.py). So each multiprocessor should run two programs: while one program waits, the other
-program multiplies. In the example there are 64 tiles of 128 rows and 64 columns. Each tile is computed in four parts of
-the depth, the axis that is summed over. A second kernel adds the results of the parts (split_k.py).
+program multiplies. In the example, the result has only 64 tiles of 128 rows and 64 columns. So each tile is computed in
+four parts of the depth, the axis that is summed over. A second kernel adds the results of the parts (split_k.py).
 
 If more programs share the work, the first factor is read more often. If the depth is divided into more parts, more
-additions are needed. The cost model estimates the time of a choice as
+additions are needed. For each number of parts and number of rows in a tile, the cost model estimates the time of the
+product as the following sum:
 
     start-up time for each wave of programs + blocks of depth * time of a block + second kernel
 
-In: a chip, and a product or its sizes. Out: the number of parts of the depth (split_k.py) and of the rows of a tile
-(schedules/products.py) that take the least time. The times were measured on an H200.
-tests/sweep_dequantised_product_cost.py compares each choice with all other choices on the chip that it runs on. The
-measured times are also used for second factors that are computed from more than 8 bits, although such factors were not
-measured. Left out: products with many rows. pack_operands.py converts and stores the second factor of such a product
-once.
+In: a chip, and a product or the sizes of a product. Out: the number of parts of the depth (for split_k.py) and the
+number of rows in a tile (for schedules/products.py) with the least estimated time. The times of a block were measured
+on an H200. tests/sweep_dequantised_product_cost.py measures all choices on a chip and compares them with the choice of
+the cost model. The measured times are also used for second factors that are computed from more than 8 bits, although
+products with these wider factors were not measured. Left out: products with many rows, whose second factor is converted
+and stored once (pack_operands.py).
 """
 
 from itertools import product
@@ -84,7 +85,7 @@ def is_converted(node: Contract) -> bool:
 
 
 def viewed(node: Node) -> Node:
-    """Returns the node at the start of a chain of views, which is not a view itself."""
+    """Returns the node whose elements a chain of views shows. The returned node is not a view itself."""
     while isinstance(node, View):
         node = node.x
     return node

@@ -9,9 +9,9 @@ f16 rounds the exact product once. A multiplication in f32 followed by a cast to
 Every 8-bit integer is exact in f16.
 
 In: a masked program. Out: the same program, with f16 for multiplications whose result is cast to f16, and for operands
-that only these multiplications use. Left out: programs without matrix products, because such programs wait for memory.
-Sums are left out because a sum of products is rounded only once. bf16 is left out because Triton's interpreter cannot
-multiply bf16 numbers.
+that only these multiplications use. Left out: programs without matrix products, because memory limits the speed of such
+programs. Additions are left out, because in f16 the operands of an addition would be rounded before the addition. bf16
+is left out because Triton's interpreter cannot multiply bf16 numbers.
 """
 
 from minitri.base.types import f16, f32
@@ -25,8 +25,8 @@ def halve(program: Program) -> Program:
 
 
 def _halved(program: Program) -> set[Op]:
-    """Returns the f32 ops that can be computed in f16. Such an op is a multiplication, or a cast that only such
-    multiplications use.
+    """Returns the f32 ops that can be computed in f16. An op that can be computed in f16 is a multiplication, or a cast
+    whose value is used only by such multiplications.
     """
     ops = list(program.ops())
     if not any(isinstance(op, Dot) for op in ops):

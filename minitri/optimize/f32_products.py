@@ -4,18 +4,18 @@ parts.
     %2: f32[i, j] = dot %0, %1 {over = r, precision = f32}       becomes       precision = tf32x3
 
 Each factor is written as a sum of two TF32 numbers, which a tensor core multiplies. On a Hopper GPU three products of
-TF32 numbers take less time than one product by the units for f32. The result is as exact
-(minitri/base/tf32_splitting.py).
+TF32 numbers take less time than one product on the units for f32. The sum of the three TF32 products is as exact as one
+f32 product (minitri/base/tf32_splitting.py).
 
-Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains such a number, the
-sum is not finite, and the f32 factors themselves are multiplied (minitri/base/numpy_array_operations.py).
-deferred_checks.py checks the sum once, after the loop.
+Infinities, NaN and numbers of 2**101 and more cannot be split into TF32 parts. If a factor contains a number that
+cannot be split, the sum is not finite, and the f32 factors themselves are multiplied
+(minitri/base/numpy_array_operations.py). deferred_checks.py makes the kernel check the sum only once, after the loop.
 
 In: the kernels of a plan. Out: the same kernels, in which every product has a precision. A product whose `precision`
-argument is absent gets the precision "tf32x3" or "ieee". Unknown sizes, small products and chips without fast tensor
-cores get "ieee". Products that share a loop with other reductions get "ieee" too, and so do factors that are not
-contiguous along the depth (the summed axis). Tensor cores need TF32 blocks that are contiguous along the depth.
-pack_operands.py copies large factors into this layout.
+argument is absent gets the precision "tf32x3" or "ieee". Products of unknown or small sizes get "ieee", and so do all
+products on chips without fast tensor cores. Products that share a loop with other reductions get "ieee" too. Products
+whose factors are not contiguous along the depth (the summed axis) also get "ieee". Tensor cores need TF32 blocks that
+are contiguous along the depth. pack_operands.py copies large factors into a layout that is contiguous along the depth.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ def on_tensor_cores(plan: Plan, fast: bool) -> Plan:
 
 
 def _chosen(kernel: Kernel, fast: bool) -> Kernel:
-    """Returns the kernel with a precision for each product whose precision the compiler may choose."""
+    """Returns the kernel with a precision for each product for which the user has not chosen a precision."""
     if not any(dot.precision == "f32" for dot in kernel.dots):
         return kernel
     parts = fast and len(kernel.dots) == 1 and kernel.shared_loop is None and _suits(kernel, kernel.dots[0])

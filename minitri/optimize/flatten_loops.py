@@ -3,11 +3,13 @@
     for turn in tl.range(…):                     for turn in tl.range(…, flatten=True):
       for r_start in range(…):                     for r_start in range(…):
 
-A persistent kernel has a loop over its tiles, and a product has a loop inside it. Triton's `flatten` merges the two.
-The blocks of the next tile are then loaded while this tile is stored.
+A persistent kernel has a loop over its tiles. A matrix product adds an inner loop over the summed axis. Triton's option
+`flatten` merges the outer and the inner loop. In the merged loop, the blocks of the next tile are loaded while the
+present tile is stored.
 
 In: a masked program. Out: the same program, marked `flattened` if its loops carry nothing except the sum of one matrix
-product. If merged loops carry more values, as in attention, Triton 3.6 reads sums before these are computed.
+product. Loops that carry more values, as in attention, are not merged, because Triton 3.6 would read sums that are not
+yet computed.
 """
 
 from dataclasses import replace

@@ -4,16 +4,18 @@
     grid i: 7 by 4         load x[i]      where i < 5      i < 7 is not tested: i < 5 is
     whole j: 5 by 8        reduce.sum x   x is 0 for j >= 5, by its load, so it needs no `where`
 
-In: a tile program. Out: the program with masks, as from minitri/tiles/mask.py, but with fewer tests. The printed
-program gives the reason for each omitted test. A test is omitted if another test implies it, or if no element of the
-last block leaves the array. The second reason is valid on grid axes only. On a grid axis no result depends on elements
-past the end, because the mask of the store drops these elements. Loads return the neutral element of the reduction that
-reads them. This pass evaluates the ops between the load and the reduction for a neutral element. If the result of the
-ops between a load and a reduction is neutral too, the reduction needs no `where`.
+In: a tile program. Out: the program with masks, like the result of minitri/tiles/mask.py, but with fewer tests. The
+printed program gives the reason for each omitted test. A test is omitted if another test implies this test, or if no
+element of the last block leaves the array. The second reason, that no element leaves the array, is valid on grid axes
+only. On a grid axis no result depends on elements past the end, because the mask of the store drops these elements. For
+an element past the end, a load returns the neutral element of the reduction that uses the load. This pass evaluates the
+ops between the load and the reduction for an element past the end. If the result of these ops is the neutral element
+too, the reduction needs no `where` that masks its operand.
 
-Three other passes omit tests as well. boundary_peeling.py runs before this pass and marks a program `peeled`: its branch
-for complete tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the copy engine.
-deferred_checks.py adds a loop that computes a sum again, one index at a time, so that this loop needs fewer tests.
+Three other passes omit tests as well. boundary_peeling.py runs before this pass and marks some programs `peeled`. The
+code of a peeled program for complete tiles has no tests. tensor_descriptors.py leaves the tests of some blocks to the
+copy engine. deferred_checks.py adds a loop that computes a sum again, one index at a time, and this loop needs fewer
+tests.
 
 Left out: proofs that need relations between several axes. A proof uses the range of each axis
 (minitri/base/intervals.py). If an index is not a polynomial, the proof uses facts about blocks
@@ -131,7 +133,7 @@ class MaskElision(Masking):
 
 
 def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
-    """Returns the first and the last index along an axis of the elements that pass the tests."""
+    """Returns the least and the greatest index along an axis of the elements that pass all tests."""
     fits = not overhangs(axis) and axis.lanes == axis.block
     first, last = ZERO, axis.extent - 1 if fits else (axis.blocks - 1) * axis.block + (axis.lanes - 1)
     for test in tests:
@@ -144,7 +146,7 @@ def _between(axis: TileAxis, tests: Sequence[Dim]) -> Range:
 def implies(stronger: Dim, c: Dim) -> bool:
     """Checks whether one bounds check implies another: for example, i < N implies i < N + 2.
 
-    Both tests must be comparisons of a single index, because such comparisons are exact in 32 bits too.
+    Both bounds checks must compare a single index, because comparisons of a single index are exact in 32 bits too.
     """
     (symbol, *more) = [s for s in stronger.symbols() if s.kind != "size"] or [None]
     if symbol is None or more:

@@ -6,9 +6,10 @@ After a product, each thread of a warp has many elements of a row. Triton compar
 another, so each comparison waits for the previous one. If a row is divided into parts, several independent chains of
 comparisons run at the same time.
 
-In: a masked program. Out: the same program, with hints on some maxima. Each warp must have complete rows of a product
-with at least COLUMNS columns. If a loop carries the product, CARRIED_COLUMNS columns are enough. If a loop that carries
-a product has a single chain of comparisons, NVIDIA's assembler makes the tensor cores wait for each instruction.
+In: a masked program. Out: the same program, with the hint `in_parts` on some maxima. A maximum gets this hint if each
+warp has complete rows of a product with at least COLUMNS (128) columns. If a loop carries the product, CARRIED_COLUMNS
+(32) columns are enough. Without parts, the comparisons in a loop that carries a product form a single chain, and
+NVIDIA's assembler makes the tensor cores wait for each instruction.
 """
 
 from minitri.kernels.ir import Carry, Compute, Dot, Op, Reduce
@@ -33,7 +34,7 @@ def _is_of_a_wide_product(program: Program, op: Op) -> bool:
 
 def _product(op: Op) -> tuple[Op, bool]:
     """Follows elementwise ops back to the op that a tile is computed from. Returns the op that was found, and whether a
-    loop carries its value.
+    loop carries the value of this op.
     """
     while isinstance(op, Compute):
         op = max(op.args, key=lambda o: len(o.axes))

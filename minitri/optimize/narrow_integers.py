@@ -2,14 +2,14 @@
 
     %3: i64[i, r] = subtract %1, %2             becomes     %3: i32[i, r] = subtract %1, %2
 
-Positions are i64, as in numpy, but they are rarely large.
+Positions (indices of elements as values) have dtype i64, as in numpy, but positions are rarely large.
 
 In: a masked program. Out: the same program with a narrower dtype for some ops. An op is narrowed under two conditions.
-32 bits must hold the value of the op and all its operands. And each op that uses the value must be a comparison, a
-conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 if the op is connected
-to a conversion to a float and its value fits into 24 bits. f32 represents integers of 24 bits exactly. With f32
-positions, one position per row is converted to a float instead of each element, for example in ALiBi (attention with
-linear biases).
+First, 32 bits must hold the value of the op and all operands of the op. Second, each op that uses the value must be a
+comparison, a conversion to a float, or another narrowed op. The new dtype is usually i32. The new dtype is f32 under
+two conditions. The op must be connected to a conversion to a float, directly or by other narrowed ops, and the value
+must fit into 24 bits. f32 represents integers of 24 bits exactly. With f32 positions, a kernel converts one position
+per row to a float instead of each element of the row. An example is ALiBi (attention with linear biases).
 
 Left out: programs whose indices need 64 bits (optimize/index_width.py); integers that are stored, carried by a loop, or
 used as an index.
@@ -52,11 +52,15 @@ def _narrowed(program: Program) -> Mapping[Op, DType]:
     used_by = users(program)
 
     def keeps(op: Op, kept: set[Op]) -> bool:
-        """Every i64 operand is in the subset. Every op that uses `op` is in the subset, or accepts any integer dtype."""
+        """Checks whether `op` can be narrowed together with the ops `kept`. All i64 operands of `op` must be in `kept`.
+        Every op that uses `op` must be in `kept`, or must accept any integer dtype.
+        """
         return _is_made_of(op, kept) and all(u in kept or _takes(u, kept) for u in used_by[op])
 
     def stays_integer(op: Op, kept: set[Op]) -> bool:
-        """Integers that are not connected to a conversion to a float are as fast in i32 as in f32."""
+        """Checks whether `op` is not connected to a conversion to a float. An op that is not connected to such a
+        conversion is as fast in i32 as in f32.
+        """
         return not any(map(_converts, used_by[op])) and exact.intersection(connected(op, used_by)) <= kept
 
     whole = largest_subset({op for op in reach if op.dtype == i64} - carried(program), used_by, keeps)
@@ -71,7 +75,9 @@ def _is_made_of(op: Op, kept: set[Op]) -> bool:
 
 
 def _takes(user: Op, kept: set[Op]) -> bool:
-    """Checks whether an op uses only the value of its operands, so that these operands may have any dtype."""
+    """Checks whether an op uses only the value of its operands, so that these operands can have any dtype that
+    represents the value.
+    """
     if not isinstance(user, Compute) or not _is_made_of(user, kept):
         return False
     return user.op in COMPARISONS or _converts(user) or user.op == "cast" and user.dtype.kind == "b"

@@ -1,32 +1,34 @@
 """graph → graph: copies a factor of a large product into a layout that tensor cores can read ("packing").
 
     %0: f32[4100, 3072] = contract x, w              x: bf16[4100, 4090], w: bf16[4090, 3072]
-becomes
+      becomes
     %2: bf16[4100, 4096] = concat x, %1 {axis = 1}   %1: zeros, up to a multiple of 16 bytes
     %3: bf16[4100, 4096] = cast %2                   a copy: the dtype stays
     %5: bf16[4096, 3072] = concat w, %4 {axis = 0}   zeros that nothing stores
     %6: f32[4100, 3072] = contract %3, %5
 
 The hardware can copy a block of a factor directly to shared memory under two conditions. The rows of the factor must
-begin at multiples of 16 bytes, and nothing may be computed during the copy. TF32 also needs contiguous elements along
-the depth, the axis that is summed over ("K-major"). Products of f32 arrays that f32_products.py gives to tensor cores
-need elements that are contiguous along the depth too. The units for f32 need a second factor that is contiguous along
-its columns. Factors with another layout are slow to read, and each tile reads them again. One packed copy is cheaper if
-each element is used often enough:
+begin at multiples of 16 bytes, and nothing may be computed during the copy. Products in TF32 also need factors that are
+contiguous along the depth, the axis that is summed over ("K-major"). The f32 products that f32_products.py gives to
+tensor cores also need factors that are contiguous along the depth. All other f32 products run on the f32 units of the
+chip, which need a second factor that is contiguous along the column index. A factor without the layout that its product
+needs is slow to read, and each tile of the result reads the factor again. A packed copy, which is made only once, is
+cheaper if each element is used often enough:
 
-  - Rows of the first factor that begin at multiples of 4 bytes still reach shared memory without a packed copy. So a
-    packed copy pays only if these rows are used more often.
-  - A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
-    tensor core waits until each block is computed.
-  - Weights of 8 bits are copied only if there are many rows. The copy contains the weights without their scale
-    (weight_scales.py). In products with few rows, tensor cores take the weights from registers
-    (kernels/lower_graph.py).
+- If the rows of the first factor begin at multiples of 4 bytes, the hardware can copy the rows to shared memory without
+  packing too. Packing such a factor pays only if each element is used still more often.
+- A second factor that is computed, not loaded, is copied if more than one tile of rows uses it. Without a copy, the
+  tensor core waits until each block is computed.
+- Weights of 8 bits are copied only if the product has many rows. The copy contains the weights without their scale
+  (weight_scales.py). If the product has few rows, tensor cores take the weights from registers
+  (kernels/lower_graph.py).
 
 Fast matrix products on CPUs pack their operands too (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", 2008).
 
 In: a graph; the strides of inputs that are not contiguous. Left out: products of unknown sizes, of integers, and of
-small depth. In attention, for example, the depth is small, and one program has all of it.
+small depth. In attention, for example, the depth of a product is small, and one program reads all indices along the
+depth.
 """
 
 import math
@@ -99,9 +101,9 @@ def _moves(node: Contract, layouts: Layouts, wanted: str) -> tuple[bool, bool]:
 
 
 def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
-    """Returns the axis along which the factors of a product must be contiguous: "depth", or "any" of their two axes.
-    "columns" means that only the second factor must be contiguous, along its columns. "" means that the layout does not
-    matter.
+    """Returns the axis along which the factors of a product must be contiguous. "depth" means the summed axis, and
+    "any" means either of a factor's last two axes. "columns" means that only the second factor must be contiguous,
+    along the column index. "" means that the layout does not matter.
     """
     if node.a.dtype != f32:
         return "any" if node.a.dtype.is_float and node.a.dtype.bits == 16 else ""
@@ -115,8 +117,8 @@ def _wanted(node: Contract, layouts: Layouts, parts: bool) -> str:
 
 
 def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
-    """Checks whether a product is large and deep enough for TF32 parts (f32_products.py). `sizes` is the shape of its
-    result.
+    """Checks whether a product is large enough to be computed as a sum of products of TF32 parts (f32_products.py).
+    `sizes` is the shape of the product's result, and `depth` is the extent of the summed axis.
     """
     if any(e.constant is None for e in (*sizes, depth)):
         return False
@@ -126,8 +128,8 @@ def suits_parts(sizes: Sequence[Dim], depth: Dim) -> bool:
 
 
 def _is_large(node: Contract, worth: int) -> bool:
-    """Checks whether a product has at least `worth` operations and a long enough summed axis to be worth one more
-    kernel.
+    """Checks whether a product is so large that a copy of a factor is worth one more kernel. A product is large enough
+    if it has at least `worth` operations and a long summed axis.
     """
     sizes = [int(e) for e in (*node.shape, node.a.shape[-1]) if e.constant is not None]
     deep = len(sizes) > node.rank and (sizes[-1] >= DEPTH or node.rank == 2 and node.a.dtype == f32)

@@ -2,10 +2,11 @@
 
     fusion: graph.simplified → kernels.fused, by `fuse` of minitri/optimize/fusion
 
-minitri/pipeline.py has the core: the passes that every program needs. This table adds the optimisations, called
-*rooms*. Most rooms are table rows between the rows of the core. Two rooms replace a row of the core: `simplify`
-replaces `legalise`, and `fusion` replaces `one-kernel-each`. `--without NAME` removes a room. The rooms in `PARTS` have
-no row of their own, because they are part of the pass `lower` or `mask`.
+The table `CORE` in minitri/pipeline.py has the passes that every program needs. The table in this module adds the
+optimisation passes, which this project calls *rooms*. Most optimisations are rows between the rows of `CORE`. Two
+optimisations replace a row of `CORE`: `simplify` replaces `legalise`, and `fusion` replaces `one-kernel-each`. The
+option `--without NAME` removes an optimisation. The optimisations in `PARTS` have no row of their own, because they are
+parts of the pass `lower` or of the pass `mask`.
 """
 
 from collections.abc import Callable, Collection
@@ -39,7 +40,7 @@ LONG, SHORT, BOTH = 1 << 22, 4, 1 << 11
 
 
 def same(value: Any, context: Context) -> Any:
-    """Returns its input unchanged. This function replaces a pass that `--without` removes."""
+    """Returns `value` unchanged. `same` runs in place of a pass that the option `--without` removes."""
     return value
 
 
@@ -51,7 +52,9 @@ def chip(context: Context) -> Chip:
 
 
 def tf32_parts(context: Context) -> bool:
-    """Checks whether tensor cores compute products of f32 arrays whose precision the compiler may choose."""
+    """Checks whether tensor cores compute f32 products as sums of TF32 products, if the user has not chosen a
+    precision.
+    """
     return "f32-products" not in context.without and has_fast_tf32(context.target)
 
 
@@ -62,10 +65,10 @@ def looped(kernel: Kernel, context: Context) -> list[str]:
 
 
 def schedule_of(kernel: Kernel, context: Context) -> Schedule:
-    """Returns the schedule of a kernel for the target of a context. Without optimisations, returns the simple schedule.
+    """Returns the schedule of a kernel for the target of a context. With `--without all`, returns the simple schedule.
 
-    Tensor descriptors are used only by kernels with 32-bit offsets, on targets that have tensor descriptors. The result
-    is never a schedule that Triton is known to compile wrongly.
+    Unless the caller's options demand tensor descriptors, descriptors are used only by kernels with 32-bit offsets, and
+    only on targets with descriptors. The result is never a schedule that Triton is known to compile wrongly.
     """
     if "all" in context.without:
         return pipeline.simple_schedule(kernel, context)
@@ -99,9 +102,9 @@ def _plans_of_other_sizes(context: Context) -> list[Plan]:
     """Returns the plans of the program for several sets of sizes. Together these plans contain every axis that a kernel
     of the program can have.
 
-    Two plans have symbolic sizes: one plan before and one plan after neighbouring axes are merged. The other plans are
-    for a GPU and have one long size, or only long sizes. With long sizes, long reductions are split into parts, which
-    adds axes.
+    Two plans have symbolic sizes: the plan before neighbouring axes are merged, and the plan after the merge. The other
+    plans are for a GPU. For each name of a size, one plan has this size long and all others short, and one more plan
+    has all sizes long. Long reductions are split into parts, and each split adds an axis.
     """
     compiled = Compilation(replace(context, sizes={}, layouts={}, options=Options()))
     plans = [compiled.value("kernels.fused"), compiled.value("kernels")]
@@ -125,14 +128,15 @@ def room(
     kind: Callable[..., Pass], name: str, stage: str, place: str, *facts: Callable[[Context], Any],
     without: Callable[[Any, Context], Any] = same, gpu: bool = False, together: bool = False,
 ) -> Pass:  # fmt: skip
-    """Makes a table row for an optimisation, which calls `function(value, *facts)`. Each of `facts` is computed from
-    the context.
+    """Makes a row of the table of passes for an optimisation. The pass calls the function at `place` with a program and
+    with the facts that this function needs. Each of `facts` computes one such fact, for example the chip, from the
+    compilation context.
 
-    kind      the function that makes the row
+    kind      the function that makes the row, for example `graph_pass`
     place     the module in minitri/optimize and the function that does the work: "pack_operands:pack"
     without   the function that runs in place of a removed optimisation
-    gpu       whether the optimisation is for GPUs only. Triton's interpreter has no tensor cores and runs one program
-              at a time.
+    gpu       whether the optimisation runs for GPUs only. Triton's interpreter has no tensor cores and runs one
+              program at a time, so such an optimisation would not help.
     together  whether the function gets all tile programs at once, and not each tile program alone
     """
     module, called = place.split(":")
@@ -153,7 +157,9 @@ def room(
 
 
 def _core(name: str, **changes: Any) -> Pass:
-    """Returns a row of the core (the passes that every program needs). `changes` replaces some fields of the row."""
+    """Returns the row `name` of `CORE`, the table of passes that every program needs. `changes` replaces some fields of
+    the row.
+    """
     return replace(next(p for p in CORE if p.name == name), **changes)
 
 
@@ -226,8 +232,8 @@ OLD_NAMES = {
 
 
 def check_names(without: Collection[str]) -> None:
-    """Raises CompileError MT0402 if a name is not an optimisation. For an old name of an optimisation, the help text of
-    the error gives the new name.
+    """Raises CompileError MT0402 if a name in `without` is not the name of an optimisation. For an old name of an
+    optimisation, the help text of the error gives the new name.
     """
     unknown = sorted({*without} - {"all", *OPTIONAL})
     if not unknown:

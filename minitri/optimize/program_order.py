@@ -4,20 +4,21 @@
     warps 4                            becomes   warps 4 group 8 descending
 
 In: a tile program whose loops have bounds (optimize/skip_blocks/skip.py), and a chip. Out: the same program with
-another order of tiles. A GPU starts programs in the order of their numbers. A long program that starts last leaves most
-of the chip idle, so long programs must start first (Graham, "Bounds on multiprocessing timing anomalies", 1969: longest
-processing time first). So the tiles at the end of the last grid axis, which have the most work, start first. Tiles
-along the last-but-one grid axis form groups, and within a group the longest programs start first. A group has about as
-many programs as the GPU runs at once, so the data that these programs load stays in the L2 cache.
+another order of tiles. A GPU starts the programs of a grid in the order of their indices. If a long program starts
+last, most of the chip is idle until that program ends. Therefore, programs that run for a long time must start first
+(Graham, "Bounds on multiprocessing timing anomalies", 1969: longest processing time first). The tiles at the end of the
+last grid axis have the most work, so the programs for these tiles start first. Tiles along the last-but-one grid axis
+form groups, and within a group the longest programs start first. A group has about as many programs as the GPU runs at
+once, so the data that these programs load stays in the L2 cache.
 
-A second loop over the same elements starts with the last block. The first loop has just read the last blocks, so they
-are still in the cache:
+If a program has two loops over the same elements, the second loop starts with the last block. The first loop has just
+read the last blocks, so these blocks are still in the cache:
 
     for j { … }                        blocks 0, 1, 2, 3
     for j { store … }                  becomes   3, 2, 1, 0                    warps 16 returning
 
-Left out: loops whose length depends on a grid axis other than the last one. Matrix products whose loop length depends
-on another axis already have a grouped order.
+Left out: programs with loops whose length depends on a grid axis other than the last axis. For matrix products among
+these programs, the tiles already have a grouped order.
 """
 
 from dataclasses import replace
@@ -63,9 +64,9 @@ def _rises(program: Program, axis: TileAxis) -> bool:
 
 
 def _length(program: Program, axis: TileAxis, tile: int) -> int:
-    """Returns the number of loop indices that the program for one tile covers. Loops without bounds are not counted.
+    """Returns the number of indices over which the program for one tile loops. Loops without bounds are not counted.
 
-    An axis of unknown size is assumed to have FAR blocks.
+    An axis of unknown size is assumed to have FAR (1024) blocks.
     """
     start, far = block_start(axis.name).atom, FAR * axis.block
 

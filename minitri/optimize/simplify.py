@@ -8,8 +8,8 @@ Common subexpressions become one node, because nodes are interned. Dead nodes di
 output needs are rebuilt. Each rule is a plain function `(Interner, Node) -> Node | None` in `RULES`. The rules are
 applied until none of them changes anything.
 
-Left out on purpose: rules that change the bits of a result. For example, x + 0.0 is not x if x is -0.0, and x * 0 is
-not 0 if x is nan.
+Rules that change the bits of a result are left out on purpose. For example, `x + 0.0` is not x if x is -0.0, and
+`x * 0` is not 0 if x is nan.
 """
 
 from functools import partial, update_wrapper
@@ -26,13 +26,13 @@ from minitri.optimize.affine_gathers import affine_gather
 
 
 def simplify(graph: Graph) -> Graph:
-    """Returns the simplified graph. No rule applies to any node of this graph."""
+    """Returns the simplified graph, in which no rule applies to any node."""
     return rebuild(graph, lambda i, node, args: _normal(i, copy(i, node, args)))
 
 
 def _normal(i: Interner, node: Node) -> Node:
-    """Applies rules to a node until no rule applies. The loop ends, because each rule makes a node smaller or moves a
-    view outwards.
+    """Applies rules to a node until no rule applies. The repetition ends, because each rule makes an expression smaller
+    or moves a view from an operand to the result of an operation.
     """
     return apply_rules(i, node, RULES)
 
@@ -42,14 +42,16 @@ def _normal_view(i: Interner, x: Node, shape: tuple[Dim, ...], index: tuple[Dim,
 
 
 def cast_of_same(i: Interner, node: Node) -> Node | None:
-    """Removes a cast of x to its own dtype."""
+    """Removes a cast that converts x to the dtype that x already has."""
     if isinstance(node, Apply) and node.op == "cast" and node.args[0].dtype == node.dtype:
         return node.args[0]
     return None
 
 
 def cast_of_widening(i: Interner, node: Node) -> Node | None:
-    """Merges two casts if the first cast loses nothing: f16 -> f32 -> f16 is no cast at all."""
+    """Merges two successive casts into one if the first cast loses no information. For example, the casts f16 -> f32 ->
+    f16 disappear.
+    """
     match node:
         case Apply(op="cast", args=(Apply(op="cast", args=(x,)) as inner,)) if holds(inner.dtype, x.dtype):
             if x.dtype.is_integer and inner.dtype.is_float and node.dtype.is_integer and not holds(node.dtype, x.dtype):
@@ -79,7 +81,9 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def fold_constants(i: Interner, node: Node) -> Node | None:
-    """Replaces an operator whose operands are constants by a constant. Broadcast constants count as constants too."""
+    """Replaces an operation whose operands are constants by its result, a constant. Broadcast constants count as
+    constants.
+    """
     if not isinstance(node, Apply) or None in map(_constant, node.args):
         return None
     result = elementwise(node.op, node.dtype, [(v.dtype, v.value) for v in map(_constant, node.args) if v is not None])
@@ -93,7 +97,7 @@ def _constant(node: Node) -> Const | None:
 
 
 def identity_operand(i: Interner, node: Node) -> Node | None:
-    """Replaces x * 1, 1 * x, x / 1, x - 0.0 and x ** 1 by x. The result stays the same bit for bit."""
+    """Replaces `x * 1`, `1 * x`, `x / 1`, `x - 0.0` and `x ** 1` by x. The result stays the same bit for bit."""
     if not (isinstance(node, Apply) and len(node.args) == 2):
         return None
     left, right = node.args
@@ -108,7 +112,7 @@ def identity_operand(i: Interner, node: Node) -> Node | None:
 
 
 def known_index(i: Interner, node: Node) -> Node | None:
-    """Replaces an index expression that contains no axis and no size by a constant."""
+    """Simplifies an index expression. An expression without axes and sizes becomes a constant."""
     if isinstance(node, Index):
         expr = _decided(i, node.expr, node.shape)
         if expr.constant is not None and abs(expr.constant) < 2**63:
@@ -119,13 +123,17 @@ def known_index(i: Interner, node: Node) -> Node | None:
 
 
 def _decided(i: Interner, expr: Dim, shape: tuple[Dim, ...]) -> Dim:
-    """Simplifies an expression with the known extents: an axis of extent 1 is 0, and (i*N + j) // N is i."""
+    """Simplifies an index expression by means of the extents of axes. An index along an axis of extent 1 is 0, and
+    `(i*N + j) // N` is i because j < N.
+    """
     ones = {axis_symbol(k): dims.ZERO for k, e in enumerate(shape) if e == 1}
     return where_present(intervals.simplify(expr.substitute(ones), ranges(shape)), shape, i.allows)
 
 
 def decided_view(i: Interner, node: Node) -> Node | None:
-    """Simplifies an index map with the known extents: an axis of extent 1 is 0, and (i*N + j) // N is i."""
+    """Simplifies the index map of a view by means of the extents of axes. An index along an axis of extent 1 is 0, and
+    `(i*N + j) // N` is i because j < N.
+    """
     if isinstance(node, View):
         index = tuple(dims.ZERO if e == 1 else _decided(i, x, node.shape) for x, e in zip(node.index, node.x.shape))
         if index != node.index:
@@ -142,7 +150,9 @@ def identity_view(i: Interner, node: Node) -> Node | None:
 
 
 def compose_views(i: Interner, node: Node) -> Node | None:
-    """Replaces a view of a view, gather or index by one view, gather or index with the composed index map."""
+    """Merges a view with its operand if the operand is a view, a gather or an index expression. The merged node has the
+    composed index map.
+    """
     if not isinstance(node, View):
         return None
     inner = node.x
@@ -161,8 +171,9 @@ def compose_views(i: Interner, node: Node) -> Node | None:
 def gather_of_view(i: Interner, node: Node) -> Node | None:
     """Replaces a gather from a permuted view by a gather from the array itself.
 
-    An index outside of the view must also be outside of the array. If the view is a slice or a flip, an index outside
-    of the view could lie inside the array. The gather would return an element instead of the fill value.
+    The rule applies only to permutations, because an index outside of the view must also be outside of the array. If
+    the view were a slice or a flip, an index outside of the view could lie inside the array. The gather would then
+    return an element of the array instead of the fill value.
     """
     if isinstance(node, Gather) and isinstance(node.x, View):
         v, axes = node.x, [axis(k) for k in range(node.x.rank)]
@@ -185,8 +196,8 @@ def single_concat(i: Interner, node: Node) -> Node | None:
 
 
 def view_of_concat(i: Interner, node: Node) -> Node | None:
-    """Replaces a view that reads only one operand of a concat by a view of that operand. For example, concat((a,
-    b))[:1] reads only a.
+    """Replaces a view that reads only one operand of a concat by a view of that operand. For example,
+    `concat((a, b))[:1]` reads only a.
     """
     if not (isinstance(node, View) and isinstance(node.x, Concat)):
         return None

@@ -10,18 +10,19 @@
                                                   next %s = %b
                                                 }
 
-In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory has room
-for two blocks of an array, and one of these blocks is in use. So Triton starts to load the next block only at the end
-of an iteration. A product at the beginning of the next iteration must wait for this block. After this pass the block
-arrives during the arithmetic of an iteration.
+In: a tile program. Out: the same program, with loops whose iterations do not begin with a wait. Shared memory can
+contain two blocks of an array, and an iteration uses one of the two blocks. So Triton starts to load the next block
+only at the end of an iteration. A product at the beginning of the next iteration must wait for the block that is being
+loaded. After this pass, each block arrives during the arithmetic of an iteration.
 
 The technique is software pipelining by one product (Lam, "Software pipelining: an effective scheduling technique for
-VLIW machines", 1988). It is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation, which makes a
-do-while loop of a while loop, is a different technique.
+VLIW machines", 1988). This technique is also called rotation scheduling (Chao, LaPaugh and Sha, 1993). Loop rotation,
+which makes a do-while loop of a while loop, is a different technique.
 
-The last iteration computes a product that nobody uses. Past the end of the array a tensor descriptor loads zeros, so
-this product needs no mask. The pass therefore changes only loops over many blocks whose first product is loaded by
-descriptors. Left out: loops that do not start at 0, loops whose last block may be short, and persistent programs.
+The last iteration computes a product for a next iteration that does not exist. A tensor descriptor loads zeros past the
+end of an array, so the product of the last iteration needs no mask. Therefore, the pass changes only loops over many
+blocks in which tensor descriptors load the operands of the first product. Left out: loops that do not start at 0, loops
+whose last block can be incomplete, and persistent programs.
 """
 
 from collections.abc import Container, Sequence
@@ -53,9 +54,10 @@ def rotate(program: Program) -> Program:
 def _before_later_blocks(body: Sequence[Stmt], loop: Loop) -> int:
     """Returns the position in `body` for a pipelined loop: before other loops over later blocks of the same axis.
 
-    minitri/optimize/skip_blocks/skip.py has put the loops over later blocks first. The first product must not come
-    between two loops that carry the same sums. A product between such loops would let NVIDIA's assembler make the
-    tensor cores wait for each instruction (message C7515).
+    minitri/optimize/skip_blocks/skip.py has put the loops over later blocks before the loops over earlier blocks. The
+    first product, which this pass puts before the pipelined loop, must not come between two loops that carry the same
+    sums. Because of a product between two loops that carry the same sums, NVIDIA's assembler would make the tensor
+    cores wait for each instruction (message C7515).
     """
     place = len(body)
     while place and _has_later_blocks(body[place - 1], loop):
@@ -101,8 +103,9 @@ class _Rotation:
     def _product(self) -> list[Op]:
         """Returns the ops of the product that does not depend on earlier iterations, with the product itself last.
 
-        Returns no ops unless there is exactly one such product, and another product besides. The product may depend
-        only on arithmetic and on loads that tensor descriptors can execute.
+        Returns no ops unless the loop has exactly one product that does not depend on earlier iterations, and at least
+        one other product. That product is allowed to depend only on arithmetic and on loads that tensor descriptors can
+        execute.
         """
         carried = moving(self.loop.body, (c for c, _ in self.loop.carries))
         dots = [op for op in self.loop.body if isinstance(op, Dot)]
@@ -117,7 +120,8 @@ class _Rotation:
     def _copied(self, ops: list[Op], index: Dim, past_end: bool = False) -> dict[Op, Op]:
         """Makes copies of ops with `index` in place of the loop's index.
 
-        If `past_end` is true, the index may lie past the end of the axis, so loads get a guard (a bounds condition).
+        If `past_end` is true, `index` can lie past the end of the axis, so loads get a guard (a condition that the
+        index is inside).
         """
 
         def moved(op: Op) -> Op:
@@ -132,8 +136,8 @@ class _Rotation:
         return rewritten(ops, moved)
 
     def _rotated(self, product: Op, carry: Carry, following: dict[Op, Op]) -> Loop:
-        """Returns the pipelined loop. Its body has the rest of an iteration, followed by the first product of the next
-        iteration.
+        """Returns the pipelined loop. The body of this loop has the ops of an iteration without the first product,
+        followed by the first product of the next iteration.
         """
         made: dict[Op, Op] = {product: carry}
         rest = self._rest(product, following)
@@ -153,11 +157,11 @@ class _Rotation:
 
 
 def _in_triton_order(ops: Sequence[Op]) -> list[Op]:
-    """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load where
-    the load is written.
+    """Sorts ops into an order that suits Triton. Loads come as late as possible, because Triton waits for a load at the
+    place in the code where the load is written.
 
-    Casts come directly after their operand. A later cast would come after the wait for a load, and the values would
-    occupy registers during the wait.
+    Casts come directly after their operand. A later cast would come after the wait for a load, and the operand of the
+    cast would occupy more registers during the wait.
     """
     out: dict[Op, None] = {}
 

@@ -1,7 +1,7 @@
 """graph → graph: splits the summed axis of a matrix product with few tiles into parts, to fill the GPU ("split-K").
 
     %0: f32[16, 4096] = contract x, w                 x: f16[16, 8192], w: f16[8192, 4096]
-becomes
+      becomes
     %0: f16[8, 16, 1024] = view x {index = [d1, 1024*d0 + d2]}
     %1: f16[8, 1024, 4096] = view w {index = [1024*d0 + d1, d2]}
     %2: f32[8, 16, 4096] = contract %0, %1            each program computes one tile of one part
@@ -9,9 +9,10 @@ becomes
 
 The length of the summed axis is called the depth. The order in which partial sums are added depends on the sizes alone.
 If no power of two divides the depth into enough parts, the factors are padded with zeros. If a factor is computed from
-other reductions or products, these may share a loop with this product (minitri/optimize/online_reductions/kernels.py).
-A product that may share a loop is split only if most of the GPU would be idle. Left out: loops of attention, which
-split_kv.py splits. For weights of 8 bits, dequantised_product_cost.py chooses the number of parts.
+other reductions or products, this product could share a loop with those reductions or products
+(minitri/optimize/online_reductions/kernels.py). A product that could share a loop is split only if most of the GPU
+would be idle without the split. Left out: loops of attention, which split_kv.py splits. For weights of 8 bits,
+dequantised_product_cost.py chooses the number of parts.
 """
 
 import math
@@ -65,8 +66,8 @@ def _halves(i: Interner, node: Contract, chip: Chip, looped: bool) -> Halves | N
 
 
 def _streams(node: Contract) -> bool:
-    """Checks whether both factors are 16-bit inputs whose blocks need no arithmetic. Products of plain 16-bit inputs
-    are fast even with small tiles.
+    """Checks whether both factors are inputs of 16 bits, or views of such inputs. Products of 16-bit inputs are fast
+    even with small tiles.
     """
     return node.a.dtype.bits == 16 and all(isinstance(viewed(f), Input) for f in (node.a, node.b))
 

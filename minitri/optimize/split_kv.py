@@ -1,22 +1,22 @@
 """graph → graph: splits the loop of attention over keys into parts that run in parallel ("split-KV", flash-decoding).
 
     softmax(q @ k.mT) @ v                 8 rows a head, 32768 keys, 8 heads: only 8 programs
-becomes for each of 32 parts of 1024 keys, in one kernel
+      becomes, for each of 32 parts of 1024 keys, in one kernel
     m = max s,   l = sum exp(s - m),   o = exp(s - m) @ v
-and in a second kernel
-    o = sum over parts of o * exp(m - max m),   divided by the same of l
+      and in a second kernel
+    o = sum over parts of o * exp(m - max m),   divided by sum over parts of l * exp(m - max m)
 
-Attention with few rows has few programs, so most of the chip would be idle. This optimisation works for every product
-whose first factor depends on a maximum along the summed axis, not only for attention.
+Attention with few rows has few programs, so without this optimisation most of the chip would be idle. This optimisation
+works for every product whose first factor depends on a maximum along the summed axis, not only for attention.
 minitri/optimize/online_reductions/transport.py decides whether the product can be corrected to a new maximum.
 
-All products that share a loop agree on the number of parts. The maximum is split into these parts, and so are the sums
-that depend on this maximum. The product of the exponentials and the values is split too. If the first factor is divided
-by a split sum, the result of the product is divided instead.
+All products that share a loop have the same number of parts. The maximum, the sums that depend on the maximum, and the
+product of the exponentials and the values are all split into the same parts. If the first factor is divided by a split
+sum, the result of the product is divided instead.
 
-A loop of unknown length gets at most 32 parts, some of which may be empty. Left out: unknown sizes other than the
-length of the loop, and products with too many columns for one program. If the parts are uneven, factors that contain
-more than exponentials are left out too.
+A loop of unknown length gets at most 32 parts, and some of these parts can be empty. Left out: unknown sizes other than
+the length of the loop, and products with too many columns for one program. If the loop cannot be divided into parts of
+equal length, products whose first factor contains more than exponentials are left out too.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Parts = tuple[int, Dim]  # the number of parts, and the length of each
 
 
 def split_loops(graph: Graph, chip: Chip) -> Graph:
-    """Returns the graph in which loops of products over keys run in parts. The field `splits` of the graph lists what
-    was split.
+    """Returns the graph in which attention's loops over keys are split into parts. The field `splits` of the graph
+    lists the nodes that were split.
     """
     groups = loops(graph)
     decided = {y: min((g.parts(chip) for g in groups[y]), key=lambda p: p[0]) for y in groups}
@@ -63,7 +63,9 @@ def split_loops(graph: Graph, chip: Chip) -> Graph:
 
 
 def loops(graph: Graph) -> dict[Node, list[_Group]]:
-    """Returns the maxima and sums that share a loop with products, each with these products."""
+    """Returns the maxima and sums that share a loop with products. The result maps each maximum or sum to the products
+    of its loop.
+    """
     nodes = graph.nodes()
     found: dict[Node, list[_Group]] = {}  # by the maxima
     for node in (n for n in nodes if isinstance(n, Contract) and _is_known(n)):
@@ -90,7 +92,8 @@ def _product(i: Interner, node: Contract, cuts: Cuts) -> Halves | None:
 class _Group:
     """A product whose first factor depends on a maximum, with the numerator and the divisor of this factor.
 
-    The first factor is `numerator / divisor`, perhaps converted to another dtype (`over`). `divisor` may be None.
+    The first factor is `over`, or `over` converted to another dtype. If `over` is a quotient by a sum, the quotient is
+    `numerator / divisor`. If `over` is not a quotient by a sum, `numerator` is `over`, and `divisor` is None.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class _Group:
         return _Group(node, terms, found, over, parts if quotient else ()) if isinstance(found, Rescale) else None
 
     def in_parts(self, following: Following, cut: Cut) -> Node:
-        """Returns the product computed in the same parts as the maximum `cut`, which its first factor depends on."""
+        """Returns the product, computed in the same parts as `cut`, the maximum that the first factor depends on."""
         i, node, lead = following.i, self.node, self.node.rank - 2
         a = following.with_own(self.numerator, self.found, cut)
         a = build(i, self.terms, self.terms.root, a.shape, {}, {self.over: a})
@@ -159,7 +162,7 @@ class _Group:
 
 def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
     """Returns the number of parts that gives each multiprocessor two programs. If the length of the loop is unknown,
-    the number is limited.
+    the number of parts is at most UNKNOWN (32).
     """
     if not 0 < programs <= multiprocessors // 2 or depth is not None and depth < SHORTEST:
         return 1
@@ -167,20 +170,24 @@ def _wanted(multiprocessors: int, programs: int, depth: int | None) -> int:
 
 
 def _is_known(node: Contract) -> bool:
-    """Checks whether all sizes are known, except perhaps the length of the loop."""
+    """Checks whether a product has dtype f32 and a result of known size. The length of the loop over keys can be
+    unknown.
+    """
     return node.dtype == f32 and all(e.constant is not None for e in node.shape)
 
 
 def _may_be_held(node: Contract) -> bool:
-    """Checks whether one program can compute all columns of this product. The program must also have all summed indices
-    of the products in the first factor.
+    """Checks whether one program can compute all columns of this product. That program must also compute the products
+    inside the first factor, so the summed axes of these inner products must be short.
     """
     inner = [n for n in made_of(node.a) if isinstance(n, Contract)]
     return int(node.shape[-1]) <= MAX_HELD and all((n.a.shape[-1].constant or MAX_HELD + 1) <= MAX_HELD for n in inner)
 
 
 def _follows(e: Element) -> bool:
-    """Checks whether an element is a sum of exponentials that depends on a maximum: a sum of at least 1, or nan."""
+    """Checks whether an element is a sum of exponentials `exp(x - max x)`. A sum of `exp(x - max x)` is at least 1, or
+    nan.
+    """
     if not isinstance(e.node, Reduce) or e.node.op != "sum":
         return False
     terms = GraphTerms(e.node.x, e.node.axes)

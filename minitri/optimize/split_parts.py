@@ -5,16 +5,18 @@
     argmax x                the part with the largest max, and its argmax
 
 In: a reduction or a product, and the length of a part. Out: nodes that compute each part, and nodes that combine the
-parts. A sum may depend on a maximum or mean of the same elements. In each part, the sum uses the maximum or mean of
-that part, called the *own* maximum or mean. When the parts are combined, a transport corrects the sum to the maximum or
-mean of all parts (minitri/optimize/online_reductions/transport.py).
+parts. A sum can depend on the maximum or the mean of the same elements. In each part, such a sum uses the maximum or
+mean of this part alone, called the *own* maximum or mean. When the parts are combined, a transport corrects the sum to
+the maximum or mean of all parts (minitri/optimize/online_reductions/transport.py).
 
-If all elements of a part are -inf, exp(-inf - -inf) would be nan. So 0 replaces the maximum of such a part, and 1
-replaces its correction factor. One more factor corrects the final result to the true maximum. If the parts do not
-divide the axis, the axis is padded. The operand of an exponential is padded with -inf, so that the exponential is 0.
-Other operands are padded with the neutral element of the reduction.
+If all elements of a part are -inf, exp(-inf - -inf) would be nan. So if the maximum of a part is -inf, 0 replaces this
+maximum, and 1 replaces the correction factor of the part. If the maximum of all parts is -inf, 0 replaces this maximum
+too. One more factor corrects the final sum from the maximum 0 to the maximum -inf. If the extent of the axis is not a
+multiple of the length of a part, the axis is padded. The operand of an exponential is padded with -inf, so that the
+exponential is 0. Other operands are padded with the neutral element of the reduction.
 
-Left out: which nodes to split, and into how many parts (split_reduction.py, split_kv.py, split_k.py, split_scan.py).
+Other modules decide which nodes to split, and into how many parts: split_reduction.py, split_kv.py, split_k.py and
+split_scan.py.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
     lists the split nodes.
 
     `rule` gets an interner, the old node and its copy in the new graph. `rule` returns None for a node that is not
-    split. `by` is the pass that is named in reports.
+    split. Reports name `by` as the pass that split the nodes.
     """
     splits: list[ir.Split] = []
     if not any(isinstance(node, kinds) for node in graph.nodes()):
@@ -61,8 +63,9 @@ def split(graph: Graph, by: Callable[..., Graph], rule: Callable[..., Halves | N
 
 
 class Cut:
-    """A reduction that is split into two steps. Axis k becomes two axes: the number of the part, and the index in the
-    part. The index in the part is reduced first.
+    """A reduction that is split into two steps. Axis k of the operand becomes two axes: an axis of parts, and an axis
+    of the elements inside a part. The first step reduces the elements of each part, and the second step reduces the
+    results of all parts.
     """
 
     def __init__(self, i: Interner, node: Reduce, k: int, parts: int, length: Dim) -> None:
@@ -75,10 +78,10 @@ class Cut:
         self.found: Rescale[Element] | None = None  # the transport of a sum that follows a maximum
 
     def made(self, cuts: dict[Node, Cut]) -> Halves:
-        """Returns the reduction in two steps, and adds it to `cuts` (the split reductions).
+        """Returns the reduction in two steps, and adds this object to `cuts` (the split reductions).
 
-        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If it cannot
-        use these parts, the elements are read again after the reductions in `cuts` are complete.
+        A reduction that depends on reductions in `cuts` uses the parts of these reductions if possible. If the parts
+        cannot be used, the elements of the reduction are read again after the reductions in `cuts` are complete.
         """
         elements = self.length * dims.product([self.node.x.shape[a] for a in self.node.axes if a != self.k])
         if self.node.op in POSITIONS:
@@ -97,7 +100,7 @@ class Cut:
 
     def of_own_part(self, of_parts: Node, whole: bool = True) -> Node:
         """Returns the value of each part, repeated for all elements of the operand that lie in the part. If `whole` is
-        false, axis k is already split into two axes.
+        false, axis k of the result is already split into two axes.
         """
         x, part = (self.node.x, axis(self.k) // self.length) if whole else (self.x, axis(self.k))
         kept = [j for j in range(self.node.x.rank) if j not in self.node.axes]
@@ -124,7 +127,8 @@ class Cut:
         """Returns the result of argmax or argmin: finds the part with the best value, and the index of this value in
         that part.
 
-        Both steps take the first of equal values, and the first nan before any number.
+        If several values are equally good, both steps choose the first of these values. If there is a nan, both steps
+        choose the first nan.
         """
         i, op, x = self.i, self.node.op, self.x
         part = self.merged(self._reduced(x, op.removeprefix("arg"), x.dtype))
@@ -144,7 +148,7 @@ Cuts = Mapping[Node, Cut]  # by the result of the reduction
 
 def parts_of(extent: Dim, parts: int, step: int = 1) -> tuple[int, Dim]:
     """Returns the number and the length of parts that cover an axis: at most `parts` parts, whose length is a multiple
-    of `step`. The last part may be incomplete.
+    of `step`. The last part can be incomplete.
     """
     length = (extent + (parts * step - 1)) // (parts * step) * step
     return parts if extent.constant is None else -(-extent.constant // int(length)), length
@@ -159,8 +163,8 @@ def padded(i: Interner, x: Node, k: int, missing: Dim, value: float | bool) -> N
 
 
 def in_parts(i: Interner, x: Node, k: int, parts: int, length: Dim, fill: float | bool) -> View:
-    """Returns x with two axes in place of axis k: the number of the part, and the index in the part. Elements past the
-    end of x are `fill`.
+    """Returns x with two axes in place of axis k: an axis of parts, and an axis of the elements inside a part. Elements
+    past the end of x have the value `fill`.
     """
     x = padded(i, x, k, parts * length - x.shape[k], fill)
     shape = (*x.shape[:k], Dim.of(parts), length, *x.shape[k + 1 :])
@@ -178,19 +182,23 @@ def contract_in_parts(i: Interner, node: Contract, a: Node, parts: int, length: 
 
 
 def made_of(root: Node) -> list[Node]:
-    """Returns a node and all nodes that it is computed from. The search does not go beyond products, reductions and
-    scans.
+    """Returns a node and all nodes that it is computed from. The operands of products, reductions and scans are not
+    included.
     """
     return ir.postorder([root], lambda node: () if isinstance(node, (Contract, Reduce, ir.Scan)) else ir.operands(node))
 
 
 def terms_of(x: Node, axes: tuple[int, ...], cuts: Cuts, permuted: bool = False) -> GraphTerms:
-    """Returns the expression of a reduced operand, in which split reductions appear as the original reductions."""
+    """Returns the expression `x` that a reduction reduces along `axes`. Reductions that were split appear in this
+    expression as the original reductions.
+    """
     return GraphTerms(x, axes, {y: c.node for y, c in cuts.items()}, permuted)
 
 
 def only_exponentials(terms: GraphTerms, root: Element, y: Reduced[Element]) -> bool:
-    """Checks whether the operand of the maximum is the only subexpression that varies along the reduced axes."""
+    """Checks whether the operand of the maximum `y` is the only leaf of the expression that varies along the reduced
+    axes. A leaf is a subexpression without operands.
+    """
     elements = ir.postorder([root], lambda e: () if e in (y.x, y.y) else terms.look(e)[1])
     return not any(terms.varies(e) for e in elements if e not in (y.x, y.y) and not terms.look(e)[1])
 
@@ -223,7 +231,9 @@ class Following:
     # ---- a maximum -------------------------------------------------------------------
 
     def with_own(self, root: Element, found: Rescale[Element], cut: Cut) -> Node:
-        """Returns the expression `root` in parts. The maximum of each part replaces the maximum of all parts."""
+        """Returns the expression `root` in parts. In the returned expression, the maximum of each part replaces the
+        maximum of all parts.
+        """
         y, maximum = found.y, self.cuts[found.y.y.node]
         if cut.missing != 0 and not only_exponentials(self.terms, root, y):
             own = cut.of_own_part(finite(self.i, maximum.first))
@@ -233,8 +243,8 @@ class Following:
         return build(self.i, self.terms, root, cut.x.shape, at, {y.x: maximum.x, y.y: own})
 
     def _axes_in(self, cut: Cut, places: tuple[Dim, ...]) -> Axes:
-        """Returns for each axis of the operand its index in the split array `cut.x`, which has the axes of the operand
-        at `places`.
+        """Returns the index along each axis of the operand, in terms of the axes of the split array `cut.x`. `places`
+        gives, for each axis of the array before the split, the axis of the operand in this place.
         """
         unit: Axes = {axis_symbol(k): dims.ZERO for k, n in enumerate(self.terms.x.shape) if n == 1}
         return {**unit, **{s: cut.x.index[k] for k, d in enumerate(places) for s in d.symbols() if s.kind == "axis"}}
@@ -244,7 +254,7 @@ class Following:
         parts.
 
         `parts` contains the maximum of each part and has the shape of `partial`. Axis `place` of both arrays is the
-        number of the part.
+        axis of parts.
         """
         i, shape = self.i, partial.shape
         whole = i.reduce("max", parts.dtype, (*shape[:place], *shape[place + 1 :]), parts, (place,))
@@ -256,9 +266,11 @@ class Following:
         return compute(i, "multiply", total, self._factor(found, all_, whole))
 
     def _factor(self, found: Rescale[Element], old: Node, new: Node, place: int | None = None) -> Node:
-        """Returns the correction factor: the product of exp(h(old) - h(new)) over all shifts h.
+        """Returns the factor that corrects a sum from the maximum `old` to the maximum `new`. The factor is the product
+        of exp(h(old) - h(new)) over all `shifts` h of the transport `found`.
 
-        `place` is the position of the part axis among the axes of `old` and `new`, or None.
+        `place` is the position of the axis of parts among the axes of `old` and `new`. `place` is None if `old` and
+        `new` have no axis of parts.
         """
         i, at = self.i, self._axes(place)
 
@@ -269,8 +281,8 @@ class Following:
         return reduce(lambda a, b: compute(i, "multiply", a, b), map(factor, found.shifts))
 
     def _axes(self, place: int | None) -> Axes:
-        """Returns the index of each axis of the operand that is not reduced. If `place` is not None, the part axis is
-        at `place`.
+        """Returns the index along each axis of the operand that is not reduced, in terms of the axes of the result. If
+        `place` is not None, the result also has an axis of parts at `place`.
         """
         kept = enumerate(self.terms.kept)
         return {axis_symbol(k): axis(n + (place is not None and n >= place)) for n, k in kept}
@@ -278,8 +290,8 @@ class Following:
     # ---- means -----------------------------------------------------------------------
 
     def shifted(self, cut: Cut, found: Shift[Element]) -> Node:
-        """Returns a sum of products of deviations from means. The partial sums are added, each corrected to the means
-        of all parts.
+        """Returns a sum of products of two deviations from means, such as a variance. The partial sums are added, each
+        corrected from the means of its own part to the means of all parts.
         """
         i, counts = self.i, self._counts(cut)
         own = {m: compute(i, "divide", self.cuts[m.y.y.node].first, counts) for m in dict.fromkeys(found.means)}

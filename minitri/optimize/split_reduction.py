@@ -1,18 +1,18 @@
 """graph → graph: splits a long reduction with few results into two steps, so that it fills the GPU ("split reduction").
 
     %1: f32[] = reduce.sum x {axes = [0]}          x: f32[1048576]
-becomes
+      becomes
     %0: f32[1024, 1024] = view x {index = [1024*d0 + d1]}
     %1: f32[1024] = reduce.sum %0 {axes = [1]}     one program per part
     %2: f32[] = reduce.sum %1 {axes = [0]}
 
-Reductions of columns are split even if they have many results. If a reduction depends on another reduction of the same
-elements, both reductions are split into the same parts. If a total depends on reductions of rows, each row is a part,
-so that one kernel computes both. minitri/optimize/split_parts.py describes how parts are computed and combined.
+A reduction of columns is split even if the reduction has many results. If a reduction depends on another reduction of
+the same elements, both reductions are split into the same parts. If a total depends on reductions of rows, each row is
+a part, so that one kernel computes both. minitri/optimize/split_parts.py describes how parts are computed and combined.
 Reductions that share a loop with a product are not split: only minitri/optimize/split_kv.py can split such a loop.
 
-The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If a part
-is shorter than the others, it is padded. Left out: reductions of unknown sizes.
+The order of additions depends on the sizes alone and there are no atomics, so each run gives the same result. If the
+last part is shorter than the other parts, the last part is padded. Left out: reductions of unknown sizes.
 """
 
 import math
@@ -44,7 +44,7 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
     """Returns the graph in which long reductions are computed in parts. The field `splits` of the graph lists the split
     reductions.
 
-    `layouts` has the strides of inputs that are not contiguous, by name.
+    `layouts` maps the name of each input that is not contiguous in memory to the strides of this input.
     """
     cuts: dict[Node, Cut] = {}  # split reductions, by their result
     looped, online = loops(graph), _online(graph)
@@ -57,8 +57,8 @@ def split_reductions(graph: Graph, chip: Chip, layouts: Layouts = {}) -> Graph:
 
 
 def _online(graph: Graph) -> set[Node]:
-    """Returns the reductions that form chains over the same elements, such as a mean and a variance. Programs correct
-    their results in each iteration of a loop.
+    """Returns the reductions that form chains over the same elements, such as a mean and a variance. A program that
+    computes a chain of reductions in one loop corrects its partial results in each iteration.
     """
     found = set[Node]()
     for node in (n for n in graph.nodes() if isinstance(n, Reduce)):
@@ -69,10 +69,10 @@ def _online(graph: Graph) -> set[Node]:
 
 
 def choose(node: Reduce, chip: Chip, layouts: Layouts = {}, online: bool = False) -> tuple[int, int, Dim]:
-    """Returns the axis to split, the number of parts and the length of a part. There is one part if the reduction would
-    not become faster.
+    """Returns the axis to split, the number of parts and the length of a part. The number of parts is 1 if a split
+    would not make the reduction faster.
 
-    online   whether programs correct their results in each iteration of a loop
+    online   whether programs correct their partial results in each iteration of a loop
     """
     whole = node.axes[0], 1, node.x.shape[node.axes[0]]
     if any(e.constant is None for e in node.x.shape):
@@ -115,11 +115,11 @@ def _axis_of_rows(node: Reduce) -> int | None:
 
 
 def _axis(extents: Mapping[int, int], inner: Container[int], parts: int) -> int:
-    """Returns the axis to split. An axis that is not contiguous in memory is best if it is long enough, because its
-    parts are complete rows.
+    """Returns the axis to split. If a reduced axis that is not contiguous in memory is long enough, this axis is
+    chosen, because its parts consist of complete rows.
 
-    `extents` has the reduced axes. Parts of the contiguous axes `inner` must have at least PIECE elements, because
-    shorter parts load slowly.
+    `extents` maps each reduced axis to its extent. Parts of the contiguous axes `inner` must have at least PIECE
+    elements, because shorter parts load slowly.
     """
     possible = {k: n // PIECE if k in inner else n for k, n in extents.items()}
     outer = max((k for k in extents if k not in inner), key=lambda k: extents[k], default=None)
@@ -132,8 +132,8 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
     """Returns the number of parts for each result, such that about `wanted` programs run.
 
     `width` is the size of an element in bytes if columns are reduced, and 0 if rows are reduced. A program that reduces
-    columns loads a few rows at a time. The fewer bytes these rows have, the more programs are needed to keep the memory
-    busy.
+    columns loads a few rows at a time. The smaller an element is, the fewer bytes a row has, and the more programs are
+    needed to keep the memory busy.
     """
     programs = -(-results // LANES) if width else results
     if programs == 0 or count < (SHORTEST_COLUMN if width else SHORTEST):
@@ -145,9 +145,9 @@ def _parts(count: int, results: int, width: int, wanted: int) -> int:
 
 
 def _length(extent: int, parts: int, any_start: bool) -> int:
-    """Returns the length of a part, so that an axis has about `parts` parts. The last part may be shorter.
+    """Returns a length of parts for which an axis has about `parts` parts. The last part can be shorter.
 
-    The parts of a row begin at multiples of 16 bytes. If `any_start` is true, parts may begin anywhere.
+    The parts of a row begin at multiples of 16 bytes. If `any_start` is true, a part can begin at any index.
     """
     least = parts - parts // 4 if any_start else parts // 2 + 1
     even = next((extent // n for n in range(parts, least - 1, -1) if extent % n == 0), 0)
@@ -170,7 +170,8 @@ def _fills(length: int) -> bool:
 def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]:
     """Returns the size of an element, in bytes, and the axes of the operand along which memory is contiguous.
 
-    The layout of the largest array or product in the operand decides. The operand may have no contiguous axis.
+    If the operand is computed from several arrays and products, the layout of the largest array or product decides. The
+    returned set of axes can be empty.
     """
     largest, width, found = -1, node.x.dtype.bytes, {node.x.rank - 1}
     for x, index in _computed(node):
@@ -183,7 +184,7 @@ def contiguous_axes(node: Reduce, layouts: Layouts = {}) -> tuple[int, set[int]]
 
 
 def _computed(node: Reduce) -> Iterator[Element]:
-    """The arrays that the operand of a reduction is computed from, each with the index at which it is read."""
+    """Yields each array that the operand of a reduction is computed from, with the index at which the array is read."""
     stack = [element(node.x, tuple(map(axis, range(node.x.rank))))]
     for _ in range(MOST_LOOKED_AT):
         if not stack:
@@ -198,8 +199,8 @@ def _computed(node: Reduce) -> Iterator[Element]:
 
 
 def _fastest(x: Node, layouts: Layouts) -> int:
-    """Returns the axis of an array with the smallest stride. The fastest axis is the last one, unless the array has
-    another layout.
+    """Returns the axis of an array with the smallest stride. The axis with the smallest stride is the last axis, unless
+    the array has another layout.
     """
     strides = layouts.get(x.name) if isinstance(x, Input) else None
     if strides is None or any(s.constant is None for s in strides):

@@ -1,7 +1,7 @@
 """graph → graph: splits a few long scans into scans of parts, so that they fill the GPU ("scan-then-propagate").
 
     %0: f32[4194304] = scan.sum x {axis = 0}          x: f32[4194304]
-becomes
+      becomes
     %0: f32[1024, 4096] = view x {index = [4096*d0 + d1]}
     %1: f32[1024] = reduce.sum %0 {axes = [1]}        the sum of each part
     %2: f32[1024] = concat …, %1 {axis = 0}           … shifted: the sum of the part before it
@@ -9,10 +9,11 @@ becomes
     %4: f32[1024, 4096] = scan.sum %0 {axis = 1}      each part by itself, in the kernel of %1
     %5: f32[1024, 4096] = add %3, %4
 
-In a scan of parts, every element is read and written twice instead of once. So a scan is split into parts only if most
-of the GPU would be idle without the split. The method is from Merrill and Garland, "Single-pass Parallel Prefix Scan
-with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of the same paper needs programs that wait
-for each other. Triton does not guarantee that all programs of a grid run at the same time.
+If a scan is computed in parts, every element is read and written twice instead of once. So a scan is split into parts
+only if most of the GPU would be idle without the split. The method is from Merrill and Garland, "Single-pass Parallel
+Prefix Scan with Decoupled Look-back" (NVIDIA 2016), section 2. The single-pass method of the same paper needs programs
+that wait for each other. Triton does not guarantee that all programs of a grid run at the same time, so programs that
+wait for each other could wait forever.
 
 The order of additions depends on the sizes alone, so each run gives the same result. Left out: scans of unknown sizes.
 """
@@ -70,8 +71,8 @@ def _shifted_by_one(i: Interner, totals: Node, k: int, neutral: int | float | bo
 
 
 def _parts(extent: int, programs: int, wanted: int) -> int:
-    """Returns the number of parts, a power of two. There are enough parts for `wanted` programs, but no part is shorter
-    than PART.
+    """Returns the number of parts, a power of two. The number of parts is as large as possible without more than
+    `wanted` programs, and without parts shorter than PART.
     """
     if extent < SHORTEST or not 0 < programs <= FEW:
         return 1

@@ -5,22 +5,22 @@ multiplications.
                                                   %2: f32[N] = multiply %1, x
     %1: f32[N] = divide x, 8.0       becomes      %1: f32[N] = multiply x, 0.125
 
-This optimisation is called strength reduction: an operation becomes a cheaper operation with the same result. The power
-function of the math library takes about a hundred instructions, because it must work for every exponent.
+Strength reduction replaces an operation by a cheaper operation with the same result. The power function of the math
+library takes about a hundred instructions, because it must work for every exponent.
 
-In: a graph. Out: the same graph without powers and divisions that can be replaced. Powers are replaced if the exponent
-is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
+In: a graph. Out: the graph in which cheaper operations replace some powers and divisions. Powers are replaced if the
+exponent is an integer from -7 to 8, or a multiple of 0.5 from -4.5 to 7.5:
 
     x ** 5       square(square(x)) * x       binary powers: Knuth, The Art of Computer Programming 2, 4.6.3
     x ** -5      1 / x**2 * (1 / x**3)       1 / x**5 would be 0 where x**5 overflows and the result is denormal
     x ** 1.5     x * sqrt(x)                 with where(x == -inf, inf, x + 0) for x, since IEEE 754 wants
                                              -inf ** 0.5 = inf and -0.0 ** 0.5 = 0
 
-Each multiplication rounds once. The listed exponents need at most eight roundings, which is an error of 4 units in the
-last place. The power function of the library has the same error (`ulp` in minitri/base/operators.toml). Integer
-products wrap around on overflow, as integer powers do. The multiplication that replaces a division by a power of two
-gives the same bits, because both operations round the same number once. Left out: powers with exponents that need more
-than eight roundings.
+Each multiplication rounds once. The listed exponents need at most eight roundings, which cause an error of at most 4
+units in the last place. The power function of the library also has an error of 4 units (`ulp` in
+minitri/base/operators.toml). Integer products wrap around on overflow, as integer powers do. The multiplication that
+replaces a division by a power of two gives the same bits, because both operations round the same number once. Left out:
+powers with exponents that need more than eight roundings.
 """
 
 import math
@@ -39,7 +39,7 @@ def reduce_strength(graph: Graph) -> Graph:
 
 
 def power_of_constant(i: Interner, node: Node) -> Node | None:
-    """Replaces x ** n by products, reciprocals and, if 2 * n is odd, a square root."""
+    """Replaces `x ** n` by products, reciprocals and, if 2 * n is odd, a square root."""
     match node:
         case Apply(op="power", args=(x, View(x=Const(value=n)) | Const(value=n))):
             pass
@@ -80,8 +80,8 @@ def _never_negative(i: Interner, x: Node, depth: int = 6) -> bool:
 
 
 def _is_whole(x: Node) -> bool:
-    """Checks whether the elements are converted from integers. Elements that are converted from integers are never -0.0
-    or -inf.
+    """Checks whether the elements of x are converted from integers. Elements that are converted from integers are never
+    -0.0 or -inf.
     """
     x = x.x if isinstance(x, View) else x
     return isinstance(x, Apply) and x.op == "cast" and x.args[0].dtype.is_integer
@@ -96,8 +96,8 @@ def _without_signs(i: Interner, x: Node) -> Node:
 
 
 def _power(i: Interner, x: Node, n: int) -> Node:
-    """Returns x ** n as a product of repeated squares. For n < 0 the result is the product of two reciprocals, neither
-    of which overflows alone.
+    """Returns `x ** n` as a product of repeated squares. For n < 0 the result is the product of two reciprocals,
+    neither of which overflows alone.
     """
     if n == 1:
         return x
@@ -115,8 +115,8 @@ def _product(i: Interner, a: Node, b: Node) -> Node:
 
 
 def division_by_power_of_two(i: Interner, node: Node) -> Node | None:
-    """Replaces x / 2**k by x * 2**-k, which has the same bits. A sum divided by a count is not replaced, because online
-    reductions recognise means by this division.
+    """Replaces `x / 2**k` by `x * 2**-k`, which has the same bits. The division of a reduction's result, such as a sum,
+    by a count is not replaced, because online reductions recognise a mean by this division.
     """
     match node:
         case Apply(op="divide", args=(Reduce() | View(x=Reduce()), _)):

@@ -5,21 +5,21 @@
 
 A descriptor contains the address of an array, its shape and strides, and the shape of a block. The host makes the
 descriptor when it launches the kernel. GPUs since Hopper have a copy engine (TMA) for descriptors: one thread requests
-a block and continues. No thread computes addresses. Elements outside of the array are loaded as zeros and are not
-stored, so loads and stores through descriptors need no masks.
+a block and continues. For an access through a descriptor, no thread computes addresses. Elements outside of the array
+are loaded as zeros and are not stored, so loads and stores through descriptors need no masks.
 
 In: a masked program that allows descriptors (`descriptors`). Out: the same program, with a block shape on each access
-that can use a descriptor. The conditions are those of CUDA's tensor maps:
+that can use a descriptor. An access can use a descriptor under the conditions of CUDA's tensor maps:
 
   - The elements of the last axis are contiguous.
   - All other strides are multiples of 16 bytes and of the next stride.
   - A block has at most 256 elements along an axis.
 
-Rows that are shorter than a block do not use a descriptor. Only the call of a program knows whether an array begins at
-a multiple of 16 bytes (minitri/program_compilation.py).
+Rows that are shorter than a block do not use a descriptor. Whether an array begins at a multiple of 16 bytes is known
+only when the program is called (minitri/program_compilation.py).
 
-Left out: gathers, unknown sizes, and blocks without exactly two axes. Also left out are stores of integers, stores of
-values that lack axes of their block, and stores of programs without `descriptor_stores`.
+Left out: gathers, unknown sizes, and blocks without exactly two axes. Stores of integers, and stores of values without
+all axes of the stored block, are left out too. All stores of programs without `descriptor_stores` are left out as well.
 """
 
 from minitri.base.dims import Dim

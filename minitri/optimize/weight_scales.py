@@ -1,17 +1,17 @@
 """Scales of weights: multiplies the sums of a product by the scale of a column, instead of multiplying each weight.
 
     contract x, cast (multiply w, s)             w: whole numbers of 8 bits, s: one for each column
-becomes
+      becomes
     multiply (contract x, cast (multiply w, inside)), outside
 
 Usually `inside` is 1 and `outside` is the scale s. If s is inf, nan, or so large that weights could overflow, `inside`
-is s and `outside` is 1. Without a scale inside, the weights are whole numbers, which f16 represents without rounding.
-Tensor cores also need less electrical power for small whole numbers. So a chip that runs at its power limit becomes
-faster.
+is s and `outside` is 1. If `inside` is 1, the second factor contains whole numbers, which f16 represents without
+rounding. Tensor cores also need less electrical power for small whole numbers, so a chip that runs at its power limit
+computes faster.
 
-In: a product. Out: the new second factor, and the scale for its sums. Scales are moved in f16 products only. In bf16
-products, the sums without their scale could overflow although the sums of the original program do not. Left out: scales
-of rows, and scales of blocks of the summed axis.
+In: a product. Out: the new second factor of this product, and the scale for the sums of this product. Scales are moved
+from the weights to the sums in f16 products only. In bf16 products, the sums without their scale could overflow
+although the sums of the original program do not. Left out: scales of rows, and scales of blocks of the summed axis.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Scale:
     rounded   the cast of `product` to f16
     by        the node of the scale
     places    the index of the scale for an element of the second factor
-    most      the largest absolute value of a whole number
+    most      the largest absolute value that a whole number in the weights can have
     """
 
     product: Apply
@@ -62,8 +62,8 @@ def find(node: Contract) -> Scale | None:
 
 
 def taken_out(i: Interner, node: Contract) -> tuple[Node, Node | None]:
-    """Returns the second factor with the inner scale, and the outer scale for the sums, or None if there is no outer
-    scale.
+    """Returns the second factor, multiplied by the inner scale only, and the outer scale for the sums of the product.
+    If the second factor has no scale, returns the unchanged factor and None.
     """
     found = find(node)
     if found is None:

@@ -24,7 +24,7 @@ class ArrayView:
     """An array of any library: its dtype, shape, strides in elements, address and device.
 
     `owner` is the caller's object, or another object that keeps the memory alive. `library` names the module whose
-    `from_dlpack` makes results. `library` is empty unless the array came through DLPack.
+    function `from_dlpack` makes the results of a call. `library` is empty unless the array came through DLPack.
     """
 
     owner: Any
@@ -45,7 +45,7 @@ class ArrayView:
 
     @property
     def last_offset(self) -> int:
-        """The largest distance in memory between an element and the first element, in elements."""
+        """The largest distance in memory between the first element and any element, counted in elements."""
         return sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides) if n > 1)
 
     def numpy(self) -> Any:
@@ -120,7 +120,7 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 def _dlpack_view(value: Any, name: str) -> ArrayView:
     """Returns the `ArrayView` of an object that supports DLPack, through numpy.
 
-    CUDA memory and bf16 are read through torch, because numpy supports neither.
+    Arrays in CUDA memory and arrays of bf16 are read through torch, because numpy supports neither of them.
     """
     try:
         if value.__dlpack_device__()[0] == 1:
@@ -160,7 +160,7 @@ def _cuda_view(value: Any, name: str) -> ArrayView:
 def _gpu_of(about: dict[str, Any], torch: Any) -> str:
     """Returns the GPU that holds an array.
 
-    torch must know the GPU of the array, because torch would copy the array to any other GPU.
+    torch must be given this GPU: if torch gets the number of another GPU, torch copies the array to that other GPU.
     """
     address, gpus = about["data"][0], torch.cuda.device_count()
     one = about | {"data": (address, False), "shape": (1,), "strides": None}
@@ -191,9 +191,9 @@ def laid(array: ArrayView, strides: tuple[int, ...], name: str) -> ArrayView:
 def strided(
     shape: Sequence[int], strides: Sequence[int], dtype: Any, allocate: Callable[[int, Any], Any] = np.zeros
 ) -> Any:
-    """Returns a numpy array with these strides, in elements, in new memory.
+    """Returns a new numpy array with these strides. The strides count elements.
 
-    `allocate(count, dtype)` allocates the memory.
+    `allocate(count, dtype)` allocates memory for `count` elements.
     """
     steps = [(n - 1) * s for n, s in zip(shape, strides)]
     first = -sum(s for s in steps if s < 0)
@@ -204,7 +204,8 @@ def strided(
 def as_tensor(array: Any) -> Any:
     """Returns the numpy array as a torch tensor with the same memory.
 
-    torch does not support the bf16 of the package ml_dtypes, so the bits of the elements are passed on.
+    torch does not know the bf16 of the package ml_dtypes. So an array of bf16 is passed as 16-bit integers, and torch
+    reads their bits as its own bf16.
     """
     import torch
 

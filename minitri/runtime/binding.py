@@ -1,11 +1,12 @@
 """Binds the arguments of a call to parameters and checks them, before any kernel is launched.
 
 In: the parameters of a function and the caller's arguments. Out: a `Call`. A call has the size of each dimension, a
-view of each array, and the instance of the function to compile. The instance has the number of axes of each pack `*B`,
-the types of parameters without annotation, and the compile-time values. Each mismatch raises a CompileError MT03xx. The
-message names the parameter, the given type and the expected type, but never a value of the user's data.
+view of each array, and an `Instance` of the function. The `Instance` holds what annotations leave open: the number of
+axes of each pack `*B` (any number of dimensions), the types of parameters without annotation, and compile-time values.
+Each mismatch raises a CompileError MT03xx. The message names the parameter, the given type and the expected type, but
+never a value of the user's data.
 
-A caller may give sizes instead of arrays: `given_sizes` reads the keywords of `Program.lower`.
+The method `Program.lower` also takes sizes instead of arrays, as keywords. `given_sizes` reads such keywords:
 
     f.lower(M=4096, B=(8, 16), n=2)      a dimension, the axes of `*B`, a scalar parameter
 """
@@ -38,7 +39,9 @@ KINDS: dict[str, Any] = {"float": (float, int), "int": (int,), "bool": (bool,)} 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A checked call. `arrays` and `scalars` are by parameter name; `sizes` has the size of each dimension by name."""
+    """A checked call. `arrays` and `scalars` map the names of parameters to arguments; `sizes` maps the names of
+    dimensions to sizes.
+    """
 
     instance: Instance
     sizes: dict[str, int]
@@ -52,12 +55,14 @@ class Call:
 
     @property
     def values(self) -> dict[str, Any]:
-        """All arguments by the name of the parameter; arrays are numpy arrays."""
+        """All arguments, by the name of the parameter. Arrays are given as numpy arrays."""
         return {**self.inputs, **self.instance.statics}
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Returns all sizes that kernels may use: dimensions, and the strides that `layouts` leaves symbolic."""
+        """Returns all numbers that kernels possibly use: the sizes of dimensions, and the strides that `layouts` leaves
+        symbolic.
+        """
         strides = {f"{n}.stride{k}": s for n, a in self._strided() for k, s in enumerate(a.strides) if s not in (0, 1)}
         return {**self.sizes, **strides}
 
@@ -120,7 +125,8 @@ def bind(function: ast.Function, args: Sequence[Any], keywords: Mapping[str, Any
 def _is_static(param: ast.Param, value: Any) -> bool:
     """Checks whether an argument becomes part of the program.
 
-    An int or a bool becomes part of the program. Any number does if the parameter has no declared type.
+    An int or a bool becomes part of the program. If the parameter has no declared type, any number becomes part of the
+    program.
     """
     if param.annotation is None:
         return _is_number(value) or (param.default is not None and not hasattr(value, "dtype"))
@@ -152,7 +158,7 @@ def takes_float(param: ast.Param) -> bool:
 
 @lru_cache(maxsize=256)
 def float_default(function: ast.Function, param: ast.Param) -> float:
-    """Returns the value of a float parameter's default, which is a number or arithmetic of numbers."""
+    """Returns the value of a float parameter's default, which is a number or an arithmetic expression of numbers."""
     return scalar(param, default(function, param))
 
 
@@ -174,7 +180,7 @@ def scalar(param: ast.Param, value: Any) -> Any:
 
 
 def _compile_time(param: ast.Param, value: Any) -> Any:
-    """Checks a value that becomes part of the program: a number, a string, a dtype, None, or a tuple of these."""
+    """Checks a value that becomes part of the program: a number, a string, a dtype, None, or a tuple of such values."""
     match value:
         case int() if not -(2**63) <= value < 2**64:
             raise _wrong_integer(param, "has more than 64 bits")
@@ -279,7 +285,7 @@ def _conversion(name: str, array: ArrayView, dtype: DType) -> str:
 def _type_of(array: ArrayView, sizes: dict[str, int], taken: Sizes) -> ArrayType:
     """Returns the type of an array whose parameter has no annotation.
 
-    Equal sizes share a symbol; the size 1 stays a literal.
+    Equal sizes get one symbol such as `n0`; the size 1 stays a literal.
     """
     declared = {str(d) for known in taken.values() for d in (known if isinstance(known, tuple) else (known,))}
     free = (name for name in (f"n{k}" for k in count()) if name not in declared and name not in sizes)
@@ -294,10 +300,11 @@ def _check_size(
     param: ast.Param, array: ArrayView, axis: int, extent: Dim, sizes: Mapping[str, int], where: Mapping[str, str],
     solved: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Raises CompileError MT0304 if an axis does not have its declared size, or if this size is not known.
+    """Raises CompileError MT0304 if an axis does not have its declared size, or if the declared size cannot be
+    computed.
 
-    where    the parameter that gave the size of each name, if it is a whole dimension there
-    solved   the same for names that are only part of a dimension, such as 2*N
+    where    a dict from the name of a size, such as N, to the parameter that has N as a whole dimension
+    solved   a dict from the name of a size to a parameter that has N only inside of a dimension, such as 2*N
     """
     names = [s.name for s in extent.symbols()]
     if missing := [n for n in names if n not in sizes]:
@@ -318,7 +325,7 @@ def _wrong_size(param: ast.Param, array: ArrayView, axis: int, why: str) -> Comp
 
 
 def check_conditions(conditions: Sequence[Condition], sizes: Mapping[str, int]) -> None:
-    """Raises the error of the first condition that is false for these sizes."""
+    """Raises a CompileError for the first condition that is false for these sizes."""
     env = {Symbol(name): Dim.of(n) for name, n in sizes.items()} if conditions else {}
     for known in (c.substitute(env) for c in conditions):
         if known.decided() is False:

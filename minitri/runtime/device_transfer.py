@@ -1,7 +1,7 @@
 """Moves the arrays of a call between devices, and finds the target of a device.
 
 In: a checked `Call`. Out: the same call with its arrays as numpy arrays (for the evaluators and the interpreter), or
-with its arrays on the current GPU. Results stay on the device of the arguments.
+with its arrays on the current GPU. The results of a call stay on the device of its arguments.
 """
 
 from dataclasses import replace
@@ -31,13 +31,13 @@ def own_target(call: Call) -> Target | None:
 
 
 def on_cpu(call: Call) -> Call:
-    """Returns the same call with every array on the CPU."""
+    """Returns a copy of the call that has every array on the CPU."""
     arrays = {n: a if a.device == "cpu" else view(a.numpy(), n) for n, a in call.arrays.items()}
     return replace(call, sizes=dict(call.sizes), arrays=arrays)
 
 
 def beside(call: Call) -> Call:
-    """Returns the call with 0-d numpy arrays moved to the GPU of the other arrays."""
+    """Returns the call with each 0-d numpy array moved to the GPU that holds the other arrays."""
     devices = {a.device for a in call.arrays.values()}
     return on_gpu(call) if "cpu" in devices and len(devices) > 1 else call
 
@@ -55,7 +55,7 @@ def require_gpu() -> Any:
 
 
 def on_gpu(call: Call) -> Call:
-    """Returns the same call with every array on a GPU. Raises StageUnavailable MT0402 if there is no GPU."""
+    """Returns a copy of the call that has every array on a GPU. Raises StageUnavailable MT0402 if there is no GPU."""
     torch = require_gpu()
     with torch.cuda.device(None if call.device == "cpu" else call.device):
         arrays = {n: _copied(a, torch) if a.device == "cpu" else a for n, a in call.arrays.items()}

@@ -6,13 +6,13 @@ function that launches the kernel. The launch function receives a stream and num
 
 Two ideas save time on the host. First, Triton's dispatcher finds types, alignment, options and a cache key at each
 launch. In minitri only the first call finds types, alignment and options, so each later launch is a single call of the
-compiled kernel. Second, torch comes with a compiled launcher, made for torch.compile. Without torch's launcher, Triton
-up to 3.6 compiles one launcher for each signature, and a library that loads machine code. Triton's launcher and this
-library each need a run of a C compiler before the first result.
+compiled kernel. Second, torch comes with a compiled launcher, made for torch.compile, which saves the time of a C
+compiler. Without torch's launcher, Triton up to 3.6 compiles a launcher for each signature, and also a library that
+loads machine code. Compiling the launcher and the library runs a C compiler twice before the first result.
 
 Some kernels still use Triton's launcher, because torch's launcher does not support them. Triton's launcher is used for
-kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. Launches that a
-profiler records use Triton's launcher too.
+kernels with tensor descriptors, kernels for GPUs of other vendors, and kernels with an early start. While a profiler is
+active, Triton's launcher is used too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_KINDS = 64  # kinds of arguments for which a kernel keeps machine code
 
 
 class Described:
-    """The attributes that Triton's launcher needs of an array with a tensor descriptor."""
+    """An array that is accessed through a tensor descriptor, with the attributes that Triton's launcher needs."""
 
     __slots__ = ("address", "shape", "strides", "block_shape")
     padding, round_f32_to_tf32 = "zero", False
@@ -81,7 +81,8 @@ class NativeKernel:
         return found or self._loaded.made((device, kind), lambda: load(self._compiled(kind), device))
 
     def _compiled(self, kind: Kind) -> Any:
-        """Returns Triton's compiled kernel, from the disk cache or new.
+        """Returns Triton's compiled kernel. The kernel is read from the disk cache, or compiled if the cache does not
+        have it.
 
         Raises CompileError MT0404 if a program of the kernel needs more shared memory than the GPU has.
         """
@@ -105,7 +106,7 @@ def load_all(wanted: Sequence[Callable[[], Any]], device: str) -> None:
     Each function in `wanted` compiles one kernel.
 
     Threads are enough, because most of the compiler runs outside of Python. Triton is imported before the threads
-    start: threads that each import a part of it can deadlock.
+    start, because several threads that import Triton at once can deadlock.
     """
     if len(wanted) < 2:
         return
@@ -201,7 +202,9 @@ def _by_torch(compiled: Any, device: int, profiled: Start) -> Start | None:
 
 
 def _active_hook(hook: Any) -> Any:
-    """Returns a hook of a profiler, or None if the hook is an empty chain of functions."""
+    """Returns the hook of a profiler, which Triton calls at each launch. Returns None if no function is registered with
+    the hook.
+    """
     return hook if getattr(hook, "calls", hook) else None
 
 
@@ -246,7 +249,7 @@ def current_device() -> Callable[[], int]:
     """Returns the fastest function that returns the number of the current GPU.
 
     On a machine with several GPUs, the result is a C function of torch, if torch has this function. With a single GPU
-    the number is always 0, which `int()` returns.
+    the number is always 0, so the result is `int`, because `int()` returns 0.
     """
     torch = sys.modules["torch"]
     if torch.cuda.device_count() == 1:

@@ -1,9 +1,9 @@
-"""Runs generated kernels on a CPU, with Triton's interpreter, on the memory of numpy or torch.
+"""Runs generated kernels on a CPU with Triton's interpreter. The kernels work directly on the memory of numpy or torch.
 
-In: the source text of the triton stage. Out: for each kernel a function that runs it. Arrays are not copied: the
-interpreter gets their addresses (`HostPointer`). The interpreter does not check accesses, so a wrong store could
-overwrite the interpreter's own memory. During `check`, guard bands (`Guarded`) surround the arrays, and show that a
-kernel wrote outside of an array.
+In: the source text of the triton stage. Out: a function for each kernel, which runs the kernel. Arrays are not copied:
+the interpreter gets their addresses (`HostPointer`). The interpreter does not check accesses, so a wrong store could
+overwrite the interpreter's own memory. During `check`, guard bands (`Guarded`) surround the arrays. If the bytes of a
+guard band have changed, a kernel wrote outside of an array.
 
 Left out: a wrong store further away from the array than the width of a guard band.
 """
@@ -44,7 +44,7 @@ class InterpretedKernel:
         return HostPointer(array)
 
     def described(self, d: Descriptor, pointers: Sequence[Any]) -> Any:
-        """Returns the argument of the interpreter for a tensor descriptor."""
+        """Returns the tensor descriptor that the kernel in the interpreter gets as its argument."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         return TensorDescriptor(pointers[d.pointer], list(d.shape), list(d.strides), list(d.block))
@@ -63,7 +63,8 @@ def interpreted(text: str, kernels: Sequence[EmittedKernel]) -> tuple[Interprete
 
 
 def _range(*bounds: Any) -> range:
-    """`range` for the loops of kernels. A loop bound may be a tensor with one number.
+    """A replacement of `range` for the loops of kernels. The loop bounds of a kernel are sometimes tensors with one
+    number.
 
     Triton's interpreter up to 3.8 converts a tensor in a loop bound with numpy, and numpy 2.4 and later refuse the
     conversion.
@@ -133,8 +134,8 @@ LARGEST = 1 << 26  # bytes; a larger input is not copied
 class Guarded:
     """Copies of a call's arrays between guard bands, to find wrong writes.
 
-    Guard bands, outputs and temporaries are filled with the byte `poison`. Inputs are copied with their strides. An
-    output element that no kernel writes still has the poison value in the result.
+    Guard bands, outputs and temporaries are filled with the byte `poison`. The copy of an input has the strides of the
+    input. An output element that no kernel writes still has the poison value in the result.
     """
 
     poison: int = POISON
@@ -144,7 +145,7 @@ class Guarded:
     def empty(self, like: ArrayView | None, dtype: DType, shape: tuple[int, ...]) -> ArrayView:
         """Returns memory filled with `poison` for an output or a temporary.
 
-        The interface is that of `runtime.arguments.empty`.
+        The parameters are those of the function `empty` in runtime/arguments.py.
         """
         inside = self._memory("an output", math.prod(shape), dtype.numpy)
         return replace(view(inside.reshape(shape), "out"), library=like.library if like else "")

@@ -48,7 +48,7 @@ class Launch:
     def start(self) -> Start:
         """Returns the function that launches the kernel in the interpreter, or on the GPU that holds the arrays.
 
-        The GPU must be the current GPU.
+        The GPU that holds the arrays must be the current GPU.
         """
         if isinstance(self.step, InterpretedKernel):
             return self.step.run
@@ -56,7 +56,7 @@ class Launch:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """Returns the arguments of a launch, in order."""
+        """Returns the arguments of a launch, in the order of the kernel's parameters."""
         pointers = [self.step.pointer(a) for a in self.arrays]
         described = (self.step.described(d, pointers) for d in self.step.kernel.descriptors)
         return (*pointers, *self.numbers, *self.floats, *described)
@@ -64,7 +64,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Executable:
-    """A plan with the functions that run its kernels."""
+    """A plan (the kernels of a program in launch order), with the functions that run these kernels."""
 
     plan: Plan
     steps: tuple[Step, ...]
@@ -82,10 +82,11 @@ class Bound:
     The outputs belong to the `Bound` object: each call overwrites the results of the previous call. On a GPU, the
     kernels of all launches are compiled when the object is made.
 
-    memory     the inputs, and new arrays for temporaries and outputs, by name; launches only hold addresses
+    memory     the inputs, and new arrays for temporaries and outputs, by name; kept here because launches hold only
+               addresses
     launches   the launches of the call, in order
     outputs    the arrays of the results
-    results    the results as the caller gets them
+    results    the results as the caller gets them: one array of the caller's library, or a tuple
     """
 
     def __init__(self, executable: Executable, call: Call, allocate: Allocate | None = None) -> None:
@@ -105,7 +106,7 @@ class Bound:
 
 
 def launcher(launches: Sequence[Launch], call: Call) -> Callable[[], None]:
-    """Returns a function that runs some launches of a call, on the device of its arrays and the current stream."""
+    """Returns a function that runs some launches of a call, in the current stream of the device of the arrays."""
     steps = [(x.start(), x.programs, x.arguments) for x in launches if x.programs]
     model, device, current, stream_of = call.model, 0, int, int  # the interpreter is device 0 and needs no stream
     if model is not None and model.device != "cpu":
@@ -141,7 +142,7 @@ def _launch(step: Step, call: Call, memory: Memory) -> Launch:
 
 
 def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
-    """Returns a context in which kernels run on the GPU that holds the array `like`, whichever GPU is current."""
+    """Returns a context manager. Inside the `with` block, kernels run on the GPU that holds the array `like`."""
     if like is None or like.device == "cpu":
         return nullcontext()
     import torch
@@ -152,7 +153,8 @@ def on_device(like: ArrayView | None) -> AbstractContextManager[Any]:
 def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: Target) -> Executable:
     """Returns a plan with the functions that run its kernels.
 
-    A kernel runs as machine code, which is compiled at the first launch, or in Triton's interpreter.
+    On a GPU, a kernel runs as machine code, which is compiled at the first launch. On a CPU, the kernel runs in
+    Triton's interpreter.
     """
     artifacts.require_triton()
     if target.kind == "interpreter":
@@ -168,7 +170,7 @@ def executable(plan: Plan, kernels: Sequence[EmittedKernel], text: str, target: 
 def installed() -> int:
     """Returns the memory of this machine in bytes.
 
-    If the system does not report its memory, the result is so large that it is no limit.
+    If the system does not report the size of its memory, the result is a number that no array reaches.
     """
     with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -199,7 +201,7 @@ def require_graph(graph: Graph, sizes: Mapping[str, int]) -> None:
 
 @contextmanager
 def enough() -> Iterator[None]:
-    """Returns a context that turns a MemoryError into a CompileError MT0401."""
+    """Returns a context manager that turns a MemoryError into a CompileError MT0401."""
     try:
         yield
     except MemoryError:

@@ -1,12 +1,13 @@
 """Measured schedules for programs: when schedules are measured, which results count as right, and what is cached.
 
-In: a program, a call (on a GPU), an effort. Out: the fastest `Options`. minitri/runtime/schedule_search.py measures
-the candidates. A result is right if it is close to the result of the unoptimised program, without fusion, splitting
-and online reductions. The chosen options are cached on disk. The cache key contains the program, the sizes, strides
-and dtypes, the GPU and the version of Triton. Options that `effort="quick"` chose are not used with `effort="full"`.
+In: a program, a call on a GPU, and an effort (how many schedules to measure). Out: the fastest `Options`.
+minitri/runtime/schedule_search.py measures the candidate options. A result is right if it is close to the result of the
+unoptimised program, without fusion, splitting and online reductions. The chosen options are cached on disk. The cache
+key contains the program, the sizes, strides and dtypes, the GPU and the version of Triton. Options that
+`effort="quick"` chose are not used with `effort="full"`.
 
-Left out: general kernels, which run a program that was called with many shapes. General kernels keep the schedules
-that the rules chose.
+Left out: schedules of general kernels. General kernels serve a program that was called with many shapes, and keep the
+schedules that the rules chose.
 """
 
 import hashlib
@@ -42,14 +43,15 @@ def tune(
     program: BaseProgram, *arrays: Any, effort: str = "quick", candidates: Sequence[Options] | None = None,
     repeats: int | None = None, show: bool = False, **named: Any,
 ) -> Options:  # fmt: skip
-    """Returns the fastest options for `program(*arrays, **named)`, and measures them now.
+    """Measures schedules now, and returns the fastest options for the call `program(*arrays, **named)`.
 
-    effort       "quick" (8 candidates, about 10 seconds) or "full"
+    effort       "quick" measures 8 candidates in about 10 seconds; "full" measures all candidates
     candidates   options to measure instead of the candidates that the effort chooses
     repeats      the number of measurements of each candidate
     show         whether to print a table of the candidates
 
-    `program.configured(options=…)` makes a program with these options. Raises the CompileErrors of the program itself.
+    `program.configured(options=…)` makes a program with these options. Raises the CompileErrors that a call of the
+    program raises.
     """
     tuning = measured(program, *arrays, effort=effort, candidates=candidates, repeats=repeats, **named)
     if show:
@@ -89,9 +91,10 @@ def measured(
 
 
 def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[Options], Built]) -> Built:
-    """Returns the result of `build` with the best options for a call.
+    """Returns `build(options)` with the fastest options for a call.
 
-    The options come from the disk cache, or are measured now and cached.
+    The options come from the disk cache. If the cache does not have them, schedules are measured now, and the fastest
+    options are cached.
     """
     key, built = _key(program, call, context), None
     options = _options(json_disk_cache.get("autotune", key))
@@ -113,7 +116,8 @@ def chosen(program: BaseProgram, call: Call, context: Context, build: Callable[[
 def known_options(program: BaseProgram, call: Call, target: Target | None) -> tuple[Options | None, str]:
     """Returns the options that a call on a GPU uses, and a line about the options for `explain`, without measuring.
 
-    The options are None if the cost model chooses the schedules. `target` is None if no array is on a GPU.
+    The returned options are None if the cost model chooses the schedules. The parameter `target` is None if no array is
+    on a GPU.
     """
     if target is None:
         return None, f'schedules: the model\'s; effort "{program.effort}" measures them for arrays on a GPU'
@@ -139,7 +143,7 @@ def _arguments(call: Call) -> dict[str, Any]:
 
 
 def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
-    """Returns the result without any optimisation.
+    """Returns the result of the program compiled without any optimisation, as the reference.
 
     If there is not enough memory for the program without optimisations, returns the result of the program itself.
     """
@@ -152,7 +156,7 @@ def _reference(program: BaseProgram, given: dict[str, Any]) -> Any:
 
 
 def _scale(program: BaseProgram, call: Call) -> Any:
-    """Returns the magnitude of the operands of each result element (minitri/trust/first_order_error.py).
+    """Returns, for each element of the result, how large its operands are (minitri/trust/first_order_error.py).
 
     The result is None if the magnitude cannot be computed: the program begins at a stage after the graph, or there is
     not enough memory.
@@ -179,7 +183,7 @@ def _key(program: BaseProgram, call: Call, context: Context) -> dict[str, Any]:
 
 
 def _options(kept: Any) -> Options | None:
-    """Returns options from the disk cache; None if the cached data is not valid."""
+    """Returns the options that were read from the disk cache. Returns None if the cached data is not valid."""
     with suppress(TypeError, CompileError):
         return Options(**kept)
 

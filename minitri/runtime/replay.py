@@ -1,10 +1,10 @@
-"""Repeated calls on a GPU, which use the checked arguments and compiled kernels of the first call again.
+"""Repeats calls on a GPU: a repeated call uses the checks and the compiled kernels of the first call again.
 
     Replay     a call with new tensors of the same dtypes, shapes, strides, alignment and device: allocates and launches
     Captured   a call with the same arrays and the same outputs (`Bound`) as one CUDA graph
 
-Two calls with an equal `call_key` can share a replay. `again_like` makes a faster check for a call like the previous
-call. `ReplayCache` keeps the replays of a program.
+Two calls with an equal `call_key` can share one `Replay`, which has recorded the kernel launches. `again_like` makes a
+faster check whether the next call is like the previous call. `ReplayCache` keeps the `Replay` objects of a program.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ Again = Callable[[Sequence[Any]], Any]
 
 
 def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, list[int]] | None:
-    """Returns a key that is equal for calls with the same launches, and the addresses of the tensors.
+    """Returns a key of a call, and the addresses of its tensors. Two calls have equal keys only if they launch the same
+    kernels in the same way.
 
     The result is None if an argument is neither a dense tensor nor a number. The key does not contain the values of
-    float arguments: a replay passes these values at run time. An integer argument of a float parameter (`floats`) is
+    float arguments: a `Replay` passes these values at run time. An integer argument of a float parameter (`floats`) is
     also left out of the key, if a float can represent the integer.
     """
     torch = sys.modules.get("torch")
@@ -59,11 +60,11 @@ def call_key(args: Sequence[Any], floats: Container[int] = ()) -> tuple[Key, lis
 def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> Again | None:
     """Returns a function that repeats a call with new arguments.
 
-    The returned function gives None if the new arguments may differ in type, shape or layout from `args`.
+    The returned function gives None if the new arguments possibly differ from `args` in type, shape or layout.
 
-    The guards of torch.compile compare the arguments in C code. The result is None if an argument is no tensor, or
-    torch has no such guards. All code of a repeated call is in one function to save time, because many programs wait
-    for the host.
+    The guards of torch.compile (checks of arguments in C code) compare the new arguments with `args`. Without such
+    guards in torch, or if an argument is no tensor, `again_like` returns None. All code of a repeated call is in one
+    function to save time on the host, because the GPU waits for the host in many programs.
     """
     tensors_alone = len(pointers) == len(args) > 0 and all(p % 16 == 0 for p in pointers)
     check = _guards(args) if tensors_alone else None
@@ -87,7 +88,8 @@ def again_like(args: Sequence[Any], pointers: Sequence[int], replay: Replay) -> 
 def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
     """Returns a function that checks whether tensors have the type, dtype, device, shape and strides of `args`.
 
-    The returned function is torch.compile's own check. The result is None if torch has no such check.
+    The returned function is a check that torch.compile uses itself. Returns None if this version of torch lacks this
+    check.
     """
     try:
         guards: Any = importlib.import_module("torch._C._dynamo.guards")
@@ -98,9 +100,9 @@ def _guards(args: Sequence[Any]) -> Callable[..., bool] | None:
 
 
 class Replay:
-    """A call that can be repeated with other tensors.
+    """The recorded kernel launches of a call, which can be repeated with other tensors.
 
-    The caller passes the addresses of the tensors, and all arguments for the float parameters.
+    To repeat the call, the caller passes the addresses of the new tensors, and the new arguments.
 
     `floats` has the position and the default of each float parameter.
     """
@@ -139,7 +141,7 @@ class Replay:
         return tensors[-1] if self.single else tuple(tensors[self.first :])
 
     def _run_single(self, step: _Step) -> Callable[[list[int], Sequence[Any]], Any]:
-        """A faster version of `_run` for a call with one kernel and one output, as most calls have."""
+        """Returns a faster version of `_run` for the most frequent calls: those with only one kernel and one output."""
         (make,), stream, device = self.made, self.stream, self.device
         start, programs, pick, numbers = step.start, step.programs, step.pick, step.numbers
 
@@ -153,9 +155,10 @@ class Replay:
 
 
 def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], Any]:
-    """Returns a function that allocates a tensor on this device, which must be current when the function is called.
+    """Returns a function that allocates a tensor on this device. The device must be the current device when the
+    function is called.
 
-    If possible, the result is the function that code of torch.compile calls, which skips torch's dispatcher.
+    If possible, the result is a function of torch.compile that allocates faster, because it skips torch's dispatcher.
     """
     import torch
 
@@ -167,7 +170,7 @@ def _empty(dtype: DType, shape: tuple[int, ...], device: int) -> Callable[[], An
 
 
 class _Step:
-    """One launch of a replay.
+    """One kernel launch of a `Replay` (a recorded call).
 
     `pick` selects the kernel's pointers from the addresses of the call's arrays, temporaries and outputs. `more` is
     true if the kernel has float or descriptor arguments, which come after the sizes.
@@ -185,15 +188,16 @@ class _Step:
         self.more = bool(self.floats or self.descriptors)
 
     def with_more(self, given: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the arguments `given`, followed by the float arguments of this call and the descriptors of its
-        arrays.
+        """Returns the kernel arguments `given`, followed by the float arguments of this call and the tensor descriptors
+        of its arrays.
         """
         floats = (float(args[k]) if k < len(args) else default for k, default in self.floats)
         return (*given, *floats, *(Described(d, given) for d in self.descriptors))
 
 
 class Captured(Bound):
-    """A call as a CUDA graph: one launch runs all its kernels, on the same arrays, into the same outputs.
+    """A call as a CUDA graph: one launch runs all kernels of the call. Every launch uses the same arrays and the same
+    outputs.
 
     Write new values into the arrays, call the `Captured` object, then read the results. The class torch.cuda.CUDAGraph
     is used in the same way.
@@ -230,16 +234,17 @@ MAX_REPLAYS = 1024  # replays of one program
 
 
 class ReplayCache:
-    """The replays of one program.
+    """The `Replay` objects (recorded calls) of one program.
 
     The first of several equal calls binds its arguments, finds its kernels and keeps a `Replay`. The second call finds
-    this replay by the key of the call. From the third call on, the guards of torch recognise the call (`again`), and no
-    key is needed. If a different call came in between, the key is used again.
+    this `Replay` by the key of the call. From the third call on, the guards of torch recognise the call (`again`), and
+    no key is needed. If the previous call was a different one, the `Replay` is found by the key again.
 
-    floats   the position and the default of each float parameter; the values of floats are no part of a key
-    kept     the replays, by the key of their call
-    again    a function that repeats a call like the previous call, or returns None for a different call; None if torch
-             has no guards
+    floats   the position and the default of each float parameter; the key of a call leaves out the values of float
+             parameters
+    kept     the `Replay` objects, by the key of their call
+    again    a function that repeats a call like the previous call, and returns None for any other call; `again` is None
+             if torch has no guards
     """
 
     def __init__(self, floats: Mapping[str, tuple[int, float]]) -> None:
@@ -251,7 +256,7 @@ class ReplayCache:
         self._repeated: Replay | None = None  # the replay that two calls in a row last shared
 
     def find(self, key: Key, pointers: Sequence[int], args: Sequence[Any]) -> Replay | None:
-        """Returns the replay of a call with this key, or None.
+        """Returns the `Replay` (recorded call) for this key, or None if there is no such `Replay`.
 
         If the previous call had the same key, `find` makes guards for the next call.
         """
@@ -262,7 +267,7 @@ class ReplayCache:
         return replay
 
     def keep(self, key: Key, pointers: Sequence[int], bound: Bound, call: Call, args: Sequence[Any]) -> None:
-        """Keeps a replay of a call that was just made, if the call can be repeated."""
+        """Keeps a `Replay` of a call that has just been made, if the call can be repeated."""
         tensors = len(pointers) == len(call.arrays) and replayable(call)
         numbers = all(isinstance(args[k], (int, float)) for k in self.float_places if k < len(args))
         own = all(bound.call.arrays[name] is a for name, a in call.arrays.items())

@@ -4,13 +4,14 @@
     options = mt.tune(f, x, w, show=True)         measures now; the options can be written into a program
 
 In: a function that builds a program with given options, the candidate options, and the right result. Out: a `Tuning`,
-which has one trial for each candidate. The one idea: a cost model proposes candidates, and measurements decide. The
-first candidate is the choice of the cost model. Threads compile all candidates at the same time. After compilation, the
-candidates run one after the other. Only a candidate whose result is close to the reference can win. A candidate with a
-wrong result is rejected, and so is a candidate that does not compile. The table gives the reason. For example, a tile
-may need too much shared memory.
+which has one trial (a measured time or an error) for each candidate. The one idea: a cost model proposes candidates,
+and measurements decide. The first candidate is the choice of the cost model. Threads compile all candidates at the same
+time. After compilation, the candidates run one after the other. Only a candidate whose result is close to the reference
+can win. A candidate with a wrong result is rejected, and so is a candidate that does not compile. The table of
+candidates says why a candidate was rejected: for example, because a tile needs too much shared memory.
 
-The winner is cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond this short list of candidates.
+The options of the fastest candidate are cached on disk (minitri/base/json_disk_cache.py). Left out: a search beyond
+this short list of candidates.
 """
 
 import math
@@ -58,7 +59,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The fastest trial; the first trial if no candidate could be measured."""
+        """The fastest trial, or the first trial if no candidate could be measured."""
         timed = [t for t in self.trials if t.timing is not None]
         return min(timed, key=lambda t: t.timing.median if t.timing else 0.0, default=self.trials[0])
 
@@ -98,12 +99,14 @@ def trials(
 ) -> Tuning:  # fmt: skip
     """Compiles and measures the candidates, and compares each result with `expected`.
 
-    seconds   the time limit for compilation; later candidates are left out, but the first candidate is always tried
-    scale     the magnitude of the operands, for the tolerance of `close`
-    progress  a function that is called with the number of finished candidates, and the number of all candidates
+    seconds   the time limit for compilation; candidates that are not compiled in time are left out, except for the
+              first candidate
+    scale     how large the operands are, which decides the tolerance of `close`
+    progress  a function that reports progress: it gets the number of finished candidates and the number of all
+              candidates
 
-    A compilation that is not finished in time continues in its thread. The process waits for such a compilation before
-    it exits.
+    A compilation that is not finished in time continues in its thread. Before the process exits, it waits for
+    unfinished compilations.
     """
 
     def trial(options: Options, future: Future[Run], seconds: float | None) -> Trial:
@@ -141,8 +144,9 @@ def first_line(error: Exception) -> str:
 def close(result: Any, expected: Any, scale: Any = None) -> bool:
     """Checks whether a result equals the expected result, except for rounding errors.
 
-    The tolerance is a few units in the last place of the element and of the root mean square of its row. If `scale` is
-    given, the tolerance also covers rounding errors of operands of this size (minitri/trust/first_order_error.py).
+    The tolerance is a few units in the last place: of the element, and of the root mean square of the element's row. If
+    `scale` is given, the tolerance also covers rounding errors of operands that are as large as `scale`
+    (minitri/trust/first_order_error.py).
     """
     if isinstance(expected, tuple):
         scales = scale if scale is not None else (None,) * len(expected)
@@ -186,7 +190,8 @@ def _units(eps: float) -> float:
 
 
 def propose(plan: Plan, interpreter: bool, effort: str = "quick", chip: Chip = H200) -> list[Options]:
-    """Returns a short list of candidates for the kernel of a plan with the most work: a matrix product if there is one.
+    """Returns a short list of candidates for one kernel of a plan: the kernel with the most work. A kernel with a
+    matrix product counts as more work than any other kernel.
 
     `chip` describes the GPU that the program runs on.
     """
@@ -232,7 +237,9 @@ def _looped(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
 
 
 def _is_choice(chosen: Schedule, options: Options) -> bool:
-    """Checks whether these options equal the cost model's choice, which is measured in any case."""
+    """Checks whether these options equal the cost model's choice. The cost model's choice is the first candidate, so
+    the same options need no second measurement.
+    """
     if chosen.persistent:
         return False
     same = all(chosen.axes[name][1] == block for name, block in options.blocks.items())
@@ -243,9 +250,9 @@ def _is_choice(chosen: Schedule, options: Options) -> bool:
 def _rows(kernel: Kernel, interpreter: bool, chip: Chip) -> list[Options]:
     """Returns candidates for a kernel with reductions.
 
-    The candidates vary the number of warps. Some candidates give each program a quarter of the rows that the cost model
-    chose, or four times as many rows. If the reduction is a loop, candidates instead halve and double the block of the
-    loop.
+    The candidates vary the number of warps. If no loop is needed, some candidates give each program a quarter of the
+    rows that the cost model chose, or four times as many. If a loop computes the reduction, some candidates halve or
+    double the block of the loop instead.
     """
     chosen = schedule(kernel, Request(chip, interpreter))
     looped = {name: block for name, (role, block) in chosen.axes.items() if role == "loop" and block > 1}

@@ -1,12 +1,12 @@
-"""The compiled kernels of a program, as one `Executable` for each combination of sizes and layouts. variants.py also
-chooses the executable of a call.
+"""Keeps the compiled kernels of a program: one `Executable` for each combination of sizes and layouts. This module also
+chooses the `Executable` for each call.
 
 On a GPU, each of the first eight shapes gets its own kernels, in which sizes and strides are literals. Later shapes
 share general kernels, in which only sizes that never changed are literals. The interpreter always gets kernels for the
 sizes of the call.
 
-A program with an `effort` measures schedules at the first call of a shape (measured_schedules.py). Left out: repeated
-calls (replay.py).
+A program with an `effort` measures schedules at the first call of a shape (measured_schedules.py). Left out: calls that
+repeat an earlier call (replay.py).
 """
 
 from dataclasses import replace
@@ -28,9 +28,9 @@ MAX_SPECIALISED = 8  # shapes that get their own kernels on a GPU
 
 
 class Variants:
-    """The executables of one program.
+    """The `Executable` objects (compiled kernels) of one program.
 
-    kept      executables by the key of their compilation context
+    kept      the `Executable` objects, by the key of their compilation context
     shapes    the sizes and strides of calls that got their own kernels
     """
 
@@ -72,7 +72,9 @@ class Variants:
         return True
 
     def unchanged(self, call: Call) -> dict[str, int]:
-        """Returns the sizes that were equal in every call with its own kernels."""
+        """Returns the sizes that were equal in every call that got its own kernels. General kernels treat such sizes as
+        literals.
+        """
         seen = [dict(sizes) for sizes, _ in self.shapes]
         return {n: size for n, size in call.sizes.items() if all(s.get(n) == size for s in seen)}
 

@@ -1,8 +1,8 @@
 """Interprets names, numbers and attributes in the text of a stage.
 
-In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a position in the text. `Names`
-has the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial is limited,
-because the text may come from anyone.
+In: syntax nodes (reader.py). Out: dimensions, dtypes or constants, or a `Mistake` at a position in the text. The class
+`Names` knows the meaning of each name, and computes the polynomial (`Dim`) of an expression. The size of a polynomial
+is limited, because the text of a stage is not trusted.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Names:
     """The meanings of names in expressions.
 
     sizes    the dimensions in the types of the inputs, by name
-    axes     the axes of the present line, by name
-    value    a function that returns the symbol of any other name, such as `%3` or `@0`, or None if it is unknown
+    axes     the axes of the line that is being read, by name
+    value    a function that returns the symbol of any other name, such as `%3` or `@0`, or None for an unknown name
     """
 
     sizes: dict[str, Dim] = field(default_factory=dict)
@@ -38,7 +38,9 @@ class Names:
     value: Callable[[Node], Dim | None] = lambda _: None
 
     def dim(self, e: Node) -> Dim:
-        """Returns the polynomial of an expression. A loop visits the left operands, because a sum may be long."""
+        """Returns the polynomial of an expression. A loop, not recursion, visits the left operands: a long sum would
+        need too deep a recursion.
+        """
         rights: list[tuple[Node, Node]] = []
         while e.kind in BINARY:
             rights.append((e, e.parts[1]))
@@ -90,7 +92,7 @@ class Names:
         return tuple(map(self.dim, exprs))
 
     def shape(self, exprs: Iterable[Node]) -> tuple[Dim, ...]:
-        """Returns the sizes of an array. Only dimensions may occur in the sizes, not axes."""
+        """Returns the sizes of an array. Raises Mistake if a size contains an axis instead of a dimension."""
         exprs = list(exprs)
         found = self.of_sizes.dims(exprs)
         for e, d in zip(exprs, found):
@@ -100,7 +102,7 @@ class Names:
 
     @property
     def of_sizes(self) -> Names:
-        """Returns the same names without axes and values, so that only dimensions are known."""
+        """Returns a copy of these `Names` that knows only dimensions, no axes and no values."""
         return Names(self.sizes)
 
     def condition(self, e: Node) -> Dim:
@@ -115,7 +117,7 @@ class Names:
 
 
 def _small(d: Dim, place: Text) -> Dim:
-    """Returns the polynomial. Raises Mistake with code MT0401 if the polynomial is too large."""
+    """Returns the polynomial `d` unchanged. Raises Mistake with code MT0401 if the polynomial is too large."""
     if len(d.terms) > MAX_TERMS or any(len(m) > MAX_NESTING or abs(c) >= MAX_NUMBER for m, c in d.terms):
         raise Mistake(place, "this expression has too many terms, or too large numbers", code="MT0401")
     return d
@@ -132,7 +134,7 @@ def read_dtype(type: Node) -> DType:
 
 
 def read_number(e: Node, dtype: DType) -> int | float | bool:
-    """Returns the value of a constant of this dtype. Floats are rounded to the dtype.
+    """Returns the value of a constant of the dtype `dtype`. Floats are rounded to the dtype.
 
     Raises Mistake if the value does not fit the dtype.
     """
@@ -153,7 +155,7 @@ def read_number(e: Node, dtype: DType) -> int | float | bool:
 
 
 def check_attributes(attributes: Attributes, known: Sequence[str]) -> None:
-    """Raises Mistake for an attribute of a line whose name is not in `known`."""
+    """Raises Mistake if the name of an attribute is not in `known`."""
     for name, value in attributes.items():
         if name not in known:
             there = f"there is {', '.join(known)}" if known else "none is known"

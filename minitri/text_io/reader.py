@@ -3,12 +3,12 @@
     %2: f32[M] = exp %1      →      Line(result %2, type f32[M], op exp, operands (%1,))
 
 In: the text of a graph, of a plan of kernels or of tile programs. Out: a `Node` for every line and expression, or a
-ParseError MT0501. The one idea: all three IRs have one grammar (ir.lark), because their lines have the same syntax.
-Every node that can be wrong has its range of characters in the text, so that an error (`Mistake`) can point at the
-node. graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into IRs. read_expressions.py has the functions
-that these three files use.
+ParseError MT0501. The one idea: the graph, kernels and tile programs have one grammar (ir.lark), because the lines of
+all three have the same syntax. Nodes know their range of characters in the text, so that an error (`Mistake`) can point
+at a wrong node. graph/text.py, kernels/parse.py and tiles/text.py turn the nodes into a graph, kernels and tile
+programs. For names and numbers in nodes, read_expressions.py has functions.
 
-Numbers and nesting are limited, because the text may come from anyone.
+The size of numbers and the depth of nesting are limited, because the text is not trusted.
 """
 
 import json
@@ -40,12 +40,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Node(Text):
-    """A syntax node: an expression, or the node of a rule of ir.lark.
+    """A syntax node: an expression, or what a grammar rule of ir.lark has parsed.
 
     The `kind` of an expression is number, name, text, list, element, max, min, neg, or an operator: + - * // % < >= ==
     !=. The `parts` of an expression are its operands, or its value. Any other node has the name of its grammar rule as
-    its `kind`, and the names and nodes of the rule as its `parts`. A part that is missing is None. `depth` counts
-    nested expressions.
+    its `kind`, and the names and nodes of the rule as its `parts`. If the rule has an optional part that is missing in
+    the text, this part is None. `depth` is the number of expressions that are nested in one another.
     """
 
     kind: str
@@ -95,7 +95,9 @@ class Line(Text):
 
 
 class Mistake(Exception):
-    """An error in a piece of the text. The code is MT0501 for a syntax error, and MT0502 for most other errors."""
+    """An error in a piece of the text of a stage. The `code` of the error is MT0501 for a syntax error, and MT0502 for
+    most other errors.
+    """
 
     def __init__(self, place: Text, message: str, help: str = "", code: str = "MT0502") -> None:
         super().__init__(message)
@@ -103,7 +105,8 @@ class Mistake(Exception):
 
 
 def read(source: Source, start: str) -> Any:
-    """Returns the syntax nodes of a text. `start` is the start symbol: "graph", "kernels", "tiles" or "sum".
+    """Returns the syntax nodes of a text. `start` is the start symbol of the grammar: "graph", "kernels", "tiles" or
+    "sum".
 
     Raises Mistake with code MT0501 for a syntax error, and CompileError MT0401 for a text that is too long.
     """
@@ -180,7 +183,7 @@ _READERS = {"NUMBER": _number, "STRING": _string, "LINE": _line_of_ledger}
 
 
 def _read_part(part: Any) -> Any:
-    """Returns the node for a token. A node is returned unchanged."""
+    """Returns the node for a token of the text. If `part` is a node already, returns this node."""
     return _READERS.get(part.type, _word)(part) if hasattr(part, "start_pos") else part
 
 
@@ -193,7 +196,7 @@ def _around(parts: Iterable[Any]) -> tuple[int, int]:
 def _node(kind: str, *parts: Any) -> Node:
     """Returns the node of a grammar rule.
 
-    Brackets are not among the node's `parts`, but its range of characters includes them.
+    The `parts` of the node do not contain brackets, but the node's range of characters includes the brackets.
     """
     return Node(*_around(parts), kind, tuple(p for p in parts if not (isinstance(p, Node) and p.name in ("[", "]"))))
 
@@ -205,7 +208,8 @@ def _nested(place: tuple[int, int], kind: str, parts: tuple[Any, ...], depth: in
 
 
 class Builder:
-    """Makes the syntax nodes of grammar rules in ir.lark that need more than their parts.
+    """Makes those syntax nodes that need more than the parts of a grammar rule (ir.lark): for example, the depth of
+    nesting.
 
     Each method has the name of a grammar rule.
     """
@@ -264,7 +268,9 @@ class Builder:
 
 
 class Callbacks:
-    """Adapts `Builder` to lark, which calls a function for each rule with a list of tokens and nodes."""
+    """Adapts `Builder` to the parser library lark. For each grammar rule, lark calls a function with a list of tokens
+    and nodes.
+    """
 
     def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
         if not rule[0].islower():

@@ -12,8 +12,8 @@ A template looks like the line that it describes. `<x>` is a placeholder for the
     rescale = <rescale?>  an optional attribute, which is not written if its value is None or ()
     <op>                  the name of an operator, a reduction or a scan
 
-In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. Each IR has its
-templates in `lines.toml`, its writer in text.py, and its reader in parse.py.
+In: the fields of an operation, or a line of text. Out: the text of the operation, or its fields. Each intermediate
+representation has its templates in `lines.toml`, its writer in text.py, and its reader in parse.py.
 """
 
 import re
@@ -39,7 +39,8 @@ _FAMILIES = {"reduce": REDUCTIONS, "scan": SCANS}
 class Hole:
     """A placeholder of a template: `word = <field:kind mark>` for an attribute, `<field:kind mark>` for an operand.
 
-    `mark` is "...", or "?", or empty. `bracket` is "[" if the field is a list of values of the kind, or empty.
+    `mark` is "?" for an optional attribute, three dots for all remaining operands, and otherwise empty. `bracket` is
+    "[" if the field is a list of values in brackets, and otherwise empty.
     """
 
     word: str
@@ -61,7 +62,7 @@ class Hole:
 class Template:
     """A template, which writes and reads one kind of line.
 
-    The docstring of the module describes the syntax of templates.
+    The docstring of templates.py describes the syntax of templates.
     """
 
     def __init__(self, text: str) -> None:
@@ -74,7 +75,7 @@ class Template:
     def write(self, fields: Mapping[str, Any], writer: Any, more: Sequence[str] = ()) -> str:
         """Returns the text of an operation with these fields. Operands that are None are left out.
 
-        `more` has the texts of further attributes.
+        `more` is a list of further attributes, as texts.
         """
         operands: list[str] = []
         for h in self.operands:
@@ -91,7 +92,7 @@ class Template:
 
 
 def templates(module: Any, table: Mapping[str, Any]) -> dict[type[Any], Template]:
-    """Returns the templates of the classes of a module, from the table `lines` of a TOML file."""
+    """Returns a template for each class of a module, from the table `lines` of a TOML file."""
     return {getattr(module, name): Template(line) for name, line in table["lines"].items()}
 
 
@@ -104,11 +105,11 @@ class LineReader(Generic[V]):
     """Reads the lines of a block, one after another. A subclass has a method for each kind of field.
 
     templates    templates of the lines, one for each class of operations
-    precisions   the precisions of a product
+    precisions   the precisions that a matrix product can have
     anywhere     attributes that any line can have
-    example      an example of a type, for messages
-    names        the meaning of names in index expressions, for the line that is being read
-    dtype        the dtype of the result, for the same line
+    example      an example of a type, which error messages show
+    names        the meaning of names in index expressions, in the line that is being read
+    dtype        the dtype of the result of the line that is being read
     """
 
     templates: Mapping[type[Any], Template]
@@ -124,7 +125,7 @@ class LineReader(Generic[V]):
         self.taken: set[str] = set()  # all names of values, also of those that are out of scope
 
     def ref(self, e: Node) -> V:
-        """Returns the value with this name, which an earlier line must define."""
+        """Returns the value with the name `e`. Raises Mistake if no earlier line defines this value."""
         if e.kind != "name" or e.name not in self.values:
             shown = self.source.text[e.start : e.end][:40]
             raise Mistake(e, f"there is no value `{shown}` above", suggest(e.name, self.values))
@@ -159,7 +160,9 @@ class LineReader(Generic[V]):
         return (Span(self.source, line.start, line.end),)
 
     def read_result(self, result: Node, type: Node) -> tuple[Node, ...]:
-        """Reserves the name of a new value. Returns what is in the brackets of its type, and sets `dtype`."""
+        """Reads the name and the type of a new value, such as `%1: f32[i]`. Returns what the brackets contain, and sets
+        the field `dtype`.
+        """
         if result.name in self.taken:
             raise Mistake(result, f"`{result.name}` is there already")
         self.taken.add(result.name)
@@ -171,7 +174,7 @@ class LineReader(Generic[V]):
     def fields(self, line: Line, absent: Collection[str] = ()) -> tuple[type[Any], dict[str, Any]]:
         """Returns the class of a line's operation, and the operation's fields.
 
-        `absent` has operations and fields that are not allowed.
+        `absent` has the operations and fields that are not allowed in this text.
         """
         cls, found = self._kind(line, absent)
         template = self.templates[cls]
@@ -199,7 +202,9 @@ class LineReader(Generic[V]):
         return heads["<op>"], {"op": line.op.name}
 
     def _operands(self, line: Line, holes: Sequence[Hole]) -> dict[str, Any]:
-        """Returns the fields that are operands. A placeholder for all remaining operands needs at least one operand."""
+        """Returns those fields of an operation that are operands. If a template ends with "all remaining operands", the
+        line must have at least one operand.
+        """
         fixed, count = [h for h in holes if not h.mark], len(line.operands)
         least = len(fixed) if fixed == holes else max(len(fixed), 1)
         if count < least or fixed == holes and count > least:

@@ -1,7 +1,7 @@
 """The numpy evaluator of tile programs, which defines what a tile program means.
 
-In: tile programs, an array for each input, the sizes. Out: the outputs. The one idea: numpy runs every program of the
-grid, one after another. Each axis has a current block, and a loop moves the current block along its axis.
+In: tile programs, an array for each input, the sizes. Out: the output arrays. The one idea: numpy runs every program of
+the grid, one after another. Each axis has a current block, and a loop moves the current block along its axis.
 minitri/kernels/evaluate.py computes each op.
 
 In an unmasked program, the evaluator cuts off a block at the end of its axis. In a masked program, every element of a
@@ -48,8 +48,8 @@ def places(program: Program, sizes: Sizes) -> Iterator[Place]:
 
 
 def run(program: Program, place: Place, memory: Memories, sizes: Sizes, masked: bool, watch: Watch) -> None:
-    """Runs one program of the grid, which changes `memory`. `watch` is an object that checks each statement of the
-    program.
+    """Runs the program at one point `place` of the grid. The stores of the program change `memory`. The object `watch`
+    checks each statement of the program.
     """
     watch.enter(program, place)
     _Run(program, place, memory, sizes, masked, watch).all()
@@ -123,7 +123,7 @@ class _Run(Values):
         return default if bound is None else int(np.asarray(numpy_array_operations.index(bound, self.env)).item())
 
     def lanes(self, op: Op) -> tuple[slice, ...]:
-        """Returns slices that select the elements of a carried value that belong to the current blocks."""
+        """Returns slices for a carried value. The slices select those elements that lie in the current blocks."""
         return tuple(slice(0, self.width(n)) if n in op.axes else slice(None) for n in self.names)
 
     # ---- ops -------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class _Run(Values):
         return super().value(op)
 
     def _watch_ends(self, op: Op, axes: Sequence[str], value: Any, before: Any = None) -> None:
-        """Reports elements past the end of a reduced axis if they would change the result of the reduction."""
+        """Reports an error if elements past the end of a reduced axis would change the result of the reduction."""
         for name in axes:
             k = self.names.index(name)
             if self.masked and name in self.axes and self.real[name] < value.shape[k] > 1:
@@ -177,8 +177,8 @@ class _Run(Values):
             self.watch.store(op, offset)
 
     def tests(self, op: Access) -> Sequence[Dim]:
-        """Returns the conditions under which a load or store happens. A tensor descriptor only tests the bounds of its
-        array.
+        """Returns the conditions under which a load or store happens. An access through a tensor descriptor only tests
+        the bounds of the array.
         """
         if self.program.hint(op).descriptor:
             return [c for d, e in zip(op.index, op.buffer.shape) for c in (d, e - 1 - d)]

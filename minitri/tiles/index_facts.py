@@ -2,9 +2,10 @@
 
     grid i: M by 4     i = 4*tile + element,  0 <= tile < (M + 3)//4,  0 <= element < 4
 
-In: a tile program and one load or store of it. Out: facts (minitri/base/inequalities.py) that are true whenever the
-access runs. The one idea: all facts follow from how blocks cover an axis, and from the fact that the program runs at
-all. A loaded value can be any number, so there are no facts about loaded values.
+In: a tile program, and one load or store of this program. Out: facts (minitri/base/inequalities.py) that are true
+whenever this load or store runs. The one idea: all facts follow from the blocks of each axis, and from the rule that a
+program runs only if no axis of the grid is empty. A loaded value can be any number, so there are no facts about loaded
+values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +32,8 @@ def known(program: Program, op: Access, tests: Sequence[Dim]) -> list[Fact]:
 
 
 def _whole(program: Program, op: Access) -> Iterator[Fact]:
-    """Returns the fact that all elements are inside an axis. The fact is true if the loop around `op` runs over
-    complete blocks only.
+    """Yields the fact that every index is inside the looped axis, if the loop around `op` runs over complete blocks
+    only.
     """
     for loop in (s for s in program.body if isinstance(s, Loop) and op in s.body):
         for a in map(program.axis, loop.axes):
@@ -67,8 +68,8 @@ def _range(a: TileAxis, lanes: bool) -> Iterator[Fact]:
 
 
 def _not_empty(a: TileAxis) -> Iterator[Fact]:
-    """Returns the facts about an axis with at least one block: the extent, and each factor of the extent, is at least
-    1.
+    """Returns the facts that follow if an axis has at least one block: the extent, and each factor of the extent, is at
+    least 1.
     """
     yield Fact(a.tiles - 1, f"{a.name} has a block")
     if a.tiles == (a.extent + (a.block - 1)) // a.block:

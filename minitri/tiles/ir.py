@@ -14,12 +14,14 @@ point of the grid.
 
 A value of type `f32[i, r]` is a tile. Along each axis a tile has `lanes` elements. The number `lanes` is `block`,
 rounded up to a power of two, because Triton's tiles need such sizes. So some elements of a tile have an index past the
-end of the axis or past their block. Masks prevent loads and stores of elements outside of the axis or the block.
+end of the axis, or past the end of the block. Masks prevent loads and stores of elements outside of the axis or the
+block.
 
 A `Carry` op is a value that a loop passes from one iteration to the next. A `Carry` op comes before its loop. After the
 loop, the op has the value of the last iteration.
 
-A tile program has no operations on whole arrays. The order of its computations is explicit.
+A tile program has no operations on whole arrays. The statements of a tile program say in which order everything is
+computed.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class TileAxis(Axis):
 
     @property
     def inside(self) -> Dim:
-        """An expression that is >= 0 where the index is inside the extent."""
+        """An expression that is >= 0 exactly if the index is inside the extent."""
         return self.extent - 1 - self.index
 
     @property
@@ -89,7 +91,7 @@ class Hints:
     changes the result of a program.
 
     descriptor     the access uses a tensor descriptor with a block of these sizes, one for each axis of the array
-    fast           the operator uses its fast-math spelling
+    fast           the operator is compiled to its faster, less precise fast-math form
     in_parts       a maximum over rows first reduces parts of 16 columns each
     unknown_start  the initial value of a `Carry` is hidden from Triton's compiler
     wait           each iteration of the loop first waits until the tensor cores have finished
@@ -114,15 +116,16 @@ class Program:
     group              rasterisation: this many tiles of the last-but-one grid axis run side by side, so that their
                        operands stay in the L2 cache
     wide               memory offsets are 64-bit integers
-    relaxed            fast math is allowed, as in the kernel
+    relaxed            fast math is allowed, as the field `relaxed` of the kernel says
     descriptors        loads use tensor descriptors where that is possible
     persistent         the number of programs of a persistent kernel; 0 means one program for each tile
     registers          the most registers that a thread may use; 0 means that Triton's compiler decides
-    descending         the tiles of the last grid axis run from its end to its start
-    returning          loops without carried values run from their last block to their first
+    descending         the tiles of the last grid axis run backwards, from the end of the axis to its start
+    returning          loops without carried values run backwards, from their last block to their first block
     peeled             tiles that are completely inside the last grid axis skip the bounds checks of that axis
     descriptor_stores  with `descriptors`: stores use tensor descriptors too, where that is possible
-    early_start        the program starts before the previous kernel ends, and waits for its results (dependent launch)
+    early_start        the program starts before the previous kernel ends, and then waits for the results of that kernel
+                       (dependent launch)
     flattened          the loop over the tiles of a persistent kernel and the loop inside it become one loop
     hints              hints about how the target compiles single ops and loops
     """
@@ -164,7 +167,9 @@ class Program:
 
     @property
     def peeled_tests(self) -> frozenset[Dim]:
-        """The bounds checks that complete tiles of a `peeled` program skip."""
+        """The bounds checks that a tile skips if the tile lies completely inside the axis and the program has the
+        option `peeled`.
+        """
         if not self.peeled or not self.grid or self.grid[-1].lanes != self.grid[-1].block:
             return frozenset()
         return frozenset((self.grid[-1].inside,))
@@ -183,7 +188,8 @@ class Program:
     def factors(self, dot: Dot) -> tuple[Op, Op]:
         """Returns the two operands of a matrix product in the order in which they are multiplied.
 
-        The product may be transposed: the rows of its result lie along the axis that comes first in the program.
+        If the axis of the columns comes before the axis of the rows in the program, the product is computed transposed:
+        with its factors exchanged.
         """
         row, column = (next(n for n, a in enumerate(self.axes) if a.name == name) for name in dot.tile)
         return (dot.a, dot.b) if row < column else (dot.b, dot.a)
@@ -195,16 +201,18 @@ class Program:
 
 
 def index_axes(op: Access) -> set[str]:
-    """Returns the names of the axes in the index of a load or store. A symbol for the position in a block counts as the
-    axis of the block.
+    """Returns the names of the axes in the index of a load or store. If the index contains a position in a block, the
+    axis of this block is included.
     """
     return {name.removesuffix("_lane") for name in op.indexed_by}
 
 
 def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] | None:
-    """Solves `condition >= 0` for the index of one axis. The bound contains no axis of `lanes` and no loaded value.
+    """Solves `condition >= 0` for the index of one axis. The bound of this index contains no axis of `lanes` and no
+    loaded value.
 
-    From the solved condition, Triton finds how many neighbouring elements have the same result of a bounds check.
+    Bounds checks are written in this form because Triton then finds how many neighbouring elements have the same
+    result.
     """
 
     def varies(s: Symbol) -> bool:
@@ -215,7 +223,7 @@ def isolated(condition: Dim, lanes: Container[str]) -> tuple[Symbol, int, Dim] |
 
 def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
     """Splits an expression into two sums. The host computes the first sum, which depends on sizes only. The second sum
-    consists of all other products.
+    consists of all products that depend on more than sizes.
 
     Each product of the second sum has a sign, a factor that the host computes, and other factors.
     """
@@ -232,7 +240,7 @@ def on_host(d: Dim) -> tuple[Dim, list[tuple[int, Dim, Monomial]]]:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """An index that runs over the elements of a block of `axis`, plus `offset`.
+    """An index that runs along a block of `axis`. The number `offset` is added to each position.
 
     If `axis` is None, the index is the single number `offset`. If `walks` is true, the index of the first element is
     the start of the current block. If `walks` is false, the index of the first element is 0.
@@ -288,7 +296,7 @@ def ends_whole(loop: Loop, axis: TileAxis) -> bool:
 class Programs:
     """The tile programs of a plan, in launch order.
 
-    Only the head of `plan` is used: its inputs, outputs, conditions and temporaries.
+    Of `plan`, only the inputs, the outputs, the conditions and the temporaries are used.
     """
 
     plan: Plan

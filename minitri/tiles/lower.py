@@ -9,13 +9,13 @@
 
 In: a kernel and its schedule. The schedule gives each axis a block and a role: grid, whole or loop. Out: a tile
 program. The one idea: the body consists of phases, which are executed one after another. Each phase ends with its
-reductions over looped axes. A phase has one loop nest for each set of looped axes. A loop nest that needs elements of
-an earlier phase loads and computes these elements again. An axis with the role "whole" needs no loop, so a row along
-this axis is read once. A value that a loop carries has one element for each element of a block. One reduction after the
-loop combines these elements.
+reductions over looped axes. A phase has one loop nest for each set of looped axes. If a loop nest needs elements that
+an earlier phase used, the loop nest loads and computes these elements again. An axis with the role "whole" needs no
+loop, so a row along this axis is read once. For a reduction, a loop carries a partial result for each position in a
+block. One reduction after the loop combines these partial results.
 
-Left out: reductions that share a loop although one depends on the other. minitri/optimize/online_reductions/lower.py
-extends `Lowering` for kernels whose reductions share a loop.
+Left out: loops that compute two reductions although one reduction depends on the result of the other.
+minitri/optimize/online_reductions/lower.py extends `Lowering` for kernels whose reductions share a loop.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Nest:
     loops    the axes of the loops
     body     the statements of the innermost loop
     carries  the values that the loop carries, each with its value for the next iteration
-    values   ops of the kernel → their values in the current iteration
+    values   a dict from each op of the kernel to its value in the current iteration
     """
 
     loops: tuple[str, ...]
@@ -56,8 +56,8 @@ class Nest:
 class Lowering:
     """Builds the body of one tile program in `out`.
 
-    Constants and initial values come before the loop that uses them, and equal constants are one op. The axes of a
-    value in a loop are the axes of its operands, in the program's order.
+    Constants and initial values come before the loop that uses them, and equal constants share one op. A value in a
+    loop has all axes of its operands, in the order of the program's axes.
     """
 
     def __init__(self, kernel: Kernel, axes: dict[str, TileAxis]) -> None:
@@ -115,17 +115,21 @@ class Lowering:
         return self.out
 
     def level(self, op: Op, levels: dict[Op, int]) -> int:
-        """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has this number
-        for each operand.
+        """Returns the number of phases (groups of loops) that must end before an op can run. `levels` has the number of
+        phases for each operand.
         """
         return max((levels[o] + bool(self.looped_over(o)) for o in ir.op_operands(op)), default=0)
 
     def looped_over(self, op: Op) -> list[str]:
-        """Returns the looped axes that an op reduces. An op that reduces a looped axis ends its phase."""
+        """Returns the looped axes that an op reduces. If an op reduces a looped axis, its result exists only after the
+        loop, so the op ends its phase.
+        """
         return [a for a in self.looped if a in ir.reduced_by(op)]
 
     def loops_of(self, op: Op) -> tuple[str, ...]:
-        """Returns the looped axes that an op depends on, in order. An op must be inside loops over these axes."""
+        """Returns the looped axes that an op depends on, in order. The op must be inside loops over all of these looped
+        axes.
+        """
         used = set(op.axes) | set(self.looped_over(op))
         if isinstance(op, Reduce):
             used |= set(op.x.axes)
@@ -247,7 +251,9 @@ class Lowering:
         ]
 
     def _lane(self, axis: str, op: Op, first: bool = False) -> Op:
-        """Makes an op for the index along an axis. If `first` is true, the index is that of the first block."""
+        """Makes an op for the index along an axis. The index lies in the first block if `first` is true, otherwise in
+        the current block.
+        """
         expr = lane_number(axis) if first else self.axes[axis].index
         return Position(dtype=i64, axes=(axis,), spans=op.spans, expr=expr)
 
@@ -255,8 +261,9 @@ class Lowering:
         """Writes one iteration of a scan over blocks: the scan of the current block, combined with the total of all
         earlier blocks.
 
-        The loop carries the last element of the scan. A sum in which all other elements are 0 selects this last
-        element. A simpler loop would carry the total plus the sum of the block, but Triton 3.6 fails to compile it.
+        The loop carries the last element of the scan. To select the last element, all other elements are replaced by 0,
+        and the elements are added. A simpler loop would carry the total plus the sum of the block, but Triton 3.6 fails
+        to compile such a loop.
         """
         rest = tuple(a for a in new.axes if a != new.along)
         carry = self.carry(new.dtype, rest, neutral(new.op, new.dtype), new)
@@ -292,8 +299,8 @@ class Lowering:
         return self.append(body, Compute(dtype=op.dtype, axes=(), spans=op.spans, op="cast", args=(place,)))
 
     def constant(self, like: Op, value: int | float | bool) -> Op:
-        """Returns a constant with the dtype of `like`, which is written before all loops that use it. Equal constants
-        are one op.
+        """Returns a constant with the dtype of the op `like`. The constant is written before the loops that use it.
+        Equal constants share one op.
         """
         key = (like.dtype, repr(value))
         if key not in self.constants:

@@ -1,4 +1,4 @@
-"""tile → tile.masked: every load and store gets a mask. For each axis, the mask says why the axis is tested or not.
+"""tile → tile.masked: every load and store gets a mask. For each axis, the mask says why a test is needed or not.
 
     %0: f32[i] = load x[i]
     becomes
@@ -9,8 +9,8 @@ kinds of loads and stores need a bounds check. The first kind uses an axis whose
 size. The last block then has elements past the end of the axis (an *overhang*). Accesses of the second kind have
 guards, which are conditions of gathers and of operands of a concat.
 
-Elements past the end of a reduced axis must not change the reduction. Elements past the end get the neutral element of
-the reduction, such as 0 for a sum.
+Elements past the end of a reduced axis must not change the reduction. So the neutral element of the reduction, such as
+0 for a sum, replaces the elements past the end.
 
 Left out: proofs that a test always succeeds. minitri/optimize/mask_elision.py extends `Masking` with such proofs.
 """
@@ -59,7 +59,7 @@ def reason(axis: TileAxis, needless: str = "") -> str:
 
 def spare_reason(axis: TileAxis) -> str:
     """Returns the text that says why elements past the end of a block are tested. A tile is padded to a power of two,
-    and another program computes the elements in the padding.
+    and the padding holds elements that belong to another program.
     """
     return f"{axis.name}: lanes tested, a block is {axis.block} of {axis.lanes} lanes"
 
@@ -153,7 +153,7 @@ class Masking:
     def is_neutral(self, x: Op, axis: TileAxis, value: Number) -> bool:
         """Checks whether the elements of `x` past the end of an axis are known to be `value`.
 
-        For example, a load that tests the axis has the value `other` past its end.
+        For example, a load with a bounds check of the axis has the value `other` past the end of the axis.
         """
         if not isinstance(x, Load) or x.mask is None:
             return False

@@ -2,7 +2,8 @@
 
     retyped(program, {%2: f16})        %2: f32[i] = add %0, %1      becomes     %2: f16[i] = add %0, %1
 
-In: a tile program. Out: a new program, in which every op refers to the new operands. The given program is not modified.
+In: a tile program. Out: a new program. If an op was changed, the ops that use this op now use the changed op. The given
+program is not modified.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +37,7 @@ def connected(op: Op, users: Users) -> list[Op]:
 
 
 def largest_subset(ops: Iterable[Op], users: Users, keeps: Callable[[Op, set[Op]], bool]) -> set[Op]:
-    """Returns the largest subset of `ops` in which `keeps(op, subset)` is true for each op.
+    """Returns the largest subset of `ops` such that `keeps(op, subset)` is true for each op in the subset.
 
     `keeps` may depend only on those ops of the subset that are `connected` to the op.
     """

@@ -7,8 +7,8 @@
 In: a kernel, whose sizes may be unknown, and the caller's `Options`. Out: a `Schedule`. An axis of unknown size gets a
 block size that is correct for every size.
 
-The one idea: a plain schedule, which is correct for every kernel and every target, but not tuned for speed. The
-caller's options replace single decisions. Left out: the rules that make programs fast
+The one idea: the plain schedule is correct for every kernel and every target, but is not tuned for speed. The caller's
+options replace single decisions of a schedule. Left out: the rules that make programs fast
 (minitri/optimize/schedules/rules.py). A kernel that no rule applies to gets the plain schedule.
 """
 
@@ -34,12 +34,12 @@ class Schedule:
     """How one kernel is divided into programs and loops. Fields that are not listed here are those of `Program` in
     minitri/tiles/ir.py.
 
-    axes               name → (role, block); an axis that a rule does not list has one index in each program
+    axes               name → (role, block); if `axes` has no entry for an axis, each program has one index of this axis
     rule               a description of the rule that chose this schedule
-    group              as in `Program`; None leaves the choice to minitri/optimize/program_order.py
-    near               a second loop over the same elements finds these elements in a cache, so an online reduction
+    group              as in `Program`; if `group` is None, minitri/optimize/program_order.py chooses it
+    near               whether a second loop over the same elements finds them in a cache; if so, an online reduction
                        would save nothing
-    descriptor_stores  a persistent kernel also stores through tensor descriptors
+    descriptor_stores  whether a persistent kernel uses tensor descriptors for its stores too
     """
 
     axes: Mapping[str, tuple[str, int]]
@@ -60,7 +60,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The caller's decisions about schedules. An option that is None leaves the decision to the schedule rules.
+    """The caller's decisions about schedules. If an option is None, the schedule rules decide.
 
     blocks       block sizes by axis: {"i": 3}
     warps        the number of warps that run one program
@@ -130,7 +130,7 @@ INTERPRETER = TileSizes(1 << 18, 1 << 18, side=256, depth=256)
 
 
 def plain(kernel: Kernel, sizes: TileSizes = TileSizes()) -> Schedule:
-    """Returns the plain schedule of a kernel, which uses no hardware figures. Every kernel has a plain schedule."""
+    """Returns the plain schedule of a kernel. A plain schedule uses no hardware figures, and every kernel has one."""
     if kernel.dots:
         return _plain_product(kernel, sizes)
     axes: dict[str, tuple[str, int]] = {}
@@ -148,8 +148,8 @@ def _plain_product(kernel: Kernel, sizes: TileSizes) -> Schedule:
     """Returns the plain schedule of a kernel with matrix products, without software pipelining.
 
     Parallel axes that are neither rows nor columns are batch axes. Each program has one index of a batch axis. If a
-    product shares a loop with other reductions, its tiles have few rows. The few rows leave shared memory for the axes
-    of which one program computes all indices.
+    product shares a loop with other reductions, one program computes all indices of some axes. The tiles of such a
+    product have few rows, so that they fit into shared memory.
     """
     first, held = kernel.dots[0], kernel.held
     summed = {d.over for d in kernel.dots} - held
@@ -199,8 +199,8 @@ def deep(dot: Dot, extent: int, most: int) -> int:
 
 
 def _least_blocks(kernel: Kernel) -> dict[str, int]:
-    """Returns the least block size of each axis of a product whose block size the caller may choose. Axes with the role
-    "whole" are not included.
+    """Returns the least block size of those axes for which the caller may choose a block size. These are the axes of
+    matrix products, without the axes that have the role "whole".
     """
     if kernel.shared_loop is not None:
         return {name: LEAST for name in (kernel.dots[0].tile[0], kernel.shared_loop)}
@@ -208,7 +208,9 @@ def _least_blocks(kernel: Kernel) -> dict[str, int]:
 
 
 def with_options(kernel: Kernel, chosen: Schedule, options: Options) -> Schedule:
-    """Returns the schedule with the caller's decisions. A program keeps one index of each batch axis of a product."""
+    """Returns the schedule, changed by the caller's options. For a batch axis of a product, the caller's block size is
+    ignored, because a program always works on one batch index.
+    """
     least = _least_blocks(kernel)
     wanted = {a.name: options.blocks.get(a.name) for a in kernel.axes if not least or a.name in least}
     blocks = {name: max(block, least.get(name, 1)) for name, block in wanted.items() if block is not None}
@@ -241,9 +243,9 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
     """Raises CompileError MT0404 if the caller gives a block size for an axis that the program never has. A block size
     for a missing axis would have no effect.
 
-    `general` makes the plans of the same program for other sizes. A block size is accepted if the program has its axis
-    for other sizes. An axis is missing, for example, if its size is 1 or if it is merged into its neighbour. So block
-    sizes that were measured for arrays of one shape can be used for all shapes.
+    `general` makes the plans of this program for other sizes. An axis can be missing for some sizes only, for example
+    because its size is 1 or because it is merged into its neighbour. If other sizes have the axis, its block size is
+    accepted. So block sizes that were measured for arrays of one shape can be used for all shapes.
     """
     missing = [name for name in options.blocks if name not in axis_names(plan)]
     if not missing:
@@ -257,7 +259,7 @@ def check_axes(options: Options, plan: Plan, general: Callable[[], Iterable[Plan
 
 
 def axis_names(plan: Plan) -> list[str]:
-    """Returns the names of the axes of all kernels."""
+    """Returns the names of the axes of all kernels of a plan."""
     return list(dict.fromkeys(a.name for kernel in plan.kernels for a in kernel.axes))
 
 

@@ -16,8 +16,8 @@ In the stage `tile.target`, ops and loops can have hints, in braces:
     %1: f32[i, r] = load x[i, r] {because = ["i: 64 divides 4096"], descriptor = [64, 64]}
     for r {wait = true} {
 
-`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the programs point
-into that text. The plan of these programs has no kernels, because the text contains no kernels.
+`parse_programs` parses a text that `format_programs` wrote, perhaps edited by a user. The spans of the programs are
+places in the parsed text. The plan of these programs has no kernels, because the text contains no kernels.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -75,7 +75,9 @@ def program_lines(program: Program) -> Iterator[TileLine]:
 
 
 def _hints(program: Program, about: Op | Loop) -> list[str]:
-    """Formats the hints of an op or a loop as texts of attributes. Hints with their default values are omitted."""
+    """Formats the hints of an op or a loop as attributes of its line: `wait = true`. Hints with default values are
+    omitted.
+    """
     given = fields_of(program.hint(about))
     return LINES[Hints].words({name: value or None for name, value in given.items()}, OpWriter({}, AXIS))
 
@@ -144,7 +146,7 @@ def _axis(place: Node, names: Names, before: Sequence[TileAxis]) -> TileAxis:
 class _Body(Body):
     """Parses the statements of a program.
 
-    hints   the hints of ops and loops
+    hints   a dict from each op or loop to its hints
     given   the hints of the line that was parsed last
     """
 
@@ -170,9 +172,7 @@ class _Body(Body):
         return about
 
     def loop(self, nest: Node) -> Loop:
-        """Parses a loop. After the loop, the names of values that the loop computes are unknown, except for carried
-        values.
-        """
+        """Parses a loop. Later lines cannot use the values that the loop computes, except for carried values."""
         head, *lines = nest.parts
         axes = [e.name for e in head.operands]
         for e in head.operands:

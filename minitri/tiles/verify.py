@@ -1,8 +1,8 @@
 """Checks the rules of tile programs.
 
-Every op comes after its operands. The axes and dtype of every value follow from its operands. Each index of a load or
-store uses axes of the program only. A looped axis is used only inside its loop. Each tile has a size that Triton
-allows. The checks run after lowering, after masking, and on each program that was parsed from text.
+Every op comes after its operands. The axes and dtype of every value follow from its operands. The index of a load or
+store uses no axes except those of the program. A looped axis is used only inside its loop. Each tile has a size that
+Triton allows. The checks run after lowering, after masking, and on each program that was parsed from text.
 """
 
 from math import prod
@@ -20,7 +20,7 @@ COLUMNS = 16  # the columns of one part, for the hint `in_parts`
 
 
 def verify_all(programs: Programs, masked: bool) -> None:
-    """Raises ValueError if a tile program breaks a rule. The message names the first program and op that are wrong."""
+    """Raises ValueError if a tile program breaks a rule. The message names the first wrong program and op."""
     verify_order(programs.plan, [(p.name, p.ops()) for p in programs])
     for k, program in enumerate(programs):
         verify(program, masked)
@@ -57,9 +57,7 @@ HINTED: dict[str, tuple[type, ...]] = {
 
 
 def _check_hints(program: Program, about: Op | Loop, hints: Hints) -> None:
-    """Checks that each hint belongs to a kind of op or loop that can have this hint. Also checks that no hint changes a
-    value.
-    """
+    """Checks that each hint is allowed for this kind of op or loop. Also checks that no hint changes a value."""
     for name, kinds in HINTED.items():
         legal = not getattr(hints, name) or isinstance(about, kinds)
         require(legal, f"`{name}` is no hint for a {type(about).__name__}")
@@ -140,7 +138,7 @@ def _is_multiple(d: Dim, block: int) -> bool:
 def _check(op: Op, known: set[Op], program: Program, masked: bool, loops: tuple[str, ...]) -> None:
     """Checks an op inside loops over the axes `loops`.
 
-    Only an op inside a loop uses the index of the loop's axis. The symbol for the position of an element in its block
+    The index of a looped axis may be used only inside the loop. The symbol for the position of an element in its block
     may be used everywhere.
     """
     with located(program.name, op.spans):

@@ -1,12 +1,12 @@
 """Functions that permute, join, split or repeat axes, or take a diagonal.
 
-All make View nodes, except the functions that join arrays, which make Concat nodes too.
+All of these functions make View nodes. The functions that join arrays also make Concat nodes. Examples:
 
-moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
-unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
-hstack((x, y))          x, y: f32[M, N]     f32[M, 2*N]
-tile(x, 2)              x: (a, b)           (a, b, a, b): element d is x[d % 2]
-repeat(x, 2)            x: (a, b)           (a, a, b, b): element d is x[d // 2]
+    moveaxis(x, 0, -1)      x: f32[M, N, K]     f32[N, K, M]
+    unstack(x, axis=0)      x: f32[3, N]        three arrays f32[N]
+    hstack((x, y))          x, y: f32[M, N]     f32[M, 2*N]
+    tile(x, 2)              x: (a, b)           (a, b, a, b): element d is x[d % 2]
+    repeat(x, 2)            x: (a, b)           (a, a, b, b): element d is x[d // 2]
 """
 
 from collections.abc import Mapping, Sequence
@@ -151,7 +151,7 @@ def _pad_width(t: Typer, value: Value) -> Dim:
 def _stacked(t: Typer, arrays: Value, *, name: str, axis: int, new: Mapping[int, Sequence[int]]) -> Array:
     """Joins arrays along an axis.
 
-    `new` has, for each rank, the positions at which an array of this rank first gets axes of size 1.
+    Arrays of small rank first get axes of size 1. `new` maps the rank of an array to the positions of these axes.
     """
     parts = [insert_axes(t, a, new.get(a.rank, ())) for a in _arrays(t, arrays, name)]
     return concat(t, tuple(parts), min(axis, parts[0].rank - 1))
@@ -182,7 +182,7 @@ def element(t: Typer, x: Array, axis: int, place: Dim) -> Array:
 
 
 def _known(size: Dim, name: str, x: Array, axis: int) -> int:
-    """Returns the size of an axis as an int, where the size is the number of results of a function.
+    """Returns the size of an axis as an int. The size is the number of arrays that the function `name` returns.
 
     Raises CompileError MT0106 if the size is not constant, and MT0401 if it exceeds the limit on operations.
     """
@@ -258,7 +258,7 @@ def _each(t: Typer, x: Array, axis: int, repeats: Sequence[int]) -> Array:
 
 
 def _along(t: Typer, x: Array, axis: int, size: Dim, place: Dim) -> Array:
-    """Returns x with another size along one axis. `place` is the index map of this axis."""
+    """Returns x with another size along one axis. `place` is the index in x along this axis."""
     shape = [size if k == axis else e for k, e in enumerate(x.shape)]
     return view(t, x, shape, [place if k == axis else ir.axis(k) for k in range(len(shape))])
 
@@ -273,7 +273,7 @@ def broadcast_arrays(t: Typer, arrays: Value) -> tuple[Value, ...]:
 
 
 def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
-    """Returns the shape to which arrays of these shapes broadcast. A single shape is returned unchanged."""
+    """Returns the shape to which arrays of these shapes broadcast. If only one shape is given, returns this shape."""
     several = items_of(shapes)
     several = several if any(isinstance(s, tuple) for s in several) else (several,)
     given = [t.require_sizes(as_shape(s)) for s in several]
@@ -283,7 +283,7 @@ def broadcast_shapes(t: Typer, shapes: Value) -> tuple[Value, ...]:
 def meshgrid(t: Typer, arrays: Value, indexing: Value) -> tuple[Value, ...]:
     """Defines numpy's meshgrid: repeats each 1-D array over the grid of all arrays.
 
-    Indexing "xy" swaps the first two axes.
+    With the indexing "xy", the first two axes of the grid are swapped. With "ij", axis k belongs to array k.
     """
     ensure(indexing in ("xy", "ij"), "MT0102", 'the indexing of meshgrid is "xy" or "ij"')
     parts = [t.array(a) for a in items_of(arrays)]

@@ -28,7 +28,7 @@ def _dtype(value: Value, name: str) -> DType:
 def isdtype(t: Typer, dtype: Value, kind: Value) -> bool:
     """Checks whether a dtype equals the dtype `kind`, or is of a kind such as "integral".
 
-    `kind` may be a tuple of choices.
+    If `kind` is a tuple, the dtype must fit at least one item.
     """
     own = _dtype(dtype, "isdtype")
     return any(_is(own, k) for k in items_of(kind))

@@ -85,7 +85,8 @@ def _implied(arrays: Sequence[Labels]) -> Labels:
 def _unnamed(arrays: Sequence[Labels]) -> tuple[int, ...]:
     """Returns the axes for which `...` stands in the result.
 
-    The result has as many axes for `...` as the array with the most of these axes.
+    `...` can stand for different numbers of axes in the arrays. In the result it stands for the largest of these
+    numbers.
     """
     most = max((sum(isinstance(x, int) for x in labels) for labels in arrays), default=0)
     return tuple(range(-most, 0))
@@ -114,7 +115,10 @@ class _Term:
 
 
 def einsum(t: Typer, subscripts: Value, operands: Value, precision: Value) -> Array:
-    """Defines numpy's einsum. An axis that only one array has is summed before that array is multiplied."""
+    """Defines numpy's einsum.
+
+    If only one array has an axis, and the result does not, the axis is summed before this array is multiplied.
+    """
     arrays = [t.array(x) for x in (operands if type(operands) is tuple else (operands,))]  # a list is one operand
     names, result = _read_subscripts(subscripts, [a.rank for a in arrays])
     dtype, mode = t.settled(arrays), precision_of(precision)
@@ -142,9 +146,9 @@ def _sizes(t: Typer, names: Iterable[Labels], arrays: Iterable[Array]) -> dict[L
 
 
 def _diagonal(t: Typer, x: Array, labels: Labels, sizes: Mapping[Label, Dim]) -> _Term:
-    """Returns an array with one axis for each name. The subscripts "ii" take the diagonal.
+    """Returns the array with one axis for each name: with the subscripts "ii", the diagonal of the array.
 
-    An axis of size 1 is dropped if it broadcasts to a longer axis of another array.
+    An axis of size 1 is dropped if another axis with the same name has another size.
     """
     kept = list(dict.fromkeys(n for n, e in zip(labels, x.shape) if e != 1 or sizes[n] == 1))
     index = [ir.axis(kept.index(n)) if e != 1 or sizes[n] == 1 else dims.ZERO for n, e in zip(labels, x.shape)]
@@ -158,7 +162,10 @@ def _summed(t: Typer, x: _Term, kept: Container[Label]) -> _Term:
 
 
 def _joined(t: Typer, x: _Term, y: _Term, later: Container[Label], precision: str) -> _Term:
-    """Returns the product of two arrays, summed over the common axes that are not in `later`."""
+    """Returns the product of two arrays, summed over the common axes that are not in `later`.
+
+    `later` has the names of the axes of the result, and of the arrays that have not been multiplied yet.
+    """
     over = [n for n in x.labels if n in y.labels and n not in later]
     batch = [n for n in x.labels if n in y.labels and n in later]
     rows, columns = [n for n in x.labels if n not in y.labels], [n for n in y.labels if n not in x.labels]

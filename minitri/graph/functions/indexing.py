@@ -57,7 +57,7 @@ def subscript(t: Typer, x: Array, items: Sequence[Item]) -> Array:
 
 
 def _scalar_of(item: Item) -> Item:
-    """Returns an item of a subscript, where a constant `Dim` becomes an int.
+    """Returns an item of a subscript unchanged, except that a constant `Dim` becomes an int.
 
     Raises CompileError MT0206 if the item cannot be an index.
     """
@@ -99,7 +99,7 @@ def _position(t: Typer, item: Item, extent: Dim, axis: int) -> Dim:
 def _backwards(t: Typer, k: Dim) -> bool:
     """Checks whether an index or bound is negative, and so counts from the end.
 
-    Each call of the program checks that the index keeps this sign.
+    A symbolic index must have the same sign in each call. The calls check this.
     """
     if k.constant is not None:
         return k.constant < 0
@@ -141,9 +141,9 @@ def _one_element(item: slice, extent: Dim) -> Dim | None:
 def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Dim]:
     """Returns the start and the stop of a slice as indices of the axis.
 
-    Each bound is clipped to the axis on one side only, because past the other side the slice is empty anyway. A second
-    clip would make every index expression longer. For slices of slices, the length of the expression would double each
-    time.
+    Each bound is clipped at one end of the axis only, because the slice is empty if the bound is past the other end. A
+    second clip would make every index expression longer. For slices of slices, each slice would double the length of
+    the expression.
     """
     (start, start_back), (stop, stop_back) = (_bound(t, v) for v in (item.start, item.stop))
     if forwards:
@@ -156,7 +156,7 @@ def _bounds(t: Typer, item: slice, extent: Dim, forwards: bool) -> tuple[Dim, Di
 
 
 def _bound(t: Typer, value: Value) -> tuple[Dim | None, bool]:
-    """Returns a bound of a slice, and whether the bound counts from the end. The bound is None if it is left out."""
+    """Returns a bound of a slice, and whether the bound counts from the end. A missing bound is None."""
     if value is None:
         return None, False
     is_known = isinstance(value, (int, Dim)) and not isinstance(value, bool)
@@ -180,8 +180,8 @@ def wrapped(t: Typer, item: Item, extent: Dim) -> Array:
 def _gather(t: Typer, x: Array, picks: list[tuple[int, Array]], adjacent: bool) -> Array:
     """Indexes x by integer arrays. `picks` has pairs of an axis of x and its index array.
 
-    In the result, the axes of the broadcast index arrays replace the indexed axes of x. The new axes come first if
-    `adjacent` is false.
+    In the result, the axes of the broadcast index arrays replace the indexed axes of x. If `adjacent` is false, the
+    axes of the index arrays come first, as in numpy.
     """
     positions = [p for p, _ in picks]
     common = t.broadcast_shapes([a.shape for _, a in picks], "index arrays")

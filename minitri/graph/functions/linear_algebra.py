@@ -1,7 +1,8 @@
 """Products of arrays that use `@` or elementwise products: dot, inner, tensordot, kron, cross, matrix_power.
 
 `tensordot` moves the summed axes to the end of the first array and to the front of the second array. Next, `tensordot`
-joins the summed axes of each array into one axis and multiplies two matrices.
+joins the summed axes of each array into one axis, and its other axes into another axis. The product of the two matrices
+is reshaped to the shape of the result.
 """
 
 import functools
@@ -40,9 +41,9 @@ def tensordot(t: Typer, x1: Array, x2: Array, axes: Value) -> Array:
 
 
 def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the axes over which tensordot sums.
+    """Returns the axes of the first array and of the second array over which tensordot sums.
 
-    The axes of the first array and of the second array are in the same order.
+    The k-th axis of the first array and the k-th axis of the second array are a pair.
     """
     if not isinstance(axes, tuple):
         count = as_int(axes, "axes")
@@ -58,7 +59,7 @@ def _summed_axes(axes: Value, rank: int, other: int) -> tuple[tuple[int, ...], t
 def kron(t: Typer, x1: Array, x2: Array) -> Array:
     """Computes the Kronecker product.
 
-    Along each axis, element d is x1[d // n] * x2[d % n], where n is the size of x2.
+    Along each axis, element d is x1[d // n] * x2[d % n], where n is the size of x2 along this axis.
     """
     rank = max(x1.rank, x2.rank)
     left, right = ((*[dims.ONE] * (rank - x.rank), *x.shape) for x in (x1, x2))

@@ -3,8 +3,8 @@
     arange(2, N, 3)      index {expr = 2 + 3*d0}
 
 In: numbers and sizes that are known at compile time. Out: an array. `arange` makes an `Index` node, which computes in
-i64, and a conversion. Some integers are too large for an `Index` node. Such integers are computed from the positions 0,
-1, 2, … by a multiplication and an addition that wrap around, in i64 or u64.
+i64, and a conversion to the dtype of the result. Integers that are too large for an `Index` node are computed from the
+positions 0, 1, 2, … in i64 or u64, by a multiplication and an addition that wrap around.
 """
 
 import math
@@ -30,7 +30,7 @@ def full(t: Typer, shape: Value, fill_value: Value, dtype: Value) -> Array:
 
 
 def _diagonal(t: Typer, shape: Shape, k: Value) -> Array:
-    """Returns row - column + k for each element. Row and column are the element's indices along the last two axes."""
+    """Returns an array of row - column + k, where row and column are the indices along the last two axes."""
     rank = len(shape)
     ensure(rank >= 2, "MT0204", f"a triangle needs rank 2 or more, not {rank}")
     row, column = (ir.along(k, shape[k]) for k in (rank - 2, rank - 1))
@@ -88,7 +88,7 @@ def arange(t: Typer, start: Value, stop: Value, step: Value, dtype: Value) -> Ar
 
 
 def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
-    """Returns `count` integers first, first + by, … that may need all bits of i64 or u64.
+    """Returns `count` integers first, first + by, … that can need all bits of i64 or u64.
 
     The arithmetic wraps around.
     """
@@ -103,7 +103,7 @@ def _far_range(t: Typer, first: int, by: int, count: int) -> Array:
 
 
 def positions(t: Typer, count: Dim) -> Array:
-    """Returns the positions 0, 1, 2, … of an axis as an array of i64."""
+    """Returns the array of the i64 numbers 0, 1, 2, … with `count` elements."""
     return Array(t.nodes.index(i64, (count,), ir.along(0, count)), i64)
 
 

@@ -2,8 +2,8 @@
 
     x @ w               contract x, w
 
-A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Tensor cores do not support
-products of integers or products with a side of 1. Such products become a multiplication and a sum.
+A Contract node multiplies [*B, M, K] by [*B, K, N], for which GPUs have tensor cores. Products of integers, and
+products with one row or one column, become a multiplication and a sum instead.
 """
 
 from minitri.base.diagnostics import CompileError, suggest
@@ -16,9 +16,9 @@ from minitri.graph.typing_rules import Array, Typer, Value, contract_type, ensur
 
 
 def matmul(t: Typer, a: Array, b: Array, precision: Value) -> Array:
-    """Defines numpy's matmul. A 1-D left operand is a row and a 1-D right operand is a column.
+    """Defines numpy's matmul. A 1-D left operand is one row, and a 1-D right operand is one column.
 
-    If an operand is 1-D, the result does not have the axis of this row or column.
+    The result does not have the axis of this row or column.
     """
     ensure(a.rank > 0 < b.rank, "MT0203", f"@ takes arrays of rank 1 or more, not {a} and {b}", "use * for scalars")
     dtype = t.settled([a, b])

@@ -24,7 +24,7 @@ from minitri.graph.typing_rules import Array, Strong, Typer, Value, describe, en
 def accumulator(dtype: DType) -> DType:
     """Returns the dtype of a sum or product.
 
-    A float keeps its dtype, unsigned integers become u64, and others become i64.
+    Floats keep their dtype, unsigned integers become u64, and all other dtypes become i64.
     """
     return dtype if dtype.is_float else u64 if dtype.kind == "u" else i64
 
@@ -58,16 +58,16 @@ def require_accepted(op: str, dtype: DType) -> None:
 
 
 def require_nonempty(t: Typer, op: str, shape: Shape, axes: tuple[int, ...]) -> None:
-    """Raises CompileError MT0209 if a reduced axis may have the size 0.
+    """Raises CompileError MT0209 if a reduced axis has the size 0.
 
-    A symbolic size gets a condition that each call checks.
+    If the size is symbolic, each call checks that it is not 0.
     """
     for k in axes:
         t.require(shape[k], ">=", dims.ONE, "MT0209", f"{op} over an axis of size 0 has no value")
 
 
 def extreme(t: Typer, x: Value, axis: Value, keepdims: Value, *, op: str) -> Array:
-    """Defines numpy's max or min, depending on `op`. For bools the result is that of `any` or `all`."""
+    """Defines numpy's max or min, depending on `op`. For bools, max is the same as `any`, and min as `all`."""
     message, help = f"{op} takes one array and an axis, not two arrays", f"write `{op}imum(x, y)`"
     ensure(not isinstance(axis, Array), "MT0102", message, help)
     a = t.strong(x)
@@ -101,9 +101,9 @@ def _average(t: Typer, x: Array, axes: tuple[int, ...], keepdims: Value, correct
 
 
 def _divisor(t: Typer, count: Dim, correction: Value) -> Value:
-    """Returns the divisor of a variance, count - correction.
+    """Returns count - correction, the divisor of a variance or mean.
 
-    If count - correction is not positive, the divisor is 0 or NaN, so the variance is NaN.
+    If count - correction is not positive, the function returns 0 or NaN instead, so that the variance becomes NaN.
     """
     if correction == 0:
         return plain(count)  # an empty sum is 0, and 0 / 0 is NaN

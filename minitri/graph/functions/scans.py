@@ -16,7 +16,7 @@ MOST = 1000  # how often `diff` may repeat: each repetition is an operation of t
 
 
 def _running_axis(op: str, x: Array, axis: Value) -> int:
-    """Returns the axis of a scan as a number >= 0. The argument None is allowed only if the array has one axis."""
+    """Returns the axis of a scan as a number >= 0. None stands for the axis of an array that has only one axis."""
     is_clear = axis is not None or x.rank == 1
     ensure(is_clear, "MT0204", f"cumulative_{op} of an array of rank {x.rank} needs an axis")
     return as_axis(0 if axis is None else axis, x.rank)

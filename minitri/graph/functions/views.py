@@ -1,6 +1,7 @@
 """Functions that move data.
 
-They make View nodes. The index map of a View gives, for each element of the result, its index in the array x.
+These functions make View nodes. The index map of a View says, for each element of the result, which element of the
+array x it is.
 """
 
 from collections import Counter
@@ -56,7 +57,7 @@ def _resolve_minus_one(t: Typer, old: Shape, shape: Shape) -> Shape:
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Shape, Shape]]:
     """Splits two shapes into groups of axes with equal numbers of elements. The groups are as small as possible.
 
-    Example: [A, B, C] and [A*B, C] have the groups ([A, B], [A*B]) and ([C], [C]).
+    Example: the groups of `[A, B, C]` and `[A*B, C]` are `([A, B], [A*B])` and `([C], [C])`.
     """
     while old or new:
         p, q = _next_run(old, new)
@@ -77,7 +78,8 @@ def _next_run(old: Shape, new: Shape) -> tuple[int, int]:
 def _regroup(old: Shape, new: Shape, first: int) -> list[Dim]:
     """Returns the index map of one group of `_groups`: an index for each old axis, as an expression over the new axes.
 
-    `first` is the number of the first new axis. Both groups are in row-major order.
+    `first` is the position of the first new axis in the new shape. Both groups of axes count elements in row-major
+    order.
     """
     if len(old) == len(new) == 1:
         return [ir.axis(first)]
@@ -168,7 +170,7 @@ def _short(shift: Dim, extent: Dim) -> Dim:
 def _shifts(shift: Value, axis: Value, rank: int) -> list[tuple[int, Dim]]:
     """Returns the pairs (axis, shift) of numpy's roll.
 
-    A single shift belongs to every axis, and a single axis to every shift. An axis may occur several times.
+    A single shift belongs to every axis, and a single axis to every shift. An axis can occur several times.
     """
     shifts = [as_dim(s, "shift") for s in items_of(shift)]
     axes = [as_axes((k,), rank)[0] for k in items_of(axis)]

@@ -5,10 +5,10 @@
 The results of a relaxed kernel are rounded to 16 bits (relax.py). The operator table says which operators have a
 faster instruction with a relative error of about 2**-18 (`relaxed` of minitri/base/operators.py).
 
-In: a masked program. Out: the same program with hints, if the program is `relaxed`. The fast instruction for 2**x
-returns 0 instead of a denormal number. So the fast instruction for 2**x is used only for exponents x - h, where h is
-one value for the whole row, such as its maximum. In a sum of the powers 2**(x - h) of a row, denormal numbers do not
-matter.
+In: a masked program. Out: the same program; if the program is `relaxed`, operators with a faster instruction have the
+hint `fast`. The fast instruction for `2**x` returns 0 instead of a denormal number. So the fast instruction for `2**x`
+is used only for exponents x - h, where h is one value for the whole row, for example the row's maximum. In a sum of the
+powers `2**(x - h)` of a row, denormal numbers do not matter.
 """
 
 from minitri.base.operators import OPERATORS
@@ -29,7 +29,7 @@ def _is_fast(op: Op) -> bool:
 
 
 def _is_about_a_row(exponent: Op) -> bool:
-    """Checks whether an exponent is x - h, perhaps times a constant, where h is one value for the whole row."""
+    """Checks whether an exponent is x - h or a constant times x - h, where h is one value for the whole row."""
     if isinstance(exponent, Compute) and exponent.op == "multiply" and isinstance(exponent.args[1], Constant):
         exponent = exponent.args[0]
     return isinstance(exponent, Compute) and exponent.op == "subtract" and is_of_a_row(exponent.args[1])

@@ -5,20 +5,20 @@
       %5: f32[i, r] = divide %3, %4                   %5: f32[i] = reciprocal %4
                                                       %6: f32[i, r] = multiply %3, %5
 
-A kernel is *relaxed* under two conditions. Every float that the kernel writes must be f16 or bf16, or a temporary that
-only relaxed kernels read. And no discontinuous operation may depend on the kernel's arithmetic: no comparison, floor,
-argmax or conversion to an integer. In a relaxed kernel x * y + z may be rounded once instead of twice. Operators may
-use faster instructions with a relative error of about 2**-18 (`Operator.relaxed`). In a relaxed kernel, these rules
-rewrite slow operators:
+A kernel is *relaxed* under two conditions. First, every float that the kernel writes must be f16 or bf16, or a
+temporary that only relaxed kernels read. Second, no discontinuous operation may depend on the kernel's arithmetic: no
+comparison, floor, argmax or conversion to an integer. In a relaxed kernel, the compiler is allowed to round x * y + z
+once instead of twice. Operators are allowed to use faster instructions with a relative error of about 2**-18
+(`Operator.relaxed`). In a relaxed kernel, the following rules rewrite slow operators:
 
     x / y, y without some axis of x         x * (1 / y): one division per row
     1 + tanh(x)                             2 * sigmoid(2 * x)
     exp(y * c - max(y * c))                 2**(y * k - max(y) * k)
 
-An f32 ulp is 2**-16 of a bf16 ulp and 2**-13 of an f16 ulp. So a result changes only if its rounding was nearly a tie.
-Kernels that write f32 or f64 are not relaxed.
+An f32 ulp is `2**-16` of a bf16 ulp and `2**-13` of an f16 ulp. So a less exact f32 value changes a 16-bit result only
+if the value is almost midway between two 16-bit numbers. Kernels that write f32 or f64 are not relaxed.
 
-The last rule makes exp(x - value of the row) a power of two:
+The last rule computes exp(x - h), where h is one value for the whole row, as a power of two:
 
     %3: f32[i, r] = multiply %2, 0.125                 %3: f32[i] = reduce.max %2
     %4: f32[i] = reduce.max %3             becomes     %4: f32[i] = multiply %3, 0.18…        (0.125 * log2 e)
@@ -26,17 +26,18 @@ The last rule makes exp(x - value of the row) a power of two:
     %6: f32[i, r] = exp %5                             %6: f32[i, r] = subtract %5, %4        (fused: one fma)
                                                        %7: f32[i, r] = exp2 %6
 
-The hardware computes only 2**x. So exp(x) needs one more multiplication than 2**x, and three more multiplications if
-denormal results must be exact. A softmax needs no denormal results. If x is already multiplied by a constant, as a
-score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c * x is exactly c times the
-maximum of x, because rounding is monotone.
+The hardware has an instruction for `2**x` but not for exp(x). So exp(x) needs one more multiplication than `2**x`, and
+three more multiplications if denormal results must be exact. A softmax needs no denormal results. If x is already
+multiplied by a constant, as a score of attention is, log2 e is merged into that constant. For c > 0 the maximum of c *
+x is exactly c times the maximum of x, because rounding is monotone.
 
-Accuracy: the product of the row's value h and log2 e is rounded. This rounding error changes the exponent by up to |h|
-* 2**-24, and by the same amount for all elements of a row. The scaling of a score of attention has a rounding error of
-the same size. Values loaded from memory have no rounding error, so for loaded values x - h is computed first. The rule
-also computes x - h first if the product with log2 e could overflow. The factor exp(h(old) - h(new)) that corrects a
-running sum is always computed from the difference. Without the difference, rounding errors would accumulate from block
-to block.
+Accuracy: for exp(x - h) with one value h for the whole row, the product of h and log2 e is rounded. The rounding error
+of this product changes the exponent by up to `|h| * 2**-24`, and by the same amount for all elements of a row. A score
+of attention already has a rounding error of up to `2**-24` of its value, because the score is multiplied by a constant.
+Values loaded from memory have no rounding error, so for loaded values `x - h` is computed before the multiplication by
+log2 e. The rule also computes `x - h` before the multiplication if the product of x and log2 e could overflow. The
+factor exp(h(old) - h(new)) that corrects a running sum is always computed from the difference of h(old) and h(new).
+Without the difference, rounding errors would accumulate from block to block.
 """
 
 import math
@@ -96,7 +97,9 @@ def _ops_before_jumps(kernel: Kernel) -> set[Op]:
 
 
 def _is_arithmetic(op: Op) -> bool:
-    """Checks whether an op computes a float that may be rounded differently. Loads and selections never round."""
+    """Checks whether an op computes a float that fast math could round differently. Loads and selections never round,
+    so the result for them is False.
+    """
     if isinstance(op, (Reduce, Scan)):
         return op.dtype.is_float and reduction(op.op).kind in ("sum", "product")
     return isinstance(op, ir.Dot) or isinstance(op, Compute) and op.dtype.is_float and op.op not in EXACT
@@ -118,7 +121,9 @@ def _tests_for_infinity(op: Compute) -> bool:
 
 
 class _Rewriting:
-    """The body of the kernel that the rules make. `replaced` is the op that the rules look at."""
+    """Applies the rewrite rules to a kernel. `body` contains the ops of the new kernel, and `replaced` is the op of the
+    old kernel that the rules replace at the moment.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -161,7 +166,7 @@ class _Rewriting:
 
 
 def divide_by_fewer(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites x / y to x * (1 / y) if y does not have all axes of x, so that one reciprocal serves a whole row."""
+    """Rewrites x / y to x * (1 / y) if y does not have all axes of x. One reciprocal 1 / y then serves a whole row."""
     match op:
         case Compute(op="divide", args=(x, y)) if not isinstance(x, Constant) and not {*y.axes} >= {*x.axes}:
             return new.compute("multiply", (x, new.compute("reciprocal", (y,))))
@@ -207,7 +212,9 @@ def scale_last(op: Op, new: _Rewriting) -> Op | None:
 
 
 def power_of_two(op: Op, new: _Rewriting) -> Op | None:
-    """Rewrites exp(y * c - h) to 2**(y * (c * log2 e) - h * log2 e), and exp(x - h) to 2**((x - h) * log2 e)."""
+    """Rewrites `exp(y * c - h)` to `2**(y * (c * log2 e) - h * log2 e)`, and `exp(x - h)` to
+    `2**((x - h) * log2 e)`.
+    """
     match op:
         case Compute(op="exp", args=(Compute(op="subtract", args=(x, h)) as difference,)):
             transport = any(isinstance(o, ir.Old) for o in ir.needed(x))
@@ -230,18 +237,18 @@ def power_of_two(op: Op, new: _Rewriting) -> Op | None:
 
 
 def is_of_a_row(h: Op) -> bool:
-    """Checks whether h depends on a reduction of the row. In a tile program, an h that depends on a reduction of the
-    row depends on a value that a loop carries.
+    """Checks whether h depends on a reduction of the row. In a tile program, a value that a loop carries counts as a
+    reduction of the row.
 
-    If h depends on a reduction of the row, exp(x - h) is one of many terms of the row. So denormal results of exp(x -
-    h) do not matter.
+    If h depends on a reduction of the row, `exp(x - h)` is one of many terms of the row. So denormal results of
+    `exp(x - h)` do not matter.
     """
     return any(isinstance(o, (Reduce, ir.Carry)) for o in ir.needed(h))
 
 
 def _may_be_spread(y: Op, c: float) -> bool:
-    """Checks whether y * (c * log2 e) is as accurate as y * c and does not overflow for smaller y. The rewrite also
-    requires that y is already a rounded result.
+    """Checks whether log2 e can be merged into the constant c. To merge log2 e, y * (c * log2 e) must be as accurate as
+    y * c, so y must be a rounded result. Also, y * (c * log2 e) must not overflow unless y * c overflows.
     """
     inner = y
     while isinstance(inner, ir.Spread) or (isinstance(inner, Compute) and inner.op in ("where", "cast")):

@@ -1,10 +1,10 @@
-"""Divides a graph into initial parts (groups of nodes that share a kernel), before fusion merges them. Estimates the
+"""Divides a graph into initial parts (groups of nodes that share a kernel), before fusion merges parts. Estimates the
 cost of computing a value twice.
 
 In: a graph. Out: the compute nodes of the graph, divided into parts. Each reduction, scan and product starts a part of
-its own, with the elementwise nodes that only this part uses. An elementwise node that several parts use is computed in
-all of these parts if loading its operands is cheaper than storing and loading its value. Later,
-minitri/optimize/fusion/partition.py merges parts.
+its own, with the elementwise nodes that only this part uses. If several parts use an elementwise node, each of the
+parts computes the node, or one part stores the value of the node. The node is computed repeatedly if loading its
+operands is cheaper than storing and loading its value. Later, minitri/optimize/fusion/partition.py merges parts.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ class FirstParts:
     """The initial parts of a graph. A part is a set of nodes that one kernel computes. The parts that contain a node
     are called the homes of the node.
 
-    `stored` contains the nodes whose values must go through memory.
+    `stored` contains the nodes whose values must be stored in memory.
     """
 
     def __init__(self, graph: Graph, stored: set[Node]) -> None:
@@ -58,8 +58,8 @@ class FirstParts:
         return {n: reads[n] for n in self.compute}
 
     def roots(self, *homes: int) -> list[Node]:
-        """Returns the nodes of these parts that must be stored: outputs of the program, and nodes that other parts
-        read.
+        """Returns the nodes of the parts `homes` that must be stored: outputs of the program, and nodes that other
+        parts read.
         """
         used = {
             n for home in homes for n in self.parts[home]
@@ -75,7 +75,7 @@ class FirstParts:
     # ---- the first parts -------------------------------------------------------------
 
     def start(self) -> None:
-        """Assigns each compute node to an initial part. A cheap node may belong to several parts."""
+        """Assigns each compute node to an initial part. A cheap node can belong to several parts."""
         for node in reversed(self.compute):
             homes = self._first_homes(node)
             self.homes[node] = homes
@@ -95,10 +95,10 @@ class FirstParts:
         return homes if len(homes) == 1 or again else own
 
     def _may_feed(self, node: Node, user: Node) -> bool:
-        """Checks whether an elementwise node may be computed in the same part as a node that uses it.
+        """Checks whether the part that computes `user` should also compute the elementwise node that `user` reads.
 
-        The operand of a product may need only a few cheap operations, because each tile of the product repeats these
-        operations.
+        If `user` is a product, the operand `node` must need only a few cheap operations, because each tile of the
+        product repeats these operations.
         """
         if not isinstance(user, Contract) and user not in self.prologue:
             return True
@@ -124,8 +124,8 @@ class FirstParts:
         """Checks whether memory traffic is saved if `homes` parts compute a node repeatedly, instead of loading its
         stored value.
 
-        A repeated node loads its operands in each part. A stored node loads its operands once. The value of a stored
-        node is written once, and loaded in each part.
+        If the node is repeated, each part loads the operands of the node. If the node is stored, the operands are
+        loaded once, the value is written once, and each part loads the value.
         """
         stored = self._bytes_read(node) + (1 + homes) * self.bytes(node)
         return len(self._repeated_nodes(node)) <= MAX_REPEATED_OPS and homes * self._bytes_read(node) < stored

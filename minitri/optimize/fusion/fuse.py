@@ -5,10 +5,11 @@
 At first every reduction, scan and product is a part (a future kernel), with the elementwise nodes that only this part
 uses. After that, parts are merged, beginning with the two parts that exchange the most bytes. A merge has two
 conditions. First, no cycle of parts may arise, which networkx checks. Second, the merged part must still be one kernel
-on named axes, which one_kernel.py checks. The reasons against a merge appear in the ledger. An elementwise value that
-two parts need is computed in both parts if this is cheaper than storing and loading the value.
+on named axes, which one_kernel.py checks. The reasons against a merge appear in the ledger, the list of fusion
+decisions. An elementwise value that two parts need is computed in both parts if this is cheaper than storing and
+loading the value.
 
-Left out: schedules. Fusion chooses neither block sizes nor loops.
+Left out: schedules. Block sizes and loops are chosen after fusion.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ from minitri.optimize.fusion.partition import Partition
 
 
 def fuse(graph: Graph, chip: Chip, layouts: Layouts = {}, kept: Iterable[Node] = ()) -> Plan:
-    """Makes the plan of a graph: its kernels in launch order, with fusion.
+    """Decides which nodes of a graph share a kernel, and returns the plan: the kernels in launch order.
 
     layouts   strides in elements of inputs that are not contiguous
     kept      values that must be stored in memory, even if this costs time
@@ -45,8 +46,8 @@ def fuse(graph: Graph, chip: Chip, layouts: Layouts = {}, kept: Iterable[Node] =
 
 
 def _ledger(parts: Partition) -> tuple[Decision, ...]:
-    """Returns the fusion decisions, one for each value that one compute node passes to another compute node. Equal lines
-    are added up.
+    """Returns the fusion decisions, one for each value that one compute node passes to another compute node. Decisions
+    that differ only in their number of bytes become one decision with the sum of the bytes.
     """
     graph = parts.quotient()
     number = {h: f"k{k}" for k, h in enumerate(parts.ordered_homes())}
@@ -66,11 +67,13 @@ def _ledger(parts: Partition) -> tuple[Decision, ...]:
 
 
 def _readers(parts: Partition, node: Node) -> Iterator[tuple[Node, int, bool, int]]:
-    """Each reader of a value, its part, whether that part computes the value, and how often the value passes through
-    memory for this reader.
+    """Yields each reader of a value, the part of this reader, whether that part also computes the value ("fused"), and
+    a number of memory accesses. If the reader is fused, the number counts the accesses that are saved. Otherwise, the
+    number counts the accesses that this reader causes.
 
-    A fused reader saves a read. A kernel apart costs one read, for all its readers. The write counts once: it is saved
-    only if no reader is apart, and an output is written in any case.
+    A fused reader saves one load. In a kernel that does not compute the value, one load serves all readers. The store
+    of the value counts for one reader only. The store is saved if all readers are fused, unless the value is an output
+    of the program.
     """
     readers = [(u, h) for u in parts.users[node] for h in parts.homes[u]]
     apart = any(node not in parts.parts[h] for _, h in readers)

@@ -76,11 +76,11 @@ class FusedIndexing(Indexing):
         return Demand(tuple(index))
 
     def _digits_of_row(self, root: Node) -> dict[int, Dim]:
-        """Returns the index along those axes of a result that together are the rows of a product. The returned index
-        may be empty.
+        """Returns the index along each axis of a result, if several axes together are the row axis of a product.
+        Returns an empty dict for other results.
 
-        For example, if the row of the product is `32*d0 + d1` with d1 < 32, a row axis i gives d0 = i // 32 and d1 = i
-        % 32.
+        For example, if the row of the product is `32*d0 + d1` with d1 < 32, and i is the row axis, d0 is `i // 32` and
+        d1 is `i % 32`.
         """
         products = any(isinstance(n, Contract) for n in self.inside)
         stack, seen = [element(root, tuple(map(axis, range(root.rank))))] if products else [], set[Node]()
@@ -104,8 +104,8 @@ class FusedIndexing(Indexing):
     def _match(self, node: Node, k: int, index: list[Dim]) -> str | None:
         """Returns an existing axis of the kernel for axis k of a further result.
 
-        Among several candidates, the chosen axis lets the result read the most operands at indices at which they are
-        already read.
+        Among several candidates, the chosen axis lets the result read the most operands at indices at which the kernel
+        already reads these operands.
         """
         free = [a for a in self.axes if a not in map(plain_axis, index)]
         candidates = [a for a in free if self.axes[a] == node.shape[k]]
@@ -133,8 +133,8 @@ class FusedIndexing(Indexing):
         """Returns the axes that a reduction runs over: existing axes of the kernel if their extents match, or else new
         axes.
 
-        Among existing axes, the chosen one lets the reduction read the most operands at indices at which they are
-        already read.
+        Among existing axes, the chosen axis lets the reduction read the most operands at indices at which the kernel
+        already reads these operands.
         """
         kept = {s.name for d in demand.index for s in d.symbols()} | self._product_axes()
         chosen: list[str] = []
@@ -148,7 +148,7 @@ class FusedIndexing(Indexing):
 
     def column_axis(self, d: Dim) -> str | None:
         """Returns the axis of a product's column index. If the product runs inside a shared loop, its column index is
-        the axis of the loop, perhaps plus an offset.
+        the axis of the loop, with or without an offset.
         """
         along_loop = d.coefficient(Symbol(self.loop, "axis")) if self.loop is not None else None
         return self.loop if along_loop is not None and along_loop[0] == 1 else plain_axis(d)
@@ -162,14 +162,14 @@ class FusedIndexing(Indexing):
         return {a for a in sides if a is not None} - self.reduced
 
     def _reused(self, node: Reduce, demand: Demand, names: Sequence[str]) -> int:
-        """Returns how many operands a reduction over the axes `names` would read at indices at which they are already
-        read.
+        """Returns how many operands a reduction over the axes `names` would read at indices at which the kernel already
+        reads these operands.
         """
         return self._count_shared(node.x, Demand(with_axes(demand.index, node.axes, names), demand.guards))[0]
 
     def _count_shared(self, node: Node, demand: Demand, limit: int = 64) -> tuple[int, int]:
-        """Returns how many of the operands that `demand` needs are already read at the same index, and how many are
-        not.
+        """Returns how many of the operands that `demand` needs are already read at the index that `demand` needs, and
+        how many operands are not.
 
         The search does not follow the operands of an operand that is already needed. The search stops after `limit`
         demands.

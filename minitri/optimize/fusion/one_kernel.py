@@ -4,8 +4,9 @@ gives the reason.
     softmax(x)                     every reduction has the axis i of all results: one kernel
     sum(x, axis=0)[None, :] * x    the sum lacks i: each of M rows would compute it again, so it is refused
 
-In: the nodes of a part and its roots, the nodes to store. Out: a `FusedIndexing` that obeys the rules below. If a rule
-is broken, NotOneKernel is raised. NotOneKernel names values whose storage in memory lets the rest be one kernel.
+In: the nodes of a part, and the nodes that must be stored (the roots). Out: a `FusedIndexing` that obeys the rules
+below. If the part breaks one of the following rules, NotOneKernel is raised. NotOneKernel names values of the part: if
+these values are stored in memory, the rest of the part can become one kernel.
 
     every reduction is indexed by all parallel axes, each once, without offsets
     every result is indexed by all parallel axes, so that each element is stored once
@@ -18,8 +19,9 @@ that reductions and matrix products share, as in attention:
     o[i, l] = sum(r) p * v[r, l]    held l: one program has all columns
     n[i] = sum(r) p                 n lacks l, but it is computed and stored once
 
-In a loop that reductions and products share, a reduction may lack an axis of which every program has all indices.
-minitri/optimize/online_reductions/kernels.py decides whether one loop is enough.
+In a loop that reductions and products share, a reduction is allowed to lack an axis if every program has all indices of
+this axis. minitri/optimize/online_reductions/kernels.py decides whether one loop is enough for all reductions and
+products of a kernel.
 """
 
 from collections.abc import Sequence
@@ -38,7 +40,7 @@ def one_kernel(inside: frozenset[Node], roots: Sequence[Node], allows: Allows) -
 
     inside    the nodes that the kernel computes; the kernel reads all other nodes from memory
     roots     the nodes that the kernel stores
-    allows    tells which numbers the symbolic sizes may be
+    allows    tells which values the symbolic sizes can have
 
     Raises NotOneKernel if the nodes cannot be one kernel.
     """
@@ -78,7 +80,9 @@ def _check_reduction(part: FusedIndexing, node: Reduce | Scan | Contract, demand
 
 
 def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
-    """Checks that each result is stored once. A result may lack only axes of which one program has all indices."""
+    """Checks that each result is stored once. A result is allowed to lack an axis only if one program has all indices
+    of this axis.
+    """
     missing = {*part.parallel} - _axes(demand.index)
     if missing - part.held:
         stranger = _value_to_store(part, missing, node)
@@ -86,7 +90,7 @@ def _check_store(part: FusedIndexing, node: Node, demand: Demand) -> None:
 
 
 def _check_scan(part: FusedIndexing, node: Scan) -> None:
-    """Checks that a scan has a loop of its own: no other loop may be around the scan or inside it."""
+    """Checks that a scan has a loop of its own: no other loop is allowed around the scan or inside it."""
     for demand in part.demands[node]:
         along = plain_axis(demand.index[node.axis])
         for other in (d for demands in part.demands.values() for d in demands):
@@ -98,8 +102,8 @@ def _check_scan(part: FusedIndexing, node: Scan) -> None:
 def _value_to_store(part: FusedIndexing, missing: set[str], node: Node) -> Node:
     """Returns the value that must be stored in memory so that the rest can be one kernel.
 
-    The returned value is the result that added the axes that `node` lacks. If no result added these axes, the returned
-    value is `node` itself.
+    If another result brought the axes that `node` lacks into the kernel, that other result is returned. Otherwise,
+    `node` itself is returned.
     """
     for other, demand in part.stores[1:]:
         if other is not node and missing & _axes(demand.index):
@@ -138,9 +142,9 @@ def _find_loop(part: FusedIndexing, contracts: Sequence[Contract], mixed: bool) 
 def _runs_in_each_iteration(part: FusedIndexing, node: Reduce | Scan | Contract, demand: Demand) -> bool:
     """Checks whether a product is computed in each iteration of the shared loop.
 
-    The column index of a product inside the loop is the axis of the loop, perhaps plus an offset. The other indices of
-    such a product are plain axes; an index over batches may be 0, but the row may not. A guard (a condition) may depend
-    on rows or on columns but not on both, so that each factor has axes of its own.
+    The column index of a product inside the loop is the axis of the loop, with or without an offset. The other indices
+    of a product inside the loop are plain axes. A batch index can also be 0, but the row index cannot. A guard (a
+    condition of a load) is allowed to depend on rows or on columns but not on both, because no factor has both axes.
     """
     if part.loop is None or not isinstance(node, Contract) or not _axes(demand.index) & part.reduced:
         return False

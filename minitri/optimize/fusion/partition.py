@@ -43,8 +43,8 @@ class Partition(FirstParts):
     def run(self) -> list[FusedIndexing]:
         """Merges parts and returns the index notation of each part, in an order in which the parts can run.
 
-        Raises a single NotOneKernel if some parts cannot be one kernel. This exception lists all values that must be
-        stored in memory.
+        Raises a single NotOneKernel if some parts cannot be one kernel. The exception NotOneKernel lists all values
+        that must be stored in memory.
         """
         self.start()
         self._check_first()
@@ -60,8 +60,8 @@ class Partition(FirstParts):
     def _check_first(self) -> None:
         """Refuses parts that read too many arrays, before merging spends time on all of these arrays.
 
-        Raises NotOneKernel with values that must be stored in memory. Storing these values divides large parts into
-        smaller parts.
+        Raises NotOneKernel with values that must be stored in memory. If the listed values are stored, large parts are
+        divided into smaller parts.
         """
         cuts: list[Node] = []
         for part in self.parts.values():
@@ -74,7 +74,9 @@ class Partition(FirstParts):
             raise NotOneKernel("it would read too many arrays", *cuts)
 
     def _indexed(self, homes: Iterable[int]) -> tuple[dict[int, FusedIndexing], list[NotOneKernel]]:
-        """Returns the index notation of each part that can be one kernel, and the refusals of the other parts."""
+        """Returns the index notation of each part that can be one kernel, and the exceptions with the reasons against
+        the other parts.
+        """
         indexed: dict[int, FusedIndexing] = {}
         refused: list[NotOneKernel] = []
         for h in homes:
@@ -110,7 +112,8 @@ class Partition(FirstParts):
         return graph
 
     def _merge_edges(self, graph: nx.DiGraph[int]) -> None:
-        """Merges parts along edges, beginning with the edge that saves the most bytes.
+        """Merges pairs of parts of which one part reads values of the other part, beginning with the pair that saves
+        the most bytes.
 
         One merge can make other merges possible, so the search repeats until nothing can be merged.
         """
@@ -133,8 +136,8 @@ class Partition(FirstParts):
         return carried
 
     def refusal(self, a: int, b: int, graph: nx.DiGraph[int]) -> str | None:
-        """Returns the reason why part `a` and part `b`, which may read `a`, cannot be one kernel. Returns None if they
-        can be one kernel.
+        """Returns the reason why the parts `a` and `b` cannot be one kernel, or None if `a` and `b` can be one kernel.
+        Part `b` can read values of `a`, but `a` cannot read values of `b`.
         """
         return "another kernel must run in between" if detour(graph, a, b) else self._reason_against([a], b)
 
@@ -157,7 +160,7 @@ class Partition(FirstParts):
         return self._known[key]
 
     def _refused(self, joining: Sequence[int], last: int, inside: set[Node], roots: Sequence[Node]) -> str | None:
-        """Returns the reason why these nodes cannot be one kernel, or None if they can be one kernel."""
+        """Returns the reason why the nodes `inside` cannot be one kernel, or None if they can be one kernel."""
         dear = any(self.has_costly_prologue(h, last) for h in joining)
         again = "it would be computed again for every tile of the product" if dear else None
         try:
@@ -191,8 +194,8 @@ class Partition(FirstParts):
                     first, more = first + (more == 1), max(1, more // 2)
 
     def _merge_independent(self, homes: Sequence[int], graph: nx.DiGraph[int]) -> bool:
-        """Merges some parts if no part depends on another one and all together can be one kernel. Returns whether the
-        parts were merged.
+        """Merges the parts `homes` if none of these parts depends on another, and if all of these parts together can be
+        one kernel. Returns whether the parts were merged.
         """
         *joining, last = homes = list(dict.fromkeys(map(self._current, homes)))
         if not joining:
@@ -204,7 +207,7 @@ class Partition(FirstParts):
         return True
 
     def _current(self, home: int) -> int:
-        """Returns the part that a part is now within."""
+        """Returns the part that now contains the part `home`: another part if `home` was merged, or `home` itself."""
         while home in self._merged:
             home = self._merged[home]
         return home
@@ -212,7 +215,7 @@ class Partition(FirstParts):
     def _move_first_steps(self, graph: nx.DiGraph[int]) -> None:
         """Moves the first elementwise operations of a part into the previous part, if this leaves fewer bytes to store.
 
-        Example: the operand of a mean over other axes is a + b - c, and each of a, b and c has one value per row. The
+        Example: the operand of a mean over the other axes is a + b - c, where a, b and c have one value per row. The
         result a + b - c is a single value per row, so storing this result is cheaper than storing a, b and c.
         """
         for a, b in sorted(graph.edges):
@@ -295,7 +298,7 @@ def connected(graph: nx.DiGraph[int], starts: Iterable[int], ends: Iterable[int]
     path.
 
     The search starts from both sides at once and always extends the smaller side. So the search stays fast even if a
-    thousand parts read one of the two parts.
+    thousand parts read the same part.
     """
     after, before = set(starts), set(ends)
     forward, backward = after, before

@@ -2,9 +2,9 @@
 
     x[i, r] * cast(w[r, j])      becomes      cast(w[r, j]) * x[i, r], in tiles [j, r] and [r, i]
 
-In: the index notation of a kernel. Out: the same kernel, in which the column axis of products may come before the row
-axis. The order changes if only the second factor is computed, for example from weights of 8 bits. Tensor cores of
-Hopper take computed values from registers, but only as their first operand.
+In: the index notation of a kernel. Out: the same kernel, possibly with the column axis of products before the row axis.
+The order of the axes changes if only the second factor is computed, for example from weights of 8 bits. Tensor cores of
+Hopper GPUs take computed values from registers, but only as their first operand.
 """
 
 from minitri.graph.ir import Contract, Input, Node, contiguous

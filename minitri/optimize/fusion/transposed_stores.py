@@ -6,12 +6,14 @@
 In: the axes of a future kernel. Out: the reason against this kernel, or None.
 
 A program that reduces rows has few rows, so each store of a transposed result covers only a few bytes of each memory
-sector. A kernel of its own reads the operands again, but loads and stores long runs, because its tiles lie along both
-axes. The times are those of `minitri explain --measure` on an H100. One kernel that stores both a norm and a transpose of
-f32[6304, 1023] takes 56 µs; two kernels take 18 + 23 µs. If all results are transposed, a program can have all rows of
-a sector, which is faster than to read the operands again: a softmax of f32[4096, 4096] takes 68 µs against 104 µs. With
-few rows this leaves most of the chip idle: f32[512, 16384] takes 162 µs against 55 µs. The program of a scan always has
-one row.
+sector. A separate kernel for the transposed result reads the operands again. But the separate kernel loads and stores
+long runs of elements, because its tiles have many indices along both axes. The following times are those of
+`minitri explain --measure` on an H100. One kernel that stores both a norm and a transpose of f32[6304, 1023] takes 56
+µs, and two kernels take 18 + 23 µs. If all results are transposed, one program can have all rows of a memory sector.
+One kernel is then faster than two kernels: a softmax of f32[4096, 4096] takes 68 µs as one kernel and 104 µs as two
+kernels. If the operand has few rows, one kernel leaves most of the chip idle. A softmax of f32[512, 16384] takes 162 µs
+as one kernel and 55 µs as two kernels. A program that computes a scan always has one row, so a large transposed result
+of a scan gets a separate kernel.
 """
 
 from collections.abc import Iterable
@@ -27,7 +29,7 @@ SMALL = 1 << 18  # bytes: a smaller result is stored before another kernel could
 
 
 def reason_against(part: Indexing, chip: Chip) -> str | None:
-    """Returns the reason why some results of a future kernel belong into another kernel, or None.
+    """Returns the reason why some results of a future kernel should be stored by another kernel, or None.
 
     part   the axes of the kernel, with the elements that its operations need
     """

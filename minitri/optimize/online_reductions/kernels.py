@@ -5,15 +5,15 @@
                                                 s  = s * exp(m - m') + sum of exp(block - m')
                                                 m  = m'
 
-Two loops would read x twice. In one loop, the partial sum was computed with an old maximum m, but the newer maximum m'
-is needed. A factor or summand called *transport* corrects the partial sum
-(minitri/optimize/online_reductions/transport.py). This pass looks for a transport (correction) of each sum and product
-over a looped axis, and writes the transport as ops. In the text of a kernel, `old %1` is the old maximum m and `%1` is
-the new maximum m'. An evaluation that processes all elements at once has no old value, so every `rescale` is 1 and
-every `shift` is 0.
+Two loops would read x twice. In one loop, the partial sum was computed with an old maximum m, but the result needs the
+newer maximum m'. A factor or summand called *transport* corrects the partial sum
+(minitri/optimize/online_reductions/transport.py). For each sum and product over a looped axis, this pass looks for a
+transport (correction), and adds ops that compute the transport to the kernel. In the text of a kernel, `old %1` is the
+old maximum m and `%1` is the new maximum m'. If an evaluation processes all elements at once, there is no old value.
+Every correction factor (`rescale`) is then 1, and every correction summand (`shift`) is 0.
 
-A factor inside a sum may depend on another reduction but not on the summed axes. Such a factor is moved out of the sum
-first: the sum of (e / l) * v becomes (sum of e * v) / l.
+If a factor inside a sum depends on another reduction but not on the summed axes, the factor is first moved out of the
+sum. For example, the sum of (e / l) * v becomes (sum of e * v) / l.
 
 A mean is a sum divided by the number of elements. Inside the loop, the mean is the partial sum divided by the number of
 elements so far, which is called `count`.
@@ -65,7 +65,7 @@ def _is_at_least_1(c: Op) -> bool:
     """Checks whether c is certainly at least 1, or nan. The sum of exp(x - max of x) over all x is at least 1, because
     one of its terms is 1.
 
-    A sum of quotients x / c may be computed as the sum of x, divided by c, only if c is not 0.
+    A sum of quotients x / c equals the sum of x, divided by c, only if c is not 0.
     """
     c = bare(c)
     return isinstance(c, Reduce) and c.op == "sum" and c.rescale is not None and _is(bare(c.x), "exp")
@@ -169,7 +169,7 @@ class _Online:
     def _without_factors(self, x: Op, over: tuple[str, ...]) -> tuple[Op, list[tuple[str, Op]]]:
         """Returns x without divisors that can move out of the sum, and these divisors, which are applied after the sum.
 
-        A divisor can move out of a sum if it is constant along the summed axes and at least 1. x may also be the cast
+        A divisor can move out of a sum if it is constant along the summed axes and at least 1. x can also be the cast
         of a quotient. The divisor of a cast quotient can move out only if the numerator is an exponential. An
         exponential of x - max is at most 1, so its cast does not overflow.
         """
@@ -240,7 +240,9 @@ class _Online:
         self.decisions.append(ir.Decision(value, name, name, True, rule, self._read_again(needs), again, spans))
 
     def _read_again(self, needs: Iterable[Reduction]) -> Dim:
-        """Returns the bytes that would be read a second time if this reduction had a loop of its own."""
+        """Returns the bytes that would be read a second time if a reduction that depends on `needs` had a loop of its
+        own.
+        """
         ops = {op for y in needs for op in ir.needed(y)}
         loads = [op for op in ops if isinstance(op, Load) and set(op.axes) & self.looped]
         read = {op.buffer: product([self.extents[a] for a in op.axes]) for op in loads}
@@ -259,8 +261,9 @@ class _Online:
         return reduce(lambda a, b: self._compute("multiply", a, b), factors)
 
     def _shifted(self, op: Reduce, found: Shift[Op]) -> Reduce:
-        """Rewrites a sum of products of deviations from two means. The running means replace the means. The shift n *
-        (old mean - mean) * (old mean' - mean') corrects the partial sum.
+        """Rewrites a sum of products of deviations from two means. In each deviation, the running mean replaces the
+        mean. The partial sum is corrected by adding n * (old mean - mean) * (old mean' - mean'). In this correction, n
+        is the number of elements before the current block.
         """
         counted = ir.Count(dtype=op.dtype, axes=(), spans=op.spans, over=op.over)
         count = self._once(("count", op.over, op.dtype), counted)

@@ -3,8 +3,9 @@
     for r:  block = reduce.max x[i, r]             m' = maximum(m, block)
             s' = s * exp(m - m') + reduce.sum exp(x[i, r] - m')
 
-The loop carries one value per row for each reduction, and updates this value after each block. `old` is the value
-before the current block. Before the first block, a running maximum and a running mean need a special case:
+The loop carries one value per row for each reduction, and updates this value after each block. In the text of a kernel,
+`old` means the value before the current block. Before the first block, a running maximum and a running mean need a
+special case:
 
     maximum   While all elements so far are -inf, a finite number replaces the maximum, because -inf - -inf is nan. If
               the maximum is only subtracted, this number is the lowest float, and the correction factor and the sum are
@@ -79,7 +80,7 @@ class OnlineLowering(Lowering):
         return own[op]
 
     def phase(self, loops: tuple[str, ...], sinks: list[Op]) -> None:
-        """Lowers one phase: writes one loop with all its reductions.
+        """Lowers one phase (group of loops): writes one loop with all reductions of this phase.
 
         Before writing the loop, `phase` finds the ops that change with every block, and the maxima that are only
         subtracted.
@@ -134,7 +135,7 @@ class OnlineLowering(Lowering):
         return self.number(op, _indices_up_to(looped, before) * rest, nest.body)
 
     def _finite(self, body: list[Any], op: Op, y: Op) -> Op:
-        """Returns the maximum `y` with a finite number in place of -inf, its value while all elements are -inf."""
+        """Returns the running maximum `y`, or a finite number for rows in which all elements so far are -inf."""
         if op in self.low:
             return self._once(body, "maximum", y, self.constant(y, float(np.finfo(y.dtype.numpy).min)))
         return self._once(body, "where", self._is_bottom(body, y), self.constant(y, 0.0), y)
@@ -143,7 +144,7 @@ class OnlineLowering(Lowering):
         return self._once(body, "equal", y, self.constant(y, neutral("max", y.dtype)))
 
     def _once(self, body: list[Any], name: str, *args: Op) -> Op:
-        """Makes an elementwise op that several sums may need. Equal ops inside the loop are made once, and equal ops
+        """Makes an elementwise op that several sums can share. Equal ops inside the loop are made once, and equal ops
         after the loop are made once.
         """
         key = (body is self.out, name, args)
@@ -175,7 +176,9 @@ class OnlineLowering(Lowering):
         return carry, self.compute(body, "add", self.compute(body, "add", carry, shift), block)
 
     def _factor(self, op: Op, new: Reduce | Dot, body: list[Op]) -> Op:
-        """Returns the correction factor of the partial sum. This factor is 1 while the running maximum is -inf."""
+        """Returns the correction factor of the partial sum. The correction factor is 1 while the running maximum is
+        -inf.
+        """
         (y,) = followed(op)
         assert new.rescale is not None
         if y in self.low:
@@ -183,8 +186,8 @@ class OnlineLowering(Lowering):
         return self._transport_or_identity(body, self._is_bottom(body, self.top[y]), new.rescale, 1.0)
 
     def _transport_or_identity(self, body: list[Any], untouched: Op, transport: Op, identity: float) -> Op:
-        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true, which have nothing
-        to correct yet.
+        """Returns the correction `transport`, or `identity` for rows in which `untouched` is true. In the rows of
+        `untouched`, there is nothing to correct yet.
         """
         return self._once(body, "where", untouched, self.constant(transport, identity), transport)
 
@@ -211,10 +214,10 @@ class OnlineLowering(Lowering):
 
 
 def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether a running maximum is only subtracted, so that the lowest finite number may replace -inf.
+    """Checks whether a running maximum is only subtracted, so that the lowest finite number can replace -inf.
 
-    The maximum may be subtracted from its own elements, and from its old value in correction factors exp(old y - y),
-    perhaps scaled.
+    Two subtractions are allowed: the maximum is subtracted from its own elements, or from its old value in a correction
+    factor `exp(old y - y)`. A positive constant can scale the maximum before each of the two subtractions.
     """
     if not isinstance(y, Reduce) or y.op != "max" or y.dtype not in (f32, f64):
         return False
@@ -230,8 +233,8 @@ def only_subtracted(y: Op, ops: Sequence[Op]) -> bool:
 
 
 def _leads_to_exp(op: Op, ops: Sequence[Op]) -> bool:
-    """Checks whether an op is old y - y, and is used only in exponentials, perhaps after multiplication by a positive
-    number.
+    """Checks whether an op is old y - y, and is used only in exponentials, directly or after multiplication by a
+    positive number.
     """
     if not isinstance(op, Compute) or op.op != "subtract":
         return False

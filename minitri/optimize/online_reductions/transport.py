@@ -5,9 +5,9 @@
 
 In: F, as an expression of the graph or of a kernel (`Terms`), and the reductions over the same elements that F depends
 on. Out: a rule that turns the sum computed with an old m into the sum for a new m', or a refusal with its reason. With
-such a rule, a sum and the reduction that it depends on can be computed block by block: `s <- T(s; old -> new) + sum of
-F(block, new)`. The rule can also combine the results of separate parts. The transport T follows from the structure of
-F:
+this rule, a sum and the reduction that the sum depends on are computed block by block:
+`s <- T(s; old -> new) + sum of F(block, new)`. The rule can also combine sums that were computed from separate parts of
+the elements. The transport T follows from the structure of F:
 
     a maximum m     exp(X - h(m))                          s * exp(h(old) - h(new))      Rescale
                     F * G, F / G, G independent of m       T(F) * T(G), T(F)
@@ -15,18 +15,19 @@ F:
     means m, m'     (X - m) * (Y - m')                     s + n * (old - new) * (old' - new')   Shift
     anything else   refused
 
-A maximum m in an exponent must be the maximum of X itself. If m is the maximum of X, no exponent X - m is positive, and
-nothing overflows. A mean is the sum over n elements divided by n. Only a product of two deviations can be corrected
-without further sums: the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is such a product.
+In an exponent X - m, m must be the maximum of X itself, so that no exponent X - m is positive and nothing overflows. A
+mean is the sum over n elements divided by n. Only a product of two deviations can be corrected without further sums:
+the sum of (X - m) is 0, so the mixed terms vanish. The square of a deviation is a product of two deviations too.
 
 Sources. Rescale: the online softmax of M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax"
 (2018). Shift by one element: B. P. Welford, "Note on a method for calculating corrected sums of squares and products"
 (1962). Shift by many elements: T. F. Chan, G. H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm
 for computing sample variances" (1979). minitri derives both transports from the structure of the program.
 
-Left out: sums of where(p, F, 0). In a row that contains only -inf, the definition gives nan if p is true for some
-element, and 0 if p is true for no element. One correction factor cannot distinguish these two cases. Deviations to the
-third power are left out too. To correct a sum of such deviations, the loop would also need the sum of their squares.
+Left out: sums of where(p, F, 0). In a row of X that contains only -inf, the sum of where(p, F, 0) is nan if p is true
+for some element, and 0 otherwise. A single correction factor cannot give both nan and 0. Deviations to the third power
+are left out too. To correct a sum of third powers of deviations, the loop would also need the sum of the squared
+deviations.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +43,7 @@ class Refused(Exception):
 
 
 class Terms(Protocol[E]):
-    """Access to the structure of an expression that is reduced. Broadcasts are invisible."""
+    """Access to the structure of an expression that is reduced. Broadcasts do not appear in this structure."""
 
     def look(self, e: E) -> tuple[str, tuple[E, ...]]:
         """Returns the operator and the operands of an expression.
@@ -113,7 +114,7 @@ def transport(terms: Terms[E], root: E, needs: Sequence[Reduced[E]]) -> Rescale[
 
 
 def above(terms: Terms[E], root: E, below: Iterable[E]) -> set[E]:
-    """Returns the expressions `below` and all subexpressions of `root` that depend on one of them."""
+    """Returns the expressions `below` and all subexpressions of `root` that depend on an expression in `below`."""
     found = set(below)
     for e in postorder([root], lambda e: () if e in found else terms.look(e)[1]):
         if any(o in found for o in terms.look(e)[1]):

@@ -2,20 +2,20 @@
 
     for r { scores of some rows, by a product; their maximum; sums; another product }
 
-In: the products of a loop, their sizes and their operands. Out: an `AttentionTile`: the rows of a program, the length
-of a block of the loop, the warps, and how blocks are loaded. A program keeps all indices of the other axes of a product
-in registers. The chip gives the number of multiprocessors. The figures were measured on an H200, which has 65,536
-registers on each multiprocessor.
+In: the products of a loop, the sizes of these products and their operands. Out: an `AttentionTile`: the rows of a
+program, the length of a block of the loop, the warps, and how blocks are loaded. Along the other axes of a product, a
+program keeps all elements in registers. The number of multiprocessors is a property of the chip. The numbers in this
+module were measured on an H200, which has 65,536 registers on each multiprocessor.
 
     many rows           A tile has many rows if there are enough such tiles for all multiprocessors. A tile has few rows
-                        if masks leave each row only a short part of the loop. Products of width 128 that tensor
-                        descriptors load are an exception.
+                        if masks leave each row only a short part of the loop. This does not hold for products of
+                        128 columns whose blocks are loaded by tensor descriptors.
     descriptors         Tensor descriptors load complete blocks if there is enough work. A program then has eight warps
-                        with 128 registers per thread, which take half of a multiprocessor. While one program waits for
-                        its products, another program computes exponentials. Most attention loops with descriptors are
-                        pipelined (minitri/optimize/software_pipelining.py).
+                        with 128 registers per thread, which are half of the registers of a multiprocessor. While one
+                        program waits for its products, another program computes exponentials. Most attention loops with
+                        descriptors are pipelined (minitri/optimize/software_pipelining.py).
     more values         More than two products, or a value loaded for each score, leave fewer registers for rows.
-    few rows            With 16 rows or fewer, most of the time is spent on loading.
+    few rows            With 16 rows or fewer, loading takes most of the time, so a tile has only 16 rows.
     wide elements       Elements of 32 bits, or more than 128 columns, need small blocks.
 """
 
@@ -40,7 +40,7 @@ class AttentionTile(NamedTuple):
     warps         warps of a program
     stages        blocks that are being loaded at the same time
     descriptors   whether tensor descriptors load the blocks
-    registers     the most registers that a thread may use; 0 for no limit
+    registers     the limit on the registers of a thread; 0 for no limit
     """
 
     rows: int
@@ -51,7 +51,8 @@ class AttentionTile(NamedTuple):
     registers: int = 0
 
     def bytes(self, kernel: Kernel, row: str, loop: str, held: Mapping[str, int]) -> int:
-        """Bytes of shared memory that a program needs, for blocks that are being loaded and for operands of products.
+        """Returns the bytes of shared memory that a program needs, for blocks that are being loaded and for operands of
+        products.
 
         `held` maps each axis of which a program has all indices to its extent.
         """
@@ -68,9 +69,9 @@ class AttentionTile(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The sizes of the products of a loop.
+    """The sizes of the matrix products that an attention kernel computes in a loop.
 
-    batch           the number of products
+    batch           the number of products in the batch
     rows            the rows of each product
     steps           the length of the loop
     average_steps   the average number of loop indices that masks leave to a row
@@ -110,7 +111,8 @@ def attention(kernel: Kernel, request: Request) -> Schedule | None:
     """Returns the schedule of a kernel whose products share a loop with other reductions. Returns None for any other
     kernel.
 
-    A program has some rows and iterates over the loop. Along all other axes of the products, a program has all indices.
+    Each program computes some rows of the result and iterates over the loop. Along all other axes of the products, a
+    program has all indices.
     """
     loop = kernel.shared_loop
     if loop is None:
@@ -152,8 +154,8 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
     """Returns the tile for loads without tensor descriptors.
 
     If masks leave different rows different parts of the loop, a large tile would compute many blocks for only some of
-    its rows. `more` says that there are more than two products, or that a value other than a bool is loaded for each
-    score.
+    its rows. `more` says whether there are more than two products, or whether a value other than a bool is loaded for
+    each score.
     """
     if max(f.dtype.bits for d in dots for f in (d.a, d.b)) >= 32:
         return AttentionTile(64, 32 if width <= 128 else 16, 4, 2)
@@ -171,7 +173,7 @@ def _tile(dots: Sequence[Dot], width: int, task: Task, more: bool, chip: Chip) -
 def _described(dots: Sequence[Dot], widths: set[int], task: Task, more: bool, chip: Chip) -> AttentionTile | None:
     """Returns the first tile of the table `DESCRIBED` that suits the products, or None if no tile does.
 
-    Both factors must have 16 bits, and tensor descriptors must be able to load them.
+    The factors of both products must have 16 bits, and tensor descriptors must be able to load these factors.
     """
     work = 2 * task.batch * task.rows * task.average_steps * max(widths, default=1)
     factors = [f for d in dots for f in (d.a, d.b)]

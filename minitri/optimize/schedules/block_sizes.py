@@ -5,8 +5,8 @@
 In: the axes of a kernel. Out: a block size for each axis. A tile first covers the axis that is contiguous in memory.
 If the contiguous axis is too short to fill a program, the tile covers the next axis too.
 
-Block sizes are powers of two, because Triton's tiles are. Left out: the order of the axes, which the schedule rules
-choose.
+Block sizes are powers of two, because Triton requires tiles whose sizes are powers of two. Left out: the order of the
+axes, which the schedule rules choose.
 """
 
 import math
@@ -36,8 +36,8 @@ def filled(axes: Iterable[Axis], elements: int, blocks: Mapping[str, int] = {}) 
 
 
 def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
-    """Returns the axes, sorted by the bytes that are contiguous along them, the largest first. `weight` is the result
-    of `contiguity`.
+    """Returns the axes, sorted by the number of bytes that are contiguous along an axis, largest number first. `weight`
+    is the result of `contiguity`.
     """
     return sorted(reversed(axes), key=lambda a: -weight[a.name])
 
@@ -45,8 +45,8 @@ def innermost(axes: Sequence[Axis], weight: Mapping[str, int]) -> list[Axis]:
 def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
     """Returns for each axis the bytes that the kernel loads and stores with stride 1 along this axis.
 
-    A load or store with a small stride counts in part: by the share of the bytes of a memory sector that it uses. With
-    `fastest`, each load or store counts only for the axis in which its stride is smallest.
+    A load or store with a small stride counts partly: only the bytes of each memory sector that the kernel uses are
+    counted. With `fastest`, each load or store counts only for the axis in which its stride is smallest.
     """
     weight = {a.name: 0 for a in kernel.axes}
     for op in kernel.body:
@@ -61,7 +61,7 @@ def contiguity(kernel: Kernel, fastest: bool = False) -> dict[str, int]:
 
 def _step(offset: Dim, symbol: Symbol) -> int:
     """Returns by how much an offset changes from one index of an axis to the next, except at the end of a row. Returns
-    0 if this number is unknown.
+    0 if the change of the offset is unknown.
 
     In `4096*(i//64) + i%64` the step of i is 1.
     """
@@ -82,8 +82,8 @@ def _counts_along(remainder: Remainder, symbol: Symbol) -> bool:
 
 
 def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
-    """Returns the axis of `order`, other than its first, along which many bytes are contiguous, as on one side of a
-    transpose. Returns None if there is no such axis.
+    """Returns a second axis along which many bytes are contiguous, as in a transpose. The first axis of `order` is not
+    considered. Returns None if many bytes are contiguous along the first axis only.
     """
     weight = contiguity(kernel, fastest=True)
     second = max(order[1:], key=lambda a: weight[a.name], default=None)
@@ -91,8 +91,8 @@ def rival(order: Sequence[Axis], kernel: Kernel) -> Axis | None:
 
 
 def touched(kernel: Kernel, op: Load | Store) -> int:
-    """Returns the number of different elements that a load or store accesses. For a bias along one axis, this number is
-    small.
+    """Returns the number of different elements that a load or store accesses. For example, this number is small for the
+    load of a bias that has only one axis.
     """
     return math.prod(size(a, 4096) for a in kernel.axes if a.name in op.indexed_by)
 
@@ -110,7 +110,7 @@ def aligned(kernel: Kernel, axis: Axis) -> bool:
 
 
 def at_most(warps: int, blocks: Mapping[str, int]) -> int:
-    """Returns `warps`, or fewer warps if there is little work. Each thread gets at least four elements, which the
-    thread can load at once.
+    """Returns `warps`, or fewer warps if there is little work. Each thread gets at least four elements, so that a
+    thread can load four elements at once.
     """
     return max(1, min(warps, math.prod(blocks.values()) // 128))

@@ -1,21 +1,22 @@
 """Chooses tile sizes for matrix products, and the order in which programs compute the tiles.
 
-In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or a few tiles that are worth
-measuring (runtime/schedule_search.py). The chip gives the number of multiprocessors and the shared memory for the
-blocks in flight. The tiles and their speeds were measured on an H200, which has registers for 128 x 256 sums. The depth
-is the axis that a product sums over.
+In: the sizes of a product and the ops that make its factors. Out: a `TileChoice`, or, for autotuning
+(runtime/schedule_search.py), a few tiles that are worth measuring. The number of multiprocessors and the size of shared
+memory are properties of the chip. Blocks that are being loaded into shared memory are said to be in flight. The tiles
+and their speeds were measured on an H200, which has registers for 128 x 256 sums. The depth is the axis that a product
+sums over.
 
-    many rows           The tile with the least work in all waves of programs. Smaller tiles work more slowly, because
-                        fewer other elements use each element in shared memory.
+    many rows           The tile is chosen that causes the least work in all waves of programs. Smaller tiles work more
+                        slowly, because each element in shared memory is multiplied by fewer other elements.
     descriptors         Tensor descriptors load blocks if there is enough work and factors are not computed but loaded.
                         Descriptors are used even if they can load only one of the two factors.
-    persistent          The fewest programs that compute all tiles in the smallest number of waves. Each program
-                        computes one tile after the other. While a program stores a tile, it loads the next tile. A
-                        program stores through a descriptor if shared memory has room.
-    small depth         Storing a tile takes as long as its loop. If the depth is small, persistent programs have one
+    persistent          There are as few programs as can compute all tiles in the smallest number of waves. Each
+                        program computes one tile after the other. While a program stores a tile, the program also
+                        loads the next tile. A program stores through a descriptor if shared memory has room.
+    small depth         Storing a tile takes as long as the loop over the depth. So persistent programs have one
                         more block in flight, if there is room. Without descriptors, two smaller tiles share a
                         multiprocessor: one tile is computed while the other is stored.
-    few tiles           Each tile has a multiprocessor and its shared memory to itself, so more blocks are in flight.
+    few tiles           Each program has a multiprocessor and the shared memory to itself, so more blocks are in flight.
     computed second     The product is transposed, so that the computed factor comes first and stays in registers
     factor              (kernels/lower_graph.py). There are few registers, so tiles have few columns. While one
                         program computes its factor, another program on the same multiprocessor multiplies. A cost model
@@ -24,8 +25,8 @@ is the axis that a product sums over.
                         blocks are in flight as fit into shared memory.
 
 Left out: products that share their loop with other reductions (minitri/optimize/schedules/attention.py). Warp
-specialisation is left out because Triton up to 3.9 fails to compile it for a product's loop on Hopper. Storing a tile
-in two halves is left out too.
+specialisation is left out because Triton up to 3.9 fails to compile the loop of a product with warp specialisation on
+Hopper. Storing a tile in two halves is left out too.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Tile(NamedTuple):
     columns   columns of the result
     depth     summed elements of one iteration
     warps     warps of a program
-    stages    blocks of each factor that are in flight
+    stages    blocks of each factor that are being loaded at the same time
     """
 
     rows: int
@@ -71,7 +72,7 @@ class Tile(NamedTuple):
 
     def bytes(self, dots: Sequence[Dot]) -> int:
         """Returns the bytes of shared memory that the tile needs: for blocks that are being loaded, and for blocks that
-        are computed from them.
+        are computed from loaded blocks.
         """
         sides = (self.rows, {d.a: d for d in dots}), (self.columns, {d.b: d for d in dots})  # factors are loaded once
         factors = [(n, f, d) for n, side in sides for f, d in side.items()]
@@ -93,7 +94,7 @@ def _read(factor: Op, dot: Dot) -> int:
 
 
 def _rows_of(factor: Op, dot: Dot) -> set[Load]:
-    """Returns those loads of a factor's computation that have at least two axes of the product."""
+    """Returns the loads that a factor is computed from. Loads with fewer than two axes of the product are left out."""
     blocked = {*dot.tile, dot.over}
     return {op for op in needed(factor) if isinstance(op, Load) and len(blocked & {*op.axes}) > 1}
 
@@ -111,7 +112,7 @@ TABLE = table_beside(__file__, "tiles.toml")
 
 
 def _tiles(group: str, *more: str) -> tuple[Tile, ...]:
-    """Returns the tiles of a group in tiles.toml, and the tiles of further fields of this group."""
+    """Returns the tiles that tiles.toml lists for a group, in the field `tiles` and in the fields `more`."""
     return tuple(Tile(*tile) for name in ("tiles", *more) for tile in TABLE[group][name])
 
 
@@ -164,7 +165,7 @@ def choose_tile(kernel: Kernel, m: int, n: int, depth: int, batch: int, chip: Ch
 
     m, n    the rows and columns of one product
     depth   the length of the summed axis
-    batch   the number of products of this size
+    batch   the number of products
     """
     dots, kind = kernel.dots, _kind(kernel.dots[0])
     if is_transposed(kernel):
@@ -209,7 +210,7 @@ def _alone(kind: str, tile: Tile, tiles: int, chip: Chip) -> Tile:
 
 
 def is_transposed(kernel: Kernel) -> bool:
-    """Checks whether the kernel computes a single product, and computes it transposed."""
+    """Checks whether the kernel computes a single product, with the columns of the result before the rows."""
     if len(kernel.dots) != 1:
         return False
     order = [a.name for a in kernel.axes]
@@ -245,7 +246,7 @@ def _described(tile: Tile, dot: Dot, tiles: int, shallow: bool, ends: int, chip:
 
     tiles     the number of tiles
     shallow   whether the depth is small
-    ends      bytes of shared memory per element that storing a tile needs
+    ends      the bytes of shared memory, per element of a tile, that are needed to store the tile
     """
     kind = _kind(dot)
     if kind == "tf32x3":
@@ -277,11 +278,11 @@ def _leaves_room(tile: Tile, dots: Sequence[Dot], ends: int, shared: int) -> boo
 
 
 def with_descriptor_stores(kernel: Kernel, chosen: Schedule, chip: Chip) -> Schedule:
-    """Adds stores through tensor descriptors to the schedule of a persistent kernel if shared memory has room during the
-    loads of the next tile.
+    """Adds stores through tensor descriptors to the schedule of a persistent kernel. The stores are added only if
+    shared memory has room for the stored tile during the loads of the next tile.
 
-    All loads after the loop use the same piece of shared memory. Each store has a piece of its own until the copy
-    engine has finished.
+    All loads after the loop over the depth use the same piece of shared memory. Each store needs a separate piece of
+    shared memory until the copy engine has finished this store.
     """
     # Products that share a loop have more in shared memory, so there is no room.
     if kernel.shared_loop or not (chosen.descriptors and chosen.persistent and kernel.dots):
@@ -304,8 +305,8 @@ def _ends(kernel: Kernel, dot: Dot) -> list[Load | Store]:
 def _end_bytes(kernel: Kernel, dot: Dot) -> int:
     """Returns the bytes of shared memory per element that storing a tile through pointers needs.
 
-    All loads and stores after the loop use the same piece of shared memory. Triton stores a 16-bit tile in halves if
-    the kernel loads and stores no other tile.
+    All loads and stores after the loop over the depth use the same piece of shared memory. Triton stores a 16-bit tile
+    in halves if the kernel loads and stores no other tile.
     """
     found = [op.buffer.dtype.bytes for op in _ends(kernel, dot)]
     return 1 if found == [2] else max(found, default=4)
@@ -317,7 +318,9 @@ def are_described(dot: Dot) -> bool:
 
 
 def _is_one_described(dot: Dot) -> bool:
-    """Checks whether the factors load exactly two matrices and descriptors can load at least one of them."""
+    """Checks whether both factors are computed from exactly two loaded matrices, and descriptors can load at least one
+    matrix.
+    """
     loads = _rows_of(dot.a, dot) | _rows_of(dot.b, dot)
     blocked = (*dot.tile, dot.over)
     return len(loads) == 2 and any(is_described(load, blocked) for load in loads)
@@ -326,7 +329,7 @@ def _is_one_described(dot: Dot) -> bool:
 def is_described(load: Load, blocked: Sequence[str] = ()) -> bool:
     """Checks whether a tensor descriptor can load complete blocks of the array that `load` reads.
 
-    Each index must be an axis or a number. An axis in `blocked` may also have an offset.
+    Each index must be an axis or a number. An index along an axis in `blocked` can also have an offset.
     """
     return may_be_described(load) and has_steps(load.buffer) and all(_is_along(d, blocked) for d in load.index)
 
@@ -339,7 +342,9 @@ def _is_along(index: Dim, blocked: Sequence[str]) -> bool:
 
 
 def may_be_described(load: Load) -> bool:
-    """Checks whether a load has no index from memory and masks only elements outside of its array, with 0."""
+    """Checks whether a load reads no index from memory, masks only elements outside of its array, and returns 0 for
+    masked elements.
+    """
     ends = {e - 1 - d for d, e in zip(load.index, load.buffer.shape)}
     return not load.picks and load.other == 0 and set(load.guards) <= ends
 
@@ -379,7 +384,8 @@ def persistent_choice(kernel: Kernel, chip: Chip) -> TileChoice | None:
 
 
 def candidates(kernel: Kernel, rows: int, chip: Chip) -> list[Tile]:
-    """Returns tiles that are worth measuring for the products of a kernel, which share rows and summed axis.
+    """Returns tiles that are worth measuring for the products of a kernel. All products of the kernel have the same
+    rows and the same summed axis.
 
     `rows` is the number of rows that the schedule rules chose.
     """

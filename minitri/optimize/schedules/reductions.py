@@ -1,22 +1,23 @@
 """Chooses block sizes for reductions of rows, which are contiguous in memory, and of columns, which are strided.
 
-In: a kernel with reductions. Out: a role and a block size for each axis, the number of warps, and the name of the rule.
-The rule for a row depends on its length, on the width of its elements, and on whether the kernel also writes rows:
+In: a kernel with reductions. Out: a role (grid, loop or whole) and a block size for each axis, the number of warps, and
+the name of the rule. The rule for a row depends on the length of the row, on the width of its elements, and on whether
+the kernel also writes rows:
 
-    short             A program computes several rows, with 1024 elements together. Two cases have 2048 elements, if a
-                      thread loads few bytes at once: rows that are only reduced, and rows that share a bias or scale.
+    short             A program computes several rows, which have 1024 elements together. If a thread loads few bytes
+                      at once, rows that are only reduced or share a bias or scale have 2048 elements together.
     fits              A program keeps one row in registers: one read, one write. A row has up to 32768 elements. The
                       limit is 16384 if elements have 64 bits or are only reduced. The limit is 2048 for argmax and
                       argmin.
-    16 bits, near     A row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
+    16 bits, near     The row has more than 16384 elements but fits into a quarter of the L1 cache. Each reduction has a
                       loop of its own, which reads the row again from the cache. There are no online reductions.
     longer            A program loops over blocks of a row. The blocks are large if the row is read again to write
                       results as long as the row. Other blocks are just large enough to keep the memory busy.
 
-A program has few warps, because a reduction waits for all warps of the program. If rows are only reduced, each warp has
-about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit elements.
-The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits (tests/sweep_rows.py
-measures them again). Rows of unknown size get smaller blocks than long rows.
+A program has few warps, because each reduction must wait for all warps of its program. If rows are only reduced, each
+warp has about a thousand elements. If rows are also written, each warp has one kilobyte, or two kilobytes of 16-bit
+elements. The numbers come from measurements on an H200 with rows of 256 to 131072 elements of 16 and 32 bits
+(tests/sweep_rows.py measures them again). Rows of unknown size get smaller blocks than long rows.
 """
 
 import math
@@ -94,7 +95,7 @@ def _longest(kernel: Kernel) -> int:
 def _is_near(kernel: Kernel, row: int, chip: Chip) -> bool:
     """Checks whether a long row of narrow elements should be read again from the L1 cache for each reduction.
 
-    An element of 8 or 16 bits takes a whole register, so a long row of such elements needs too many registers.
+    An element of 8 or 16 bits takes a whole register, so a long row of narrow elements needs too many registers.
     """
     narrow = widest_bytes(kernel) <= 2 and _reads_again(kernel)
     return narrow and row > WHOLE_ROW // 2 and row * _read(kernel) <= chip.l1 // 4
@@ -147,7 +148,7 @@ def _row_warps(kernel: Kernel, row: int, elements: int) -> int:
     """Returns the number of warps of a program that keeps rows in registers.
 
     A program has one warp per kilobyte of rows, or one warp per 1024 elements of rows that are only reduced. Short rows
-    have one warp. Rows with much padding have few warps, so that each warp has real elements.
+    have one warp. Rows with much padding have few warps, so that no warp has only padding.
     """
     narrow, reduces = widest_bytes(kernel) <= 2, _only_reduces(kernel)
     if row <= ENOUGH:
@@ -168,15 +169,15 @@ def _only_reduces(kernel: Kernel) -> bool:
 
 
 def _reads_again(kernel: Kernel) -> bool:
-    """Checks whether a row in a loop is read a second time, to compute results that are as long as the row. A scan
-    needs no second read.
+    """Checks whether a loop must read a row a second time, to compute results that are as long as the row. A scan
+    computes results as long as the row without a second read.
     """
     return not _only_reduces(kernel) and not any(isinstance(op, Scan) for op in kernel.body)
 
 
 def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dict[str, int]) -> Schedule:
     """Returns the schedule of rows that are too long for registers, or of unknown length. A program loops over blocks
-    of such a row.
+    of a row.
 
     A block lies along the contiguous axis. If the contiguous axis is short, the block covers the next axis too. Blocks
     are large if a row is read again to write results as long as the row. Other blocks are just large enough to keep the
@@ -216,11 +217,11 @@ def _looped_rows(kernel: Kernel, weight: dict[str, int], near: bool, sector: dic
 
 
 def _columns(kernel: Kernel, weight: dict[str, int], few: int) -> Schedule:
-    """Returns the schedule for reductions of columns. Neighbouring threads lie along a parallel axis, and each
-    iteration reads several rows.
+    """Returns the schedule for reductions of columns. Neighbouring threads process neighbouring elements along a
+    parallel axis, and each iteration reads several rows.
 
-    If both axes are short, a program covers more indices of the other axes. If there are at most `few` programs, most
-    of the chip is idle.
+    If both axes are short, a program covers more indices of the other axes. `few` is the number of programs up to which
+    most of the chip is idle.
     """
     lanes = innermost(kernel.parallel, weight)
     second = rival(lanes, kernel)
@@ -253,8 +254,9 @@ def _column_warps(kernel: Kernel, lane: Axis, blocks: dict[str, int], corrects: 
     """Returns the number of warps of a program that reduces columns.
 
     In each iteration a thread should have enough loads in flight: two loads of 16 bytes, or eight loads of one element.
-    With an online reduction there are 4 warps, because each iteration waits for all of them twice or more, and only 2
-    if there are several programs for each multiprocessor. Elements of 8 bits get 8 warps, because each of them is converted. If columns are short, one thread reduces a whole
+    A program with an online reduction has 4 warps, because each iteration waits for all warps at least twice. If there
+    are several programs with online reductions for each multiprocessor, a program has only 2 warps. For elements of 8
+    bits a program has 8 warps, because each element is converted. If columns are short, one thread reduces a whole
     group of columns and loads 16 bytes of each row.
     """
     bytes, elements = widest_bytes(kernel), math.prod(blocks.values())

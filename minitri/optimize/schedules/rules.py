@@ -1,4 +1,4 @@
-"""The table of schedule rules. The first rule that returns a schedule wins.
+"""The table of schedule rules. A kernel gets the schedule of the first rule that returns a schedule.
 
     schedule(kernel, Request(chip))                                     with all rules
     schedule(kernel, Request(chip), without={"reduction-schedules"})    reductions get the plain schedule

@@ -7,14 +7,14 @@ the value.
     exp(m - m), m finite                             1
 
 In: an op, and facts about its operands. Out: a `Value`. A `Value` has the kinds of numbers that the result can be, the
-number itself if only one number is possible, and a term. Values with equal terms are equal in every element. Each
-function returns every possible kind, and perhaps some impossible ones (Cousot and Cousot, "Abstract interpretation",
-POPL 1977).
+number itself if only one number is possible, and a name, called the term of the value. Values with equal terms are
+equal in every element. Each function returns every possible kind of number, and sometimes also kinds that are
+impossible (Cousot and Cousot, "Abstract interpretation", POPL 1977).
 
-A kind stands for many numbers. An operator of the table `MONOTONE` is monotone in each operand within each kind. So the
-results of a monotone operator lie between its results for the extreme members of the kinds. numpy computes the results
-for extreme members. Zeros of both signs are one kind: a sum of 0.0 and -0.0 may have either sign
-(docs/reference/semantics.md).
+A kind stands for many numbers. An operator of the table `MONOTONE` is monotone in each operand within each kind. So all
+results of a monotone operator lie between the results for the smallest and the largest number of each kind. numpy
+computes the results for the smallest and the largest number of each kind. Zeros of both signs are one kind, because a
+sum of 0.0 and -0.0 can have either sign (docs/reference/semantics.md).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -73,8 +73,8 @@ def constant(x: Any, dtype: DType) -> Value:
 
 
 def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -> Value:
-    """Returns a `Value` of these kinds of numbers, or of all kinds. If the only kind has a single member, the value is
-    that constant.
+    """Returns a `Value` of the given kinds of numbers, or of all kinds if `kinds` is None. If only one kind is
+    possible, and this kind contains a single number, returns this number as a constant.
     """
     every = {"b": TRUTHS, "i": FINITE, "u": FINITE - {NEGATIVE}}.get(dtype.kind, FLOATS)
     found = frozenset(every if kinds is None else kinds)
@@ -84,7 +84,7 @@ def anything(dtype: DType, term: Hashable, kinds: Iterable[str] | None = None) -
 
 
 def joined(values: Sequence[Value], dtype: DType, term: Hashable) -> Value:
-    """Returns a `Value` that is equal to one of `values`, without saying to which one."""
+    """Returns a `Value` for a result that equals an unknown one of `values`."""
     if len({v.term for v in values}) == 1:
         return values[0]
     return anything(dtype, term, frozenset().union(*(v.kinds for v in values)))
@@ -113,8 +113,8 @@ def computed(op: Compute, args: Sequence[Value], terms: Terms) -> Value:
 
 
 def _depends_on_sign_of_zero(op: Compute, args: Sequence[Value]) -> bool:
-    """Checks whether the result of an op may depend on the sign of a zero, which is unknown: 1 / 0.0 and 1 / -0.0
-    differ.
+    """Checks whether the result of an op could depend on the sign of a zero operand. The sign of a zero is unknown, and
+    1 / 0.0 differs from 1 / -0.0, for example.
     """
     zero = any(a.kinds == {ZERO} and x.dtype.is_float for a, x in zip(args, op.args))
     return zero and op.op not in MONOTONE | {"cast", "where", "equal", "not_equal"}
@@ -136,7 +136,9 @@ def _unchanged_operand(op: Compute, args: Sequence[Value]) -> Value | None:
 
 
 def _winner(op: Compute, a: Value, b: Value) -> Value | None:
-    """Returns `a` if the maximum or minimum of `a` and `b` is always `a`, or else None. A nan wins over numbers."""
+    """Returns `a` if the maximum or minimum of `a` and `b` is always `a`, or else None. The maximum or minimum of a nan
+    and a number is nan.
+    """
     if a.term == b.term:
         return a
     if not b.number or b.is_nan:
@@ -205,5 +207,7 @@ def _apply(op: str, dtype: DType, dtypes: Sequence[DType], values: Sequence[Any]
 
 
 def free(op: Op, kinds: Iterable[str] | None = None) -> Value:
-    """Returns a `Value` of these kinds about which nothing else is known. Two uses of the op have the same value."""
+    """Returns a `Value` of the given kinds of numbers about which nothing else is known. Two calls for the same op
+    return values with equal terms.
+    """
     return anything(op.dtype, ("op", id(op)), kinds)

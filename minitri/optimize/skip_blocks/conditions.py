@@ -1,4 +1,5 @@
-"""Conditions on positions: for which loop indices a condition can hold, and for which it certainly holds.
+"""Conditions on positions: for which loop indices a condition can hold, and for which indices the condition certainly
+holds.
 
     (i >= r) & ~(r < 4)        i - r >= 0  and  r - 4 >= 0
     can hold                   4 <= r < i_start + 64        for some i of the block i_start … i_start + 63
@@ -7,10 +8,10 @@
 In: a boolean op of a tile program. Out: a formula in negation normal form, and two intervals of indices of an axis.
 Each leaf of the formula is a test `expr >= 0` of an affine expression of axes. The first interval contains every index
 at which the condition can hold. The condition certainly holds at each index of the second interval. The first interval
-may be larger than necessary, and the second interval may be smaller than possible.
+can be larger than necessary, and the second interval can be smaller than possible.
 
-Not analysed: values that come from memory, products of positions, and numbers that may not fit into 32 bits. A
-condition that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
+Not analysed: values that come from memory, products of positions, and numbers that could exceed 32 bits. A condition
+that is not analysed becomes `UNKNOWN`, which can hold everywhere and certainly holds nowhere.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ NEVER, ALWAYS = Dim.of(-1), ZERO
 
 
 def folded(f: Formula, test: Callable[[Dim], T], unknown: T, both: Combine[T], either: Combine[T]) -> T:
-    """Evaluates a formula from its leaves to its root, with one function or value for each class of formula."""
+    """Evaluates a formula from its leaves to its root. `test` evaluates a test, `both` and `either` combine the results
+    of two formulas, and `unknown` is the result of an unknown formula.
+    """
     if f is None or isinstance(f, Dim):
         return unknown if f is None else test(f)
     a, b = (folded(x, test, unknown, both, either) for x in (f.a, f.b))
@@ -190,20 +193,24 @@ Ends = Callable[[Dim], Range | None]  # the least and the largest value that an 
 
 
 def can_hold(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices. Outside of this interval the formula fails for every element of the block."""
+    """Returns an interval of indices along `axis`. Outside of the returned interval, the formula is false for every
+    element of the block.
+    """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 1) or EVERYWHERE, EVERYWHERE, _common, _hull)
 
 
 def surely_holds(f: Formula, axis: Symbol, extent: Dim, ends: Ends) -> Interval:
-    """Returns an interval of indices. Inside this interval the formula holds for every element of the block."""
+    """Returns an interval of indices along `axis`. Inside the returned interval, the formula is true for every element
+    of the block.
+    """
     return folded(f, lambda d: _where_positive(d, axis, extent, ends, 0) or NOWHERE, NOWHERE, _common, _one_of)
 
 
 def _where_positive(expr: Dim, axis: Symbol, extent: Dim, ends: Ends, end: int) -> Interval | None:
     """Returns the interval of the indices of `axis` with expr >= 0, or None if the interval is unknown.
 
-    The expression has the form c * index + rest. The rest has its least value if `end` is 0, and its largest value if
-    `end` is 1.
+    The expression has the form c * index + rest. If `end` is 0, the interval is computed from the least value of the
+    rest in the block. If `end` is 1, the interval is computed from the largest value.
     """
     coefficient, others = expr.coefficient(axis) or (ZERO, ZERO)
     c, found = coefficient.constant, ends(others)
@@ -233,8 +240,8 @@ def _hull(a: Interval, b: Interval) -> Interval:
 
 
 def _one_of(a: Interval, b: Interval) -> Interval:
-    """Returns an interval inside the union of two intervals. The result is the whole union if the union is an interval
-    at one end of the axis.
+    """Returns an interval inside the union of two intervals. The result is the whole union if both intervals extend to
+    the same end of the axis.
     """
     if NOWHERE in (a, b):
         return b if a == NOWHERE else a
@@ -253,8 +260,8 @@ def _of_known(choose: Callable[[Dim, Dim], Dim], a: Dim | None, b: Dim | None) -
 def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) -> int:
     """Returns the average number of loop indices, out of `steps`, that masks leave to a row.
 
-    Returns 0 if other ops than masks depend on the position in the loop. The number is only an estimate for schedules,
-    which assumes that all masked blocks can be skipped.
+    Returns 0 if ops other than masks depend on the position in the loop. The number is an estimate for the choice of a
+    schedule. The estimate assumes that all masked blocks can be skipped.
     """
     choices = [op for op in kernel.body if isinstance(op, Compute) and op.op == "where"]
     conditions = {op.args[0] for op in choices if isinstance(op.args[2], Constant) and is_known(formula(op.args[0]))}
@@ -266,7 +273,9 @@ def average_steps(kernel: Kernel, row: Axis, loop: Axis, rows: int, steps: int) 
 
 
 def _only_through(kernel: Kernel, loop: Axis, conditions: Set[Op]) -> bool:
-    """Checks whether no op depends on the position in the loop, except selections (`where`) by these conditions."""
+    """Checks whether no op depends on the position in the loop, except selections (`where` ops) by the given
+    `conditions`.
+    """
     inside = {o for c in conditions for o in needed(c) if loop.name in o.axes}
     for op in kernel.body:
         if isinstance(op, Position) and loop.symbol in op.expr.symbols() and op not in inside:

@@ -7,21 +7,21 @@
       next %s = … * exp(%m - next) + sum exp(…)      %s * 1 + 0, while %m is finite
     }
 
-In: a loop, the ops before it, and assumptions about some of its ops (a condition that fails). Out: for each carried
-value the reason why the value does not change, or None if there is no proof. The proof evaluates one iteration of the
-loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried value is the
-same after the iteration.
+In: a loop, the ops before it, and assumptions about some ops of the loop, for example that a condition fails. Out: for
+each carried value the reason why the value does not change, or None if there is no proof. The proof evaluates one
+iteration of the loop with the assumptions (optimize/skip_blocks/abstract_values.py). The proof succeeds if each carried
+value is unchanged after the iteration.
 
 An online sum is multiplied by exp(m - m') when its running maximum changes from m to m'
 (minitri/optimize/online_reductions/lower.py). If m stays the same, the factor is exp(m - m), which is 1 for a finite m
-and nan for any other m. So the proof distinguishes what kind of number the running maximum m is. Two cases need a fact
-about the sum, proven by induction over the iterations:
+and nan for any other m. So the proof has a separate case for each kind of number that the running maximum m can be. For
+two kinds of the maximum m, the proof needs a fact about the sum, which is proven by induction over the iterations:
 
     m is -inf          the sum is 0 or nan: it starts at 0, and terms of -inf add 0
     m is inf or nan    the sum is nan: the element that made m inf or nan has a term that is nan
 
-If all elements of one factor are zero, a product leaves its sum unchanged, because it does not read the other factor
-(docs/reference/semantics.md).
+If all elements of one factor are zero, a product does not read the other factor. So a product with a factor of zeros
+does not change the sum that the product is added to (docs/reference/semantics.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,9 +45,9 @@ class Update(NamedTuple):
 
 def unchanged(loop: Loop, before: Sequence[Op], assumed: Known) -> tuple[str, ...] | None:
     """Returns for each carried value the reason why an iteration does not change it. The assumptions `assumed` hold in
-    this iteration.
+    the iteration.
 
-    Returns None if the iteration may change a carried value.
+    Returns None if the iteration could change a carried value.
     """
     proof = _Proof(loop, before, assumed)
     reasons = [proof.reason(Update(*u)) for u in loop.carries]
@@ -84,7 +84,9 @@ class _Proof:
         return [u for u in found if _own_maximum(u) is not None and self._stays(u, {})]
 
     def _stays_with(self, update: Update, y: Update) -> bool:
-        """Checks whether an iteration leaves a sum unchanged, whichever kind of number the running maximum `y` is."""
+        """Checks whether an iteration leaves a sum unchanged for every kind of number that the running maximum `y` can
+        be.
+        """
         cases = ({BOTTOM}, {TOP}, {NAN}, FINITE)
         return all(self._stays_in(update, y, frozenset(kinds)) for kinds in cases)
 
@@ -101,7 +103,9 @@ class _Proof:
         return stays[NAN] and kinds == {NAN} and self._after(update, {y.following: free(y.carry, {NAN})}).is_nan
 
     def _after(self, update: Update, known: Known, some: bool = False) -> Value:
-        """Returns what is known about a sum after an iteration that is not skipped."""
+        """Returns what is known about a sum after an iteration that certainly runs. `known` has the assumptions for the
+        iteration.
+        """
         return _Iteration(self.loop, {**self.before, **known}, some, runs=True).values[update.following]
 
     def _is_zero_or_nan(self, update: Update, y: Update) -> bool:
@@ -156,7 +160,7 @@ class _Iteration:
     """One iteration, evaluated with assumptions.
 
     known   assumed values of some ops, which are not computed
-    some    whether only some elements of a block may have the assumed values
+    some    whether possibly only some elements of a block have the assumed values
     runs    whether the iteration certainly runs, so that a product reads both factors
     """
 

@@ -5,18 +5,19 @@
       %9: bool[i, r] = greater_equal %7, %8             (the index of i is at least that of r)
       %10: f32[i, r] = where %9, %6, %3                 (elsewhere -inf)
 
-In: a tile program. Out: the same program, whose loops have bounds. The bounds depend on the index at which the
+In: a tile program. Out: the same program, in which some loops have bounds. The bounds depend on the index at which the
 program's block of a grid axis starts. With loop bounds, causal and windowed attention compute half of their blocks or
-fewer. The pass contains no rule for attention. A block is skipped if two things are proven:
+fewer. The pass works for all loops and contains no rule for attention in particular. A block is skipped if two things
+are proven:
 
     failing          a condition fails for every element of the block (optimize/skip_blocks/conditions.py)
     no change        an iteration in which the condition fails changes no carried value
                      (optimize/skip_blocks/identity_proofs.py)
 
 If the condition certainly holds for a block, the loop need not test the condition. So the pass replaces one loop by two
-or three loops over the same carried values. The text of each loop lists what was proven (`because`). In loops that
-compute products, a last block that may be incomplete gets a loop of its own. So the complete blocks need no bounds
-check.
+or three loops over the same carried values. The text of each loop lists what was proven (`because`). If the last block
+of a loop with products can be incomplete, this block gets a loop of its own. So the loop over all complete blocks needs
+no bounds check.
 
 Left out: loops over several axes, loops that store, and conditions on values read from memory. (Index-set splitting:
 Griebl, Feautrier and Lengauer, "Index set splitting", 2000.)
@@ -47,7 +48,8 @@ def skip(program: Program) -> Program:
 class _Choice:
     """A `where` (selection) in a loop whose condition depends on positions.
 
-    An iteration changes no carried value if the condition differs from `holds` for all of its elements.
+    An iteration changes no carried value if the condition differs from `holds` for all elements of the iteration's
+    block.
     """
 
     op: Compute
@@ -85,17 +87,18 @@ class _Skipping:
 
     def loops(self) -> list[Stmt]:
         """Returns the pieces of the loop in the order in which they run. The pieces run in the order along the axis, or
-        in reverse order for products.
+        in reverse order if the loop computes a product.
 
-        In reverse order the piece with the most iterations comes last and needs fewer registers. If a later piece
-        certainly ran, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515 of the
-        assembler). minitri/optimize/software_pipelining.py moves a pipelined loop to the front again.
+        In reverse order the piece with the most iterations comes last and needs fewer registers. If the last piece were
+        certain to run, NVIDIA's assembler would make the tensor cores wait for each instruction (message C7515 of the
+        assembler). If a piece is pipelined later, minitri/optimize/software_pipelining.py moves this piece to the front
+        again.
         """
         pieces = self._pieces()
         return pieces[::-1] if self._may_reverse() else pieces
 
     def _may_reverse(self) -> bool:
-        """Checks whether the pieces of the loop may run in reverse order. A reverse order is possible if the loop
+        """Checks whether the pieces of the loop should run in reverse order. Pieces run in reverse order if the loop
         computes a product and no op depends on the order of blocks.
         """
         return not any(map(self._is_ordered, self.loop.body)) and any(isinstance(op, Dot) for op in self.loop.body)
@@ -113,8 +116,8 @@ class _Skipping:
     # ---- pieces ----------------------------------------------------------------------------------
 
     def _pieces(self) -> list[Stmt]:
-        """Returns the pieces that replace the loop, in the order along the axis. In the first and last piece the
-        condition holds for some elements, and in the middle piece for all elements.
+        """Returns the pieces that replace the loop, in the order along the axis. In the first and the last piece the
+        condition holds for some elements of a block. In the middle piece the condition holds for all elements.
         """
         axis, extent, ends = self.axis, self.axis.extent, partial(ends_in_block, self.program)
         whole = self._down(extent) if self._may_end_short() else extent
@@ -146,7 +149,7 @@ class _Skipping:
 
     def _may_end_short(self) -> bool:
         """Checks whether the last block gets a loop of its own. The last block gets its own loop if the loop computes
-        products and the last block may be incomplete.
+        products and reductions, and if the last block can be incomplete.
         """
         kinds, extent = {type(op) for op in self.loop.body}, self.axis.extent
         one = extent.constant is not None and extent.constant < 2 * self.axis.block  # its last block is a large part
@@ -162,7 +165,7 @@ class _Skipping:
 
     def _loop(self, first: Dim | None, last: Dim | None, full: bool = False) -> Loop:
         """Returns a copy of the loop that runs from `first` to `last`. If `full` is true, the condition is known to
-        hold for all elements of these blocks.
+        hold for all elements of the blocks from `first` to `last`.
         """
         chosen = {c.op: c.chosen for c in self.choices} if full else {}
         made: dict[Op, Op] = {}
@@ -196,8 +199,8 @@ class _Skipping:
 
 
 def ends_in_block(program: Program, d: Dim) -> Range | None:
-    """Returns the least and the largest value of `d` in a block, as expressions of the block's start. Returns None if
-    these values are unknown.
+    """Returns the least and the largest value of `d` in a block, as expressions of the index at which the block starts.
+    Returns None if the least or the largest value is unknown.
     """
     starts = {a: block_start(a.name) for a in program.grid}
     return bounds(d, {a.symbol: (start, start + (a.lanes - 1)) for a, start in starts.items()})
