@@ -20,7 +20,7 @@ from minitri.api import compile
 from minitri.base.text_tables import byte_size
 from minitri.cli.inputs import dimensions, is_pack
 from minitri.explore.document import document
-from minitri.explore.page import page
+from minitri.explore.page import Page
 from minitri.program import Program
 
 USUAL, AXES = 512, (2, 4)
@@ -33,7 +33,7 @@ def gallery(folder: Path, output: Path, sizes: Mapping[str, int]) -> list[Path]:
     for path in sorted(folder.glob("*.mt")):
         program = compile(path)
         shown = document(program.lower(**_sizes(program, sizes)).compilation)
-        (output / f"{path.stem}.html").write_text(page(shown), encoding="utf-8")
+        (output / f"{path.stem}.html").write_text(Page(shown).html, encoding="utf-8")
         entries.append({"name": path.stem, "text": path.read_text(encoding="utf-8").strip(), **_facts(shown)})
     entries.sort(key=lambda entry: entry["nodes"])
     index = output / "index.html"

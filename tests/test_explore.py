@@ -29,7 +29,7 @@ import minitri as mt
 from minitri.cli.main import main
 from minitri.explore.document import document
 from minitri.explore.graph_drawing import layout
-from minitri.explore.page import FOLDER, Page, page
+from minitri.explore.page import FOLDER, Page
 from minitri.explore.passes import our_passes
 from minitri.explore.plans import plans
 from minitri.explore.player import player
@@ -62,7 +62,7 @@ def small() -> str:
 
 def quick(text: str, **types: str) -> str:
     """A page without Triton's stages."""
-    return page(document(mt.compile(text, **types).lower().compilation, quick=True))
+    return Page(document(mt.compile(text, **types).lower().compilation, quick=True)).html
 
 
 def data(page: str) -> dict[str, Any]:
@@ -469,7 +469,7 @@ def test_counterparts_in_another_program_have_the_same_text(tab: Browser) -> Non
         mt.compile(f"def f(x: f32[N]):\n    return {body}\n").lower(target="interpreter").compilation
         for body in ("exp(x) + sin(x)", "cos(x) * exp(x)")
     )
-    tab.open(page(document(one, other)), "#panes=tile,tile@1")
+    tab.open(Page(document(one, other)).html, "#panes=tile,tile@1")
     tab.point(row(tab, "tile", "= exp"))
     second = tab.texts(".pane:nth-of-type(2) .row.lit")
     assert len(second) == 1 and "= exp" in second[0]
@@ -554,7 +554,7 @@ def test_a_notebook_shows_the_page_in_a_frame(tab: Browser) -> None:
 def test_two_programs_side_by_side(tab: Browser) -> None:
     f = mt.compile("softmax(x + b)", x="f32[M, N]", b="f32[N]")
     both = [f.lower(M=64, N=100, target=t).compilation for t in ("cuda:90", "cuda:80")]
-    tab.open(page(document(*both)))
+    tab.open(Page(document(*both)).html)
     assert len(tab.all(".pane")) == 3 and tab.all(".pane.is-diff")
     tab.point(row(tab, "triton", "libdevice.exp("))
     first, second = (tab.texts(f".pane:nth-of-type({n}) .row.lit") for n in (1, 2))

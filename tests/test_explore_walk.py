@@ -16,7 +16,7 @@ from browser import Browser
 from test_explore_layout import faults
 
 import minitri as mt
-from minitri.explore.document import document, program
+from minitri.explore.document import document
 from minitri.explore.explanations import ABOUT, LANGUAGE, WORDS, _prefixes, words_of
 from minitri.explore.provenance import Trace
 from minitri.explore.triton_stages import MachineCode
@@ -44,7 +44,7 @@ def softmax() -> Any:
 
 
 def walk_of(name: str, **sizes: Any) -> list[dict[str, Any]]:
-    return program(mt.compile(f"examples/{name}.mt").lower(**sizes).compilation)["walk"]
+    return document(mt.compile(f"examples/{name}.mt").lower(**sizes).compilation)["programs"][0]["walk"]
 
 
 # ---- the steps ---------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_a_step_says_what_its_stage_has_and_what_is_gone() -> None:
     ("name", "same"), [("softmax", ("tile.masked", "tile.target")), ("gelu", ("graph", "graph.simplified"))]
 )
 def test_a_step_between_equal_texts_is_left_out(name: str, same: tuple[str, str]) -> None:
-    shown = program(mt.compile(f"examples/{name}.mt").lower(target="interpreter").compilation)
+    (shown,) = document(mt.compile(f"examples/{name}.mt").lower(target="interpreter").compilation)["programs"]
     texts = {s["name"]: s["text"] for s in shown["stages"] if "text" in s}
     assert texts[same[0]] == texts[same[1]] and [*same] not in [s["panes"] for s in shown["walk"]]
     assert all(
@@ -151,7 +151,8 @@ def test_casts_that_undo_each_other_are_explained() -> None:
 
 
 def test_without_triton_the_walk_ends_at_the_source_for_triton() -> None:
-    steps = program(mt.compile("exp(x)", x="f32[N]").lower(target="interpreter").compilation)["walk"]
+    one = mt.compile("exp(x)", x="f32[N]").lower(target="interpreter").compilation
+    steps = document(one)["programs"][0]["walk"]
     assert steps[-1]["title"] == "Triton"
 
 
@@ -181,7 +182,8 @@ def test_odd_programs_have_a_walk_without_faults(tab: Browser, name: str) -> Non
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_have_a_walk(seed: int) -> None:
     example = random_program(seed)
-    steps = program(example.compile().lower(target="interpreter", **example.sizes).compilation)["walk"]
+    one = example.compile().lower(target="interpreter", **example.sizes).compilation
+    steps = document(one)["programs"][0]["walk"]
     assert all(step["marks"] and len(step["panes"]) == 2 for step in steps)
 
 

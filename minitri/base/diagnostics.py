@@ -76,6 +76,16 @@ class CompileError(Exception):
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the error as data, ready for JSON. `start` and `end` count characters of the source."""
+        line, column = self.span.line_column if self.span else (None, None)
+        return {
+            "code": self.code, "message": self.message, "line": line, "column": column,
+            "label": self.label, "help": self.help, "notes": list(self.notes),
+            "edits": [{"start": e.span.start, "end": e.span.end, "text": e.text} for e in self.edits],
+            "others": [other.as_dict() for other in self.others],
+        }  # fmt: skip
+
     def at(self, span: Span | None) -> CompileError:
         """Sets the span of this error, if the error has no span yet. Returns the error."""
         if self.span is None:

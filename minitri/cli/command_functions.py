@@ -52,7 +52,7 @@ def compile(
     if as_json:
         out: dict[str, Any] = {"stages": texts, "target": low.target, "sizes": request.sizes}
         out |= {"passes": list(map(asdict, passes))} if passes else {}
-        output.show_json(out | ({"error": output.as_dict(missing)} if missing else {}))
+        output.show_json(out | ({"error": missing.as_dict()} if missing else {}))
     else:
         shown = [(f"after {p.name}", p.stage, p.after) for p in passes]
         shown += [(s, s, text) for s, text in texts.items() if directory is None]
@@ -132,10 +132,9 @@ def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int
     with terminal.progress("check"):
         report = trust.check(program, bind(program.function, inputs.arrays, {}), passes) if check else None
     if as_json:
-        shown = [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs]
+        made = [{"dtype": a.dtype.name, "shape": a.shape, "values": a.tolist()} for a in outputs]
         checked = None if report is None else report.as_dict()
-        known = {"stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked}
-        output.show_json({"outputs": shown, **known})
+        output.show_json({"outputs": made, "stage": stage, "sizes": inputs.sizes, "seconds": seconds, "check": checked})
     else:
         _show_outputs(outputs)
         output.note(f"time: {seconds * 1e3:.1f} ms, compilation included" + (f" (stage {stage})" if stage else ""))
@@ -188,8 +187,7 @@ def explore(
     first = request.lower().compilation
     second = request.changed(compare).lower().compilation if compare else None
     with terminal.progress("explore", 1) as tell:
-        seconds = times and times.measured
-        shown = document(first, second, compare=compare, measured=seconds, panes=panes, tell=tell)
+        shown = document(first, second, compare=compare, measured=times and times.measured, panes=panes, tell=tell)
         html = Page(shown).html
     name = path or f"{shown['title']}.html"
     if name == "-":

@@ -28,12 +28,11 @@ TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduc
 def demo(file: str, sizes: Mapping[str, Size]) -> None:
     """Prints the demo of a module. Dimensions without a size in `sizes` stay symbolic."""
     program = mt.compile(Path(file))
-    text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}
     trace = Trace(program.lower(target=TARGET, **keywords).compilation)
     node = followed(trace, [s for s in trace.stages if s in OUR_STAGES]) or 0
     span = trace.nodes[node].spans[0]
-    echo(f"\n# The program, {file}\n\n{highlighted('triton', text.strip())}\n")
+    echo(f"\n# The program, {file}\n\n{highlighted('triton', program.module.source.text.strip())}\n")
     shown = " ".join([file, *(f"-D {word}" for word in sizes_text(sizes).split())])
     echo(f"# `{span.text}` at every stage, for {TARGET}\n")
     with progress("demo", len(trace.stages)) as tell:
@@ -58,8 +57,7 @@ def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
         return
     rows = zip(stage.text.splitlines(), stage.lines, stage.how)
     own = [line for line, nodes, how in rows if node in nodes and how == "own"]
-    count = len(stage.text.splitlines())
-    yield f"{name:<17} {STAGES[name].get('meaning', '')} ({count:,} lines, {len(own)} from here)"
+    yield f"{name:<17} {STAGES[name].get('meaning', '')} ({len(stage.lines):,} lines, {len(own)} from here)"
     telling = [line for line in own if TELLING.search(line)] or own
     yield from (f"    {highlighted(name, line.strip()[:WIDTH])}" for line in telling[:LINES])
 
@@ -71,8 +69,8 @@ def _run(program: Program, path: str) -> None:
         result = program(*inputs.arrays)
         report = program.check(*inputs.arrays)
     first: Any = result[0] if isinstance(result, tuple) else result
-    numbers = f"{first.dtype}{list(first.shape)}, the first numbers: {first.ravel()[:4]}"
-    echo(f"# A run: {sizes_text(inputs.sizes)}\n\n{numbers}")
+    echo(f"# A run: {sizes_text(inputs.sizes)}\n")
+    echo(f"{first.dtype}{list(first.shape)}, the first numbers: {first.ravel()[:4]}")
     verdict = "ok" if report.ok else f"WRONG, {report.first}"
     echo(f"{len(report.ran)} stages of it checked against numpy: {verdict}")
     echo(f"Again:  minitri run {path}\nStages: minitri check {path}")

@@ -32,6 +32,7 @@ from minitri.graph.shape_unification import match_sizes, solve_sizes
 from minitri.language import ast
 from minitri.tiles.schedule import Options
 
+Array = np.ndarray[Any, Any]
 Size = int | tuple[int, ...]  # the size of a dimension, or the sizes of the axes of a pack
 
 SCHEDULE = ("warps", "stages", "group", "persistent", "registers", "descriptors", "blocks")
@@ -71,32 +72,26 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
             if any(p.name in given for p in function.params[len(arrays) :]):
                 raise InputError(f"give --input {param.name}=... as well: a later parameter has a value")
             break  # this parameter and all later parameters keep their defaults
-        own = param.name in files
-        arrays.append(files[param.name] if own else maker.value(param, given.get(param.name, "random")))
+        arrays.append(files[param.name] if param.name in files else maker.value(param, given.get(param.name, "random")))
     return Inputs(tuple(arrays), known, assumed)
 
 
-def read_files(
-    function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]
-) -> dict[str, np.ndarray[Any, Any]]:
+def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]) -> dict[str, Array]:
     """Returns the arrays of the inputs that are files.
 
     The shapes of these arrays are added to `sizes`. Raises InputError if two shapes contradict each other.
     """
     require_known("parameter", given, [p.name for p in function.params])
-    files: dict[str, np.ndarray[Any, Any]] = {}
+    files: dict[str, Array] = {}
     for param in function.params:
         name, text = param.name, given.get(param.name, "")
-        match param.annotation:
-            case _ if not is_path(text):
-                continue
-            case ast.ScalarType(kind=kind):
-                raise InputError(f"`{name}` is a number of type {kind}, not an array: write --input {name}=3")
-            case ast.ArrayType() as type:
-                files[name] = read_array(text, DTYPES[type.dtype])
+        type = param.annotation
+        if is_path(text):
+            if isinstance(type, ast.ScalarType):
+                raise InputError(f"`{name}` is a number of type {type.kind}, not an array: write --input {name}=3")
+            files[name] = read_array(text, type and DTYPES[type.dtype])
+            if type is not None:
                 _learn(name, type, files[name].shape, sizes)
-            case None:
-                files[name] = read_array(text)
     return files
 
 
@@ -145,7 +140,7 @@ def is_path(text: str) -> bool:
     return text.endswith(".npy") or "/" in text or "\\" in text
 
 
-def read_array(path: str, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+def read_array(path: str, dtype: DType | None = None) -> Array:
     """Returns the array in a .npy file. Raises InputError for any other file.
 
     Code in the file is never run, because pickles are rejected.

@@ -80,9 +80,6 @@ class ProgramFile(click.Path):
     If the argument looks like an expression, the error suggests the option -e.
     """
 
-    def __init__(self) -> None:
-        super().__init__(exists=True, dir_okay=False, allow_dash=True)
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)
@@ -92,6 +89,9 @@ class ProgramFile(click.Path):
                 raise
             message = f"there is no file `{text[:60]}`; if it is an expression, write -e '{text[:60]}'"
             raise click.BadParameter(message, ctx, param) from None
+
+
+FILE = ProgramFile(exists=True, dir_okay=False, allow_dash=True)
 
 
 # ---- what ends a command before it begins ------------------------------------------------------
@@ -109,7 +109,7 @@ def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) 
     If the argument is an error code such as MT0203, the page about this error is printed and the command ends.
     """
     if value is None or not re.fullmatch(r"MT\d*", value, re.ASCII | re.IGNORECASE):
-        return value and ProgramFile().convert(value, param, ctx)
+        return value and FILE.convert(value, param, ctx)
     from minitri.errors.pages import PAGES, as_text
 
     code = value.upper()
@@ -140,7 +140,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "ratio": {"type": FloatRange(0, 100), "metavar": "RATIO", "default": 0.0},
     "readable": {"type": Choice(READABLE), "metavar": "STAGE"},
     "runnable": {"type": Choice(RUNNABLE)},
-    "file": {"type": ProgramFile(), "required": False},
+    "file": {"type": FILE, "required": False},
     "code or file": {"callback": code_or_file, "required": False},
     "old file": {"type": click.Path(exists=True, dir_okay=False), "metavar": "FILE"},
 }

@@ -129,7 +129,7 @@ def reported(as_json: bool = False) -> Iterator[None]:
 
 def fail(error: CompileError, as_json: bool = False) -> NoReturn:
     """Ends the command with a diagnostic."""
-    _end(as_dict(error), rendered(error), exit_code(error), as_json)
+    _end(error.as_dict(), rendered(error), exit_code(error), as_json)
 
 
 def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoReturn:
@@ -146,19 +146,7 @@ def exit_code(error: CompileError) -> int:
     The code is 3 for a stage that is not available, and 2 for a stage, target, pass or option that does not exist. For
     any other error the exit code is 1.
     """
-    if isinstance(error, mt.StageUnavailable):
-        return 3
-    return 2 if error.code in ("MT0402", "MT0404") else 1
-
-
-def as_dict(error: CompileError) -> dict[str, Any]:
-    line, column = error.span.source.line_column(error.span.start) if error.span else (None, None)
-    return {
-        "code": error.code, "message": error.message, "line": line, "column": column,
-        "label": error.label, "help": error.help, "notes": list(error.notes),
-        "edits": [{"start": e.span.start, "end": e.span.end, "text": e.text} for e in error.edits],
-        "others": [as_dict(other) for other in error.others],
-    }  # fmt: skip
+    return 3 if isinstance(error, mt.StageUnavailable) else 2 if error.code in ("MT0402", "MT0404") else 1
 
 
 def _crash(error: Exception, as_json: bool) -> NoReturn:

@@ -82,11 +82,10 @@ class Request:
         return read_module(read_source(Path(str(self.file))), str(self.file))
 
     def lower(self) -> Lowered:
-        options: dict[str, Any] = {} if self.target is None else {"target": self.target}
-        if self.schedule:
-            options["options"] = parse_schedule(self.schedule)
+        target = {} if self.target is None else {"target": self.target}
+        options = parse_schedule(self.schedule) if self.schedule else None
         program = self.program()
-        return program.lower(**options, **self.keywords(program))
+        return program.lower(**target, options=options, **self.keywords(program))
 
     def as_shared(self) -> Request:
         """Returns the request with the sizes and the target of the first line of its file.

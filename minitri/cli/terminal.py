@@ -41,9 +41,7 @@ def coloured(err: bool = False) -> bool:
         return context.color
     if os.environ.get("NO_COLOR"):
         return False
-    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
-    return _drawable(err)
+    return os.environ.get("FORCE_COLOR", "0") not in ("", "0") or _drawable(err)
 
 
 def _drawable(err: bool = False) -> bool:

@@ -9,7 +9,7 @@ In: requests on standard input, each one line of JSON. Out: one line of JSON for
               named   the names that may have a size, each with its kind: size, axes or int. Sizes of other names are
                       ignored, because the user may have given them to an earlier version of the program
               notes   the requirements that the shapes of the program have, each {message, start, end}
-              {"error": {code, message, label, help, text, line, column, start, end, edits, others}, named}
+              {"error": {code, message, label, help, notes, text, line, column, start, end, edits, others}, named}
                   edits    the changes of the text that correct the error, each {text, start, end}
                   others   further errors of the program
 
@@ -69,14 +69,11 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def diagnostic(error: CompileError) -> dict[str, Any]:
-    """Returns an error as data: its place in the text of the editor, its correction, and the text that a terminal
-    shows.
+    """Returns an error as data: as the command line prints it as JSON, but with places in the text of the editor, and
+    with the text that a terminal shows.
     """
-    span = error.span if error.span is not None and error.span.source.name == NAME else None
-    line, column = span.source.line_column(span.start) if span else (None, None)
-    return {
-        "code": error.code, "message": error.message, "label": error.label, "help": error.help, "text": str(error),
-        "line": line, "column": column, **_place(span),
+    return error.as_dict() | {
+        "text": str(error), **_place(error.span),
         "edits": [{"text": e.text, **_place(e.span)} for e in error.edits if e.span.source.name == NAME],
         "others": list(map(diagnostic, error.others)),
     }  # fmt: skip

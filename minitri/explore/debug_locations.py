@@ -267,12 +267,10 @@ def sass_rows(text: str, disassembly: str) -> list[Row]:
 
     `disassembly` has the instructions as `nvdisasm --print-line-info-inline` prints them.
     """
-    places = iter(_sass_places(disassembly))
-    rows: list[Row] = []
-    for line in text.split("\n"):
-        code = line.partition("\t")[2]
-        rows.append(Row(True, next(places, ()), *effects(code, "sass")) if code else NOTHING)
-    return _without_padding(rows, text.split("\n"))
+    places, lines = iter(_sass_places(disassembly)), text.split("\n")
+    codes = [line.partition("\t")[2] for line in lines]
+    rows = [Row(True, next(places, ()), *effects(code, "sass")) if code else NOTHING for code in codes]
+    return _without_padding(rows, lines)
 
 
 def _without_padding(rows: list[Row], lines: list[str]) -> list[Row]:

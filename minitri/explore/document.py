@@ -70,7 +70,7 @@ def document(
         known = ("target", "file", "entry", "expression")  # the page shows the name and the target anyway
         changed = [f"{n}={v}" for n, v in compare.items() if n not in known]
         label = ", ".join([other.context.entry] * bool(name) + changed)
-        programs.append(program(other, label, quick, tell=lambda done, text: tell(0.5 + part * done, text)))
+        programs.append(program(other, label, quick, None, lambda done, text: tell(0.5 + part * done, text)))
     known = (*compiled.stages, *PANES)
     for pane in panes:
         if (name := pane.partition("@")[0]) not in known:
@@ -86,9 +86,7 @@ def document(
     return made | ({"diffs": diffs} if diffs else {})
 
 
-def program(
-    compiled: Compilation, label: str = "", quick: bool = False, measured: Seconds = None, tell: Tell = SILENT
-) -> dict[str, Any]:
+def program(compiled: Compilation, label: str, quick: bool, measured: Seconds, tell: Tell) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
     `quick` leaves out what takes seconds: machine code, the player, the walk, and the plans that fusion did not choose.
@@ -144,8 +142,8 @@ class _Sources:
     def __init__(self, trace: Trace) -> None:
         spans = [s for n in trace.nodes for s in n.spans]
         own, every = trace.source, {id(s.source): s.source for s in spans}.values()
-        rest = [s for s in every if s != own]  # an expression is parsed once more, as the body of a function
-        self.parts = [(own, 0, len(own.text)), *(part for s in rest for part in _used(s, spans))]
+        # An expression is parsed once more, as the body of a function: then an equal source is in `every`.
+        self.parts = [(own, 0, len(own.text)), *(part for s in every if s != own for part in _used(s, spans))]
         self.data = [
             {"name": s.name, "text": s.text[a:b], "line": s.line_column(a)[0], "library": s is not own}
             for s, a, b in self.parts

@@ -24,9 +24,8 @@ def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """For each language, the explanation of each word that a stage contains. And the terms of the walk."""
     found: dict[str, set[str]] = defaultdict(set)
     for stage in stages:
-        used = found[LANGUAGE.get(stage["name"], "ours")]
-        for word in set(re.findall(r"[A-Za-z_][\w.]*", stage.get("text", ""))):
-            used.update(_prefixes(word))
+        words = set(re.findall(r"[A-Za-z_][\w.]*", stage.get("text", "")))
+        found[LANGUAGE.get(stage["name"], "ours")].update(*map(_prefixes, words))
     lines = {name: {word: WORDS[name][word] for word in WORDS[name] if word in used} for name, used in found.items()}
     return lines | {"terms": dict(WORDS["terms"])}
 

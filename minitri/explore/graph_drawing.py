@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise, takewhile
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -54,9 +55,8 @@ class _Picture:
     def __init__(self, graph: Graph, marks: Marks) -> None:
         self.graph, self.marks = graph, marks
         order = graph.nodes()
-        outputs = set(graph.outputs)
         self.parameters = {(s.start, s.end) for i in graph.inputs for s in graph.spans.get(i, ())[:1]}
-        self.literals = {n: _literal(n) for n in order if _literal(n) and n not in outputs}
+        self.literals = {n: text for n in order if (text := _literal(n)) and n not in graph.outputs}
         self.nodes = [n for n in order if n not in self.literals]
         self.edges = [(o, n) for n in self.nodes for o in children(n) if o not in self.literals]
 
@@ -129,9 +129,8 @@ def _function(span: Span) -> str:
 
 def _literal(node: Node) -> str:
     """The text of a constant, or of a view of one; empty for any other node."""
-    if isinstance(node, View):
-        return _literal(node.x) if isinstance(node.x, Const) else ""
-    return format_number(node.value) if isinstance(node, Const) else ""
+    constant = node.x if isinstance(node, View) else node
+    return format_number(constant.value) if isinstance(constant, Const) else ""
 
 
 def _short(text: str) -> str:
@@ -239,15 +238,11 @@ def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any
     for sweep in range(max(1, min(SWEEPS, MANY // max(1, len(graph))))):
         order, near = (layers, graph.predecessors) if sweep % 2 == 0 else (layers[::-1], graph.successors)
         for layer in order:
-            wanted = {n: _mean([middle[m] for m in near(n)], middle[n]) for n in layer}
+            wanted = {n: fmean([middle[m] for m in near(n)] or [middle[n]]) for n in layer}
             layer.sort(key=wanted.__getitem__)
             middle |= _spaced([wanted[n] for n in layer], layer, width)
     left = min((middle[n] - width[n] / 2 for n in middle), default=0.0)
     return {n: m - left for n, m in middle.items()}
-
-
-def _mean(numbers: Sequence[float], otherwise: float) -> float:
-    return sum(numbers) / len(numbers) if numbers else otherwise
 
 
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:

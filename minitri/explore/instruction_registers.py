@@ -13,6 +13,7 @@ the width of an operand is uncertain, too many registers count as used rather th
 """
 
 import re
+from collections.abc import Iterator
 from itertools import takewhile
 
 from minitri.base.toml_tables import table_beside
@@ -32,10 +33,10 @@ def effects(text: str, machine: str) -> tuple[Names, Names]:
     opcode, _, rest = text[guard.end() if guard else 0 :].partition(" ")
     operands = _operands(rest.strip())
     count = 0 if re.match(MACHINES[machine]["no_result"], opcode) else _results(operands, opcode, machine)
-    written = _all(operands[:count], opcode, machine)
-    read = _all(operands[count:], opcode, machine)
+    written = tuple(_registers(operands[:count], opcode, machine))
+    read = tuple(_registers(operands[count:], opcode, machine))
     if guard:  # where it does not run, the old value stays
-        read += _all([guard[1]], "", machine) + written
+        read += (*_registers([guard[1]], "", machine), *written)
     if machine == "amdgcn" and "_load" in opcode:  # masked threads keep the old value too
         read += written
     return written, read
@@ -58,14 +59,13 @@ def _results(operands: list[str], opcode: str, machine: str) -> int:
     return count + (predicate_first and opcode.startswith(("SHFL", "ATOM", "R2UR")))
 
 
-def _all(operands: list[str], opcode: str, machine: str) -> Names:
-    found: list[str] = []
+def _registers(operands: list[str], opcode: str, machine: str) -> Iterator[str]:
+    """Yields the registers that operands name."""
     for operand in operands:
         for match in re.finditer(MACHINES[machine]["register"], operand):
             first = int(match["first"] or 0)
             more = _count(match, operand, opcode) - 1 if machine == "sass" else 0
-            found += [f"{match['kind']}{k}" for k in range(first, int(match["last"] or first + more) + 1)]
-    return tuple(found)
+            yield from (f"{match['kind']}{k}" for k in range(first, int(match["last"] or first + more) + 1))
 
 
 def _count(match: re.Match[str], operand: str, opcode: str) -> int:

@@ -41,7 +41,7 @@ class Page:
 
     @cached_property
     def html(self) -> str:
-        return page(self.document)
+        return page(self.document)[0]
 
     def save(self, path: str | Path) -> Path:
         """Writes the page as one HTML file that any browser opens."""
@@ -56,31 +56,32 @@ class Page:
         return f'<iframe sandbox="allow-scripts" style="{frame}" srcdoc="{escape(self.html)}"></iframe>'
 
 
-def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> str:
-    """Returns the HTML of a document.
+def page(document: Mapping[str, Any], live: Mapping[str, Any] | None = None) -> tuple[str, str]:
+    """Returns the HTML of a document, and the content policy in it.
 
     `live` is the data for the editor. Only a page that a server serves has an editor.
     """
     style, script = (FOLDER / "page.css").read_text(encoding="utf-8"), _script(live is not None)
     nonce = secrets.token_urlsafe(16)  # for the style sheet that CodeMirror makes
-    policy = [
+    rules = [
         "default-src 'none'", f"script-src '{_hash(script)}'", f"style-src '{_hash(style)}'", "img-src data:",
         "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
     ]  # fmt: skip
     if live is not None:
-        policy[2] += f" 'nonce-{nonce}'"
-        policy.append("connect-src 'self'")
+        rules[2] += f" 'nonce-{nonce}'"
+        rules.append("connect-src 'self'")
         document = {**document, "live": {**live, "nonce": nonce}}
-    return template(FOLDER / "page.html").render(
-        title=document["title"], policy="; ".join(policy), style=style, script=script, data=packed(document),
+    policy = "; ".join(rules)
+    made = template(FOLDER / "page.html").render(
+        title=document["title"], policy=policy, style=style, script=script, data=packed(document),
     )  # fmt: skip
+    return made, policy
 
 
 def packed(document: Mapping[str, Any]) -> str:
     """Returns the document as JSON, deflated, in base64."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    deflated = zlib.compress(text.encode("utf-8", "surrogatepass"), 9, wbits=-15)
-    return base64.b64encode(deflated).decode()
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9, wbits=-15)).decode()
 
 
 def _hash(text: str) -> str:

@@ -213,8 +213,7 @@ def _named(words: str) -> tuple[str, str]:
 
 def plain(text: str) -> str:
     """Returns the text of MLIR without locations."""
-    lines = [line for line in text.split("\n") if not line.startswith("#loc")]
-    return _LOCATION.sub("", "\n".join(lines)).strip() + "\n"
+    return _LOCATION.sub("", re.sub(r"(?m)^#loc.*\n?", "", text)).strip() + "\n"
 
 
 # ---- passes as data for the page ----------------------------------------------------------------

@@ -57,9 +57,8 @@ class _Ledger:
         if self.enabled and len(self.plan.ledger):
             plans.append(self._plan("nothing fused", one_kernel_each(self.graph, self.layouts)))
         instead = self._instead(plans)
-        decisions = [self._decision(d, instead) for d in self.plan.ledger]
         assumed = self.assumed and f"{', '.join(self.assumed)} taken for {TYPICAL}"
-        return {"assumed": assumed, "plans": plans, "decisions": decisions}
+        return {"assumed": assumed, "plans": plans, "decisions": [self._decision(d, instead) for d in self.plan.ledger]}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
         """Adds to `plans` a plan for each fused value that keeps it in memory. Returns the numbers of these plans."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -57,8 +58,7 @@ Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
 
 def player(compiled: Compilation) -> dict[str, Any] | None:
     """The data of a small instance; None if the program itself fixes sizes that are too large, or 0."""
-    instance = small(compiled)
-    if instance is None:
+    if (instance := small(compiled)) is None:
         return None
     data = _Player(instance).data()
     return data if data["kernels"] else None
@@ -150,9 +150,7 @@ class _Recorder(Watch):
     def bounds(self, op: Load | Store, index: Sequence[Any], inside: Any) -> None:
         """Records the elements of an access, and which of them are outside of the array."""
         allowed, *at = np.broadcast_arrays(inside, *index)
-        out = np.zeros(allowed.shape, bool)
-        for i, extent in zip(at, self._shape(op)):
-            out |= (i < 0) | (i >= extent)
+        out = np.any([(i < 0) | (i >= extent) for i, extent in zip(at, self._shape(op))], axis=0)
         state = np.where(allowed, np.where(out, "x", "a"), "m")
         self._begin(op, {
             "array": op.buffer.name, "extents": list(self._shape(op)), "index": [i.reshape(-1).tolist() for i in at],
@@ -208,12 +206,9 @@ def small(compiled: Compilation) -> Compilation | None:
     for row in (*MORE, *FEW) if product else FEW:
         sizes = {n: row[k % len(row)] for k, n in enumerate(names)}
         sizes |= {n: 2 for n in packs if row in MORE}
-        try:
-            found = _blocked(replace(context, sizes=sizes))
-        except (CompileError, ValueError):
-            continue  # the program is not for these sizes
-        if _fits(found):
-            return found
+        with suppress(CompileError, ValueError):  # the program may not be for these sizes
+            if _fits(instance := _blocked(replace(context, sizes=sizes))):
+                return instance
     return None
 
 

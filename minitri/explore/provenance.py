@@ -55,7 +55,6 @@ class StageTrace:
     `lines[k]` has the numbers of the nodes of line k. `how[k]` says how these nodes are known (`Origin`).
     """
 
-    name: str
     text: str
     lines: tuple[Nodes, ...]
     how: tuple[str, ...]
@@ -83,8 +82,7 @@ class Trace:
             ours = stage not in self.compilation.context.target.stages
             text = self.compilation[stage] if ours else self.machine.text(stage)  # the lines of each distinct kernel
             origins = self._origins(stage)[: len(text.removesuffix("\n").split("\n"))]
-            nodes, how = tuple(o.nodes for o in origins), tuple(o.how for o in origins)
-            self._stages[stage] = StageTrace(stage, text, nodes, how)
+            self._stages[stage] = StageTrace(text, tuple(o.nodes for o in origins), tuple(o.how for o in origins))
         return self._stages[stage]
 
     def of(self, spans: Iterable[Span]) -> Nodes:

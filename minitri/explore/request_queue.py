@@ -71,7 +71,10 @@ class Desk:
             reason = f"this takes more than {self.seconds:g} seconds here"
         except (OSError, EOFError, ValueError):
             reason = "the compiler did not survive this program"
-        self._replace()
+        self._end()
+        self.replaced += 1
+        if not self._closed:
+            self._ready()
         return failed(reason)
 
     def _ready(self) -> Child:
@@ -79,12 +82,6 @@ class Desk:
             # Without a GPU, and without variables that change Triton or print.
             self._child = Child(COMMAND, environment("TRITON_", "MLIR_", "MINITRI_LOGS", CUDA_VISIBLE_DEVICES=""))
         return self._child
-
-    def _replace(self) -> None:
-        self._end()
-        self.replaced += 1
-        if not self._closed:
-            self._ready()
 
     def _end(self) -> None:
         child, self._child = self._child, None

@@ -21,7 +21,6 @@ with limits of time and memory, and never run a kernel.
 """
 
 import hmac
-import html
 import json
 import re
 import secrets
@@ -54,10 +53,6 @@ HEADERS = {
 
 class Refused(Exception):
     """A rejected request: an HTTP status and a short reason that contains nothing of the request."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.reason = status, reason
 
 
 def _require(held: bool, status: int, reason: str) -> None:
@@ -102,8 +97,7 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Closes a connection if there are `CONNECTIONS` other connections already."""
         if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            return self.shutdown_request(request)
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -121,10 +115,9 @@ class Server(ThreadingHTTPServer):
             now = time.monotonic()
             self._bucket = min(BURST, self._bucket + (now - self._filled) * self.rate)
             self._filled = now
-            if self._bucket < 1:
-                return False
-            self._bucket -= 1
-            return True
+            allowed = self._bucket >= 1
+            self._bucket -= allowed
+            return allowed
 
     def server_close(self) -> None:
         super().server_close()
@@ -158,7 +151,8 @@ class Handler(BaseHTTPRequestHandler):
             work()
         except Refused as refused:
             self.close_connection = True
-            self._send(refused.status, {"error": {"message": refused.reason}})
+            status, reason = refused.args
+            self._send(status, {"error": {"message": reason}})
 
     # ---- who may ask -----------------------------------------------------------------
 
@@ -188,9 +182,7 @@ class Handler(BaseHTTPRequestHandler):
         _require("error" not in document, 503, "the compiler has too little time here: load this page again")
         targets = [t for t in TARGETS if t != "interpreter"]
         live = {"first": first, "examples": EXAMPLES, "targets": targets, "completions": completions()}
-        made = page(document, live)
-        meta = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made)
-        policy = html.unescape(meta[1]) if meta else "default-src 'none'"
+        made, policy = page(document, live)
         self._send(200, made, {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
 
     def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,9 +84,8 @@ def served(rows: Sequence[Row], own: Sequence[Nodes | None], kept: frozenset[str
         for k, row in reversed(list(enumerate(rows))):
             nodes = own[k]
             found[k] = nodes = NONE.union(*(needed[n] for n in row.defines)) if nodes is None else nodes
-            for name in row.defines:
-                if name not in kept:
-                    needed.pop(name, None)
+            for name in set(row.defines) - kept:
+                needed.pop(name, None)
             for name in row.uses:
                 needed[name] |= nodes
     return found

@@ -93,14 +93,12 @@ class MachineCode:
     def kernels(self) -> tuple[KernelCode, ...]:
         """One `KernelCode` for each distinct kernel, in the order of the program."""
         functions = artifacts.jit_functions(self.compilation.module_text)
-        sources = {
-            k: artifacts.ast_source(functions[k.name], k, Kind.usual(k)) for k in self.compilation.value("triton")
-        }
-        groups: dict[str, list[EmittedKernel]] = {}
-        for kernel, source in sources.items():
-            groups.setdefault(_identity(kernel, source, self.target), []).append(kernel)
-        each = ((first, [k.name for k in others]) for first, *others in groups.values())
-        return tuple(KernelCode(first, twins, sources[first], self.target) for first, twins in each)
+        groups: dict[str, list[tuple[EmittedKernel, Any]]] = {}
+        for k in self.compilation.value("triton"):
+            source = artifacts.ast_source(functions[k.name], k, Kind.usual(k))
+            groups.setdefault(_identity(k, source, self.target), []).append((k, source))
+        each = ((*first, [k.name for k, _ in others]) for first, *others in groups.values())
+        return tuple(KernelCode(kernel, twins, source, self.target) for kernel, source, twins in each)
 
     def text(self, stage: str) -> str:
         """Returns the text of a stage for all distinct kernels.

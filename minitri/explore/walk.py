@@ -68,7 +68,7 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 class _Walk:
     """The walk along a node: the tile program that computes it, and the accesses that are drawn.
 
-    load     one along a loop, else along a whole axis, and of the highest rank
+    load     one along a loop, else along a whole axis, and of the highest rank; `loaded` has its nodes
     tested   the last axis that a mask tests, and `masked` an access along it
     """
 
@@ -85,6 +85,7 @@ class _Walk:
         roles = {a.name: a.role for a in self.program.axes}
         along = {op: {roles.get(name) for name in op.indexed_by} for op in loads}
         self.load = max(loads, key=lambda op: ("loop" in along[op], "whole" in along[op], len(op.index)), default=None)
+        self.loaded = trace.of(self.load.spans) if self.load else frozenset[int]()
         tests = [(op, _conditions(op)) for op in accesses]
         self.tested = next((a for a in reversed(self.program.axes) if any(a.name in of for _, of in tests)), None)
         masked = [op for op, of in tests if self.tested and self.tested.name in of]
@@ -110,8 +111,7 @@ class _Walk:
             "tile": self.load and self._array(self.load),
             "mask": self.masked and self.tested and {**self._array(self.masked), "tested": self.tested.name},
         }
-        loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
-        lit = {"tile": loaded, "mask": loaded | {self.node}}
+        lit = {"tile": self.loaded, "mask": self.loaded | {self.node}}
         for step in STEPS:
             kind, panes = step.get("sketch", ""), step["panes"]
             drawing = drawings.get(kind)
@@ -174,9 +174,8 @@ class _Walk:
 
     def _spelled_load(self) -> re.Match[str] | None:
         """The parts of the load in Triton's source: a match of `LOADED`."""
-        loaded = self.trace.of(self.load.spans) if self.load else frozenset[int]()
         rows = zip(self.texts["triton"].split("\n"), self.trace["triton"].lines)
-        own = (LOADED.search(row) for row, nodes in rows if loaded and loaded <= nodes)
+        own = (LOADED.search(row) for row, nodes in rows if self.loaded and self.loaded <= nodes)
         return next(filter(None, own), None)
 
     # ---- drawings ------------------------------------------------------------------------------
@@ -214,9 +213,7 @@ def _assignments(sizes: Data) -> list[str]:
 
 def _reason(p: Data) -> str:
     """`two casts become one …`: what its rules did, or what a pass without rules does."""
-    rules = [
-        f"{rule['about'].rstrip('.')} (`{rule['name']}`, {rule['count']}×)." for rule in p["rules"] if rule["about"]
-    ]
+    rules = [f"{r['about'].rstrip('.')} (`{r['name']}`, {r['count']}×)." for r in p["rules"] if r["about"]]
     return " ".join(rules[:2]) or p["about"].partition(": ")[2]
 
 

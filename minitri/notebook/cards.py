@@ -3,7 +3,7 @@
 Making a card takes milliseconds, because Triton's compiler does not run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from minitri.base.diagnostics import CompileError
@@ -22,7 +22,7 @@ def program_card(name: str, signature: str, source: str, compilation: Compilatio
     if compilation is not None:
         with suppress(CompileError, KeyError):
             facts = counted(len(compilation.value("kernels").kernels), "kernel")
-            stages = _tabs(compilation, [stage for stage in SHOWN if stage in compilation.stages])
+            stages = list(_tabs(compilation, [stage for stage in SHOWN if stage in compilation.stages]))
     note = f"{name}.lower() has every stage, {name}.explore() shows them side by side"
     return card(name, f"({signature})", facts=facts, tabs=[("source", source), *stages], note=note, longest=4000)
 
@@ -32,17 +32,15 @@ def stages_card(compilation: Compilation) -> str:
     context, made = compilation.context, "compiled" in vars(compilation)
     later = [] if made else [stage for stage in compilation.stages if stage in context.target.stages]
     sizes = [f"{name} = {size}" for name, size in context.sizes.items()]
-    tabs = _tabs(compilation, [stage for stage in compilation.stages if stage not in later])
+    tabs = list(_tabs(compilation, [stage for stage in compilation.stages if stage not in later]))
     note = f"made when asked for: {', '.join(later)}" if later else ""
     return card(context.entry, facts=f"for {', '.join([str(context.target), *sizes])}", tabs=tabs, note=note)
 
 
-def _tabs(compilation: Compilation, stages: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the stages with their texts. If a stage cannot be made, its text is the error message."""
-    tabs: list[tuple[str, str]] = []
+def _tabs(compilation: Compilation, stages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields the stages with their texts. If a stage cannot be made, its text is the error message."""
     for stage in stages:
         try:
-            tabs.append((stage, compilation[stage]))
+            yield stage, compilation[stage]
         except CompileError as error:
-            tabs.append((stage, str(error)))
-    return tabs
+            yield stage, str(error)

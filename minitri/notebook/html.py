@@ -51,8 +51,7 @@ def template(path: Path) -> Any:
     """Returns a template of HTML, which escapes all inserted text."""
     from jinja2 import Environment, StrictUndefined
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    return environment.from_string(path.read_text(encoding="utf-8"))
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(path.read_text(encoding="utf-8"))
 
 
 def _shown(text: str, longest: int) -> str:
