@@ -56,7 +56,7 @@ class Lines:
 
     @contextmanager
     def within(self, head: str) -> Iterator[None]:
-        """Adds a `for`, `if` or `else` line. Lines that are added inside the `with` block are indented below this line."""
+        """Adds a `for`, `if` or `else` line. Lines added inside the `with` block are indented below this line."""
         self.add(head)
         outer, self.indent = self.indent, self.indent + STEP
         yield
@@ -96,7 +96,7 @@ def number(value: int | float | bool) -> str:
 
 
 def convert(name: str, source: DType, target: DType) -> str:
-    """Returns the source text of a conversion between two dtypes, as docs/reference/semantics.md defines conversions."""
+    """Returns the source text of a conversion between dtypes, as docs/reference/semantics.md defines conversions."""
     if source == target:
         return name
     if source.is_float and source.bits == 16:

@@ -321,7 +321,7 @@ def reduce_argmin(x, index, axis: tl.constexpr):
 
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
-    """Returns a @ b + acc, accumulated in the dtype of `acc`. minitri/kernels/ir.py explains the values of `precision`."""
+    """Returns a @ b + acc, accumulated in the dtype of `acc`. minitri/kernels/ir.py explains `precision`."""
     if precision == "tf32x3_unchecked":
         return tl.fma(_dot_of_parts(a, b), 1.4901161193847656e-08, acc)
     elif precision == "tf32x3":
