@@ -1,4 +1,4 @@
-"""`minitri check`: compares the result of every pass with the reference, at several choices of sizes.
+"""`minitri check`: compares the result of every pass with the numpy reference, at several choices of sizes.
 
     $ minitri check -e "max(x, axis=1)" -t "x=f32[M, N]"
     M=7 N=33  ok       no error
@@ -7,8 +7,8 @@
     ok: every pass is within its bound at 2 choices of sizes
 
 The sizes are no multiples of block sizes. In: a `Request`, which names the program. Out: a line for each choice of
-sizes, and the verdict. If a pass gives a wrong result, a table of all passes is printed, but only below the first such
-line. With `--verbose`, the table is printed below every line. The exit code is 1 if a pass is wrong.
+sizes, and the verdict. Below the first line with a wrong result, a table of all passes is printed. With `--verbose`, a
+table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +64,7 @@ def error_text(report: CheckReport) -> str:
 
 
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
-    """Yields the choices of sizes to check, each as a size for every dimension.
+    """Yields the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
 
     Sizes that come from options or from files are the same in every choice. The sizes of all other dimensions come from
     one row of the table `SIZES` for each choice.

@@ -69,7 +69,8 @@ def compile(
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
     """Returns the texts of the stages that this machine can make.
 
-    Also returns the error of the first stage that this machine cannot make, or None.
+    Also returns the error of the first stage that this machine cannot make. If this machine can make all stages, the
+    error is None.
     """
     texts: dict[str, str] = {}
     missing: CompileError | None = None
@@ -209,7 +210,8 @@ def _measured(request: Request) -> tuple[Request, Profile]:
     """Returns the request with this machine's GPU as its target, and the measured time of each kernel.
 
     The kernels run with random arrays. If the request names the interpreter as its target, the kernels are measured in
-    the interpreter. For any other target, raises StageUnavailable if this machine has no GPU.
+    the interpreter. If the request names another target than the interpreter, and this machine has no GPU, raises
+    StageUnavailable.
     """
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:
@@ -274,7 +276,7 @@ def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Runs `minitri fuzz`: checks random programs until the time `budget` is used up.
+    """Runs `minitri fuzz`: checks random programs until `budget` seconds have passed, or `programs` were checked.
 
     If `replay` names a file that an earlier run wrote, only the program in this file is checked again.
 

@@ -1,8 +1,8 @@
 """`minitri demo`: shows one program at every stage, and one run with a check, on one or two screens of text.
 
 In: the file of a module. Out: lines on stdout. The demo follows one node of the graph, such as the program's matrix
-product. From the text of each stage, the demo shows two lines that belong to this node. minitri/explore/provenance.py
-finds these lines. Below them stands the command that prints a whole stage.
+product. From the text of each stage, the demo shows two lines that belong to the node. minitri/explore/provenance.py
+finds the lines of a node. After the last stage, the demo prints the command that shows a whole stage.
 """
 
 import re
@@ -26,7 +26,7 @@ TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduc
 
 
 def demo(file: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the demo for the module in a file. A dimension without a size in `sizes` stays a name."""
+    """Prints the demo for the module in a file. A dimension without a size in `sizes` stays symbolic."""
     program = mt.compile(Path(file))
     text = program.module.source.text
     keywords: dict[str, Any] = {**sizes}

@@ -7,11 +7,11 @@ parameter, and the sizes of all dimensions. The option `--input` takes these val
     randn                normal floats               zeros, ones, arange
     randint:100          integers 0 ... 99           randint:-5:5      integers -5 ... 4
     3.5                  a number; if the parameter is an array, an array filled with this number
-    random               the default: randn for floats, small signed integers, coin flips
+    random               the default: randn for floats, small numbers for integers, coin flips for booleans
 
-Sizes come from -D, then from the files, then from `DEFAULT_SIZES`. The default sizes differ from each other, so that
-two axes in the wrong order cause an error. Left out: the check that the arrays fit the program. The later call of the
-program makes this check.
+The size of a dimension comes from -D if it is given there, else from the files, else from `DEFAULT_SIZES`. The default
+sizes differ from each other, so that two axes in the wrong order cause an error. Left out: the check that the arrays
+fit the program. A later call of the program checks whether the arrays fit.
 """
 
 import re
@@ -84,8 +84,8 @@ def read_files(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the arrays for those options `--input` that name a file.
 
-    The sizes that follow from the shapes of these arrays are added to `sizes`. Raises InputError if two arrays give one
-    dimension different sizes.
+    The sizes that follow from the shapes of the arrays in the files are added to `sizes`. Raises InputError if two
+    arrays give one dimension different sizes.
     """
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, np.ndarray[Any, Any]] = {}
@@ -200,7 +200,7 @@ class _Maker:
     def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
         """Returns the array that `text`, a value of the option `--input`, describes.
 
-        The array does not always have the dtype `dtype`. The method `array` converts it afterwards.
+        The array does not always have the dtype `dtype`, so the method `array` converts the array afterwards.
         """
         match text.split(":"):
             case ["zeros" | "ones"]:
@@ -248,7 +248,7 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
     """Returns a tuple of sizes for a pack, and a single size for any other dimension.
 
-    If B is a pack, the option `B=8` has given the size 8, which becomes (8,).
+    If B is a pack, the size 8 of the option `B=8` becomes (8,).
 
     Raises InputError if a dimension that is no pack gets several sizes, as in `N=2,3`.
     """
@@ -271,7 +271,7 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
     """Adds to `sizes` the sizes of dimensions that follow from the shape of an array in a file.
 
-    Raises InputError if such a size differs from the size that the option -D or another file gave.
+    Raises InputError if a size from the file differs from the size that the option -D or another file gave.
     """
     found: dict[str, Any] = {}
     shape = tuple(map(Dim.of, extents))

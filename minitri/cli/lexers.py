@@ -2,9 +2,9 @@
 
     highlighted("Stage", "%2: f32[i] = add %0, %1")
 
-In: a text, and the name of its lexer. Out: the text with the colours of its tokens. lexers.toml has the rules of each
-lexer. pygments also has lexers for LLVM IR, PTX and AMD's assembly, but minitri does not use these lexers. Triton emits
-instructions that the lexers of pygments do not know, and mark as errors.
+In: a text, and the name of its lexer. Out: the text, with escape codes that colour its tokens. lexers.toml has the
+rules of each lexer. pygments also has lexers for LLVM IR, PTX and AMD's assembly, but minitri does not use these
+lexers. Triton emits instructions that the lexers of pygments do not know, and mark as errors.
 
 Left out: a lexer for Python, because pygments has a good one. terminal.py decides whether a stream gets colour.
 """
@@ -31,9 +31,9 @@ def highlighted(name: str, text: str) -> str:
 
 
 def lexer(name: str) -> Lexer:
-    """Returns a lexer. A name such as `MLIR` is from lexers.toml.
+    """Returns the lexer with this name. A lexer with a name such as `MLIR` is defined in lexers.toml.
 
-    A name with a colon, such as `pygments.lexers:PythonLexer`, is a module and a class of pygments.
+    A name with a colon, such as `pygments.lexers:PythonLexer`, means a class in a module of pygments.
     """
     if ":" in name:
         kind = resolve_name(name)

@@ -78,7 +78,7 @@ def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any
 class ProgramFile(click.Path):
     """The type of a command-line argument that names an existing file, or is `-` for standard input.
 
-    If there is no such file, and the argument looks like an expression, the error message suggests the option -e.
+    If the argument names no file, but looks like an expression, the error message suggests the option -e.
     """
 
     def __init__(self) -> None:
@@ -170,8 +170,8 @@ def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
 class Commands(click.Group):
     """The group of all commands of `minitri`.
 
-    Parts of the command line appear in click's error messages. Control characters are removed from these messages, so
-    that the terminal does not obey the characters.
+    click's error messages contain parts of the command line. Control characters are removed from click's error
+    messages, so that the terminal does not obey such characters.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -204,9 +204,9 @@ def add_command(name: str, row: Mapping[str, Any]) -> None:
     """Adds a command that is described by a row of commands.toml.
 
     The field `where` of the row names the function that runs the command. A row without `where` means the function with
-    the command's name in command_functions.py. This function is imported only when the command runs. Its arguments are
-    the values of the command's options. If the command takes a program, the first argument of the function is a
-    `Request`.
+    the command's name in command_functions.py. The function that runs the command is imported only when the command
+    runs. The function's arguments are the values of the command's options. If the command takes a program, the
+    function's first argument is a `Request`.
     """
 
     def run(**given: Any) -> None:

@@ -49,7 +49,7 @@ class Request:
         """Returns the program that the request names.
 
         If the program is an expression, `untyped` names parameters that the option -t does not give a type. The types
-        of these parameters come from the arguments of a later call.
+        of the parameters in `untyped` come from the arguments of a later call.
         """
         if self.start is not None:
             return self._loaded(self.start)
@@ -58,7 +58,7 @@ class Request:
         return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
-        """Returns the program of which the file contains one stage as text, for example the stage `graph`."""
+        """Returns the program that a file describes by the text of one stage, such as the stage `graph`."""
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
@@ -69,8 +69,8 @@ class Request:
     def _module(self, untyped: Sequence[str]) -> ast.Module:
         """Returns the syntax tree of the program's text.
 
-        This method does not call `mt.compile`. If a parameter of the program had the name `name` or `entry`,
-        `mt.compile` would take the type of this parameter for its own argument.
+        This method does not call `mt.compile`. If a parameter of the program is called `entry`, `mt.compile` could take
+        the parameter's type for its own argument `entry`.
         """
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
@@ -92,8 +92,8 @@ class Request:
     def as_shared(self) -> Request:
         """Returns the request with the sizes and the target that the first line of the program's file names.
 
-        The editor of the explorer writes such a line. If the command line also names a size or a target, the command
-        line decides.
+        The editor of the explorer writes sizes and a target into the first line of a file. If the command line also
+        names a size or a target, the command line decides.
         """
         if self.file is None or self.file == "-" or not (line := SHARED.match(read_source(Path(self.file)))):
             return self

@@ -3,10 +3,9 @@
     page(highlighted("tile", text))         prints the text in colour, through `less`
     with progress("check"):                 shows a progress bar, after two seconds
 
-Four settings decide whether output is in colour: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream is a
-terminal. The first setting in this order that is given decides. The libraries rich and pygments take long to import, so
-they are imported only when they are used. Left out: messages and exit codes (output.py), and the tokens of each text
-(lexers.py).
+The first of these settings that is given decides about colour: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream
+is a terminal. The libraries rich and pygments take long to import, so they are imported only when they are used. Left
+out: messages and exit codes (output.py), and the tokens of each text (lexers.py).
 """
 
 import os
@@ -68,11 +67,11 @@ def width(err: bool = False) -> int:
 def page(text: str) -> None:
     """Prints a text. If standard output is a terminal, the text goes through a pager, such as `less`.
 
-    The environment variable MINITRI_PAGER names the pager. If it is not set, the variable PAGER does. If neither
-    variable is set, the pager is `less`.
+    The environment variable MINITRI_PAGER names the pager. If MINITRI_PAGER is not set, the variable PAGER names the
+    pager. If neither variable is set, the pager is `less`.
 
-    If a text fits on the screen, `less` only prints the text and ends. If the variable is empty or `cat`, no pager is
-    used.
+    If a text fits on the screen, `less` only prints the text and ends. If the name of the pager is empty or `cat`, no
+    pager is used.
     """
     pager = os.environ.get("MINITRI_PAGER", os.environ.get("PAGER", "less")).strip()
     if pager in ("", "cat") or not _drawable():

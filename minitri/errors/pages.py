@@ -2,9 +2,9 @@
 
 The page says what the error code means. The page shows a program that causes the error, and the corrected program.
 
-In: an error code. Out: the page, as text for a terminal. docs/reference/errors.md has all pages (tests/reference.py).
-pages.toml has the texts and the programs. The one idea: when a page is made, the wrong program on the page is compiled.
-So the page always shows the current error message.
+In: an error code. Out: the page, as text for a terminal. tests/reference.py writes all pages to
+docs/reference/errors.md. pages.toml has the texts and the programs. The one idea: when a page is made, the wrong
+program on the page is compiled. So the page always shows the current error message.
 """
 
 import json
@@ -161,7 +161,7 @@ def as_text(code: str, page: Page) -> str:
 def python_names(code: str, quote: str) -> str:
     """Returns a sentence that names the Python exceptions, such as ValueError, of which the error is an instance.
 
-    Returns "" if there is no such exception.
+    Returns "" if the error is an instance of no built-in exception of Python.
     """
     names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
     return f"In Python it is {listed(names)} too." if names else ""

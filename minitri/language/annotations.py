@@ -1,12 +1,13 @@
 """Type annotations: from the expression that a user writes to the type that the expression means.
 
-These four spellings mean the same type:
+The following four spellings mean the same type:
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
-In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of them for several outputs. The
-one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each mistake in a type
-gets its own message. Left out: the sizes of dimensions. The dimensions of a type stay expressions such as `N + 1`.
+In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of such types for several
+outputs. The one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each
+mistake in a type gets its own message. Left out: the sizes of dimensions. The dimensions of a type stay expressions
+such as `N + 1`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The classes of the syntax tree. The parser makes this tree from a text, from a module or from a Python function.
+"""The classes of the syntax tree. The parser makes the tree from the text of a program, or from a Python function.
 
     module    = Module(functions)
     function  = Function(name, params, returns, body)
@@ -68,7 +68,10 @@ class Tuple(Node):
 
 
 class List(Tuple):
-    """A list that is written out, such as `[a, b]`. A list used as an index is an array. Any other list is a tuple."""
+    """A list that is written out, such as `[a, b]`.
+
+    A list that is used as an index is an array. Any other list means the same as a tuple.
+    """
 
 
 class Unary(Node):
@@ -185,9 +188,9 @@ def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) ->
 
     The function does not recurse, so trees of any depth are possible.
 
-    If `holds` is given, the function yields only the nodes whose values are needed. Of the nodes of `a if c else b`, it
-    yields the condition `c` and only one of the branches `a` and `b`. `holds` tells whether the condition is true, and
-    is called after the condition was yielded.
+    If `holds` is given, the function yields only the nodes whose values are needed. Of the nodes of `a if c else b`,
+    the function yields the condition `c` and only one of the branches `a` and `b`. `holds` tells whether the condition
+    is true, and is called after the condition was yielded.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

@@ -11,7 +11,7 @@ In: nodes of ast.py. Out: lines of text, for example for the program `relu(x + y
             name x                  1:6
             name y                  1:10
 
-minitri cannot read this text back. To change a program, edit its source.
+minitri cannot make a program from the text of a syntax tree. To change a program, edit its source.
 """
 
 from collections.abc import Iterator

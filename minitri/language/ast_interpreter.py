@@ -131,8 +131,8 @@ class Interpreter:
     def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
         """Calls a function of library/, where functions are written in the language itself.
 
-        A name in the body of such a function means a function of the language, even if the user's module redefines the
-        name.
+        A name in the body of a library function means a function of the language, even if the user's module redefines
+        the name.
         """
         before, self.functions = self.functions, {}
         try:
@@ -143,7 +143,7 @@ class Interpreter:
     def once(self, function: ast.Function, arguments: Scope, make: Callable[[], Value]) -> Value:
         """Returns the stored result of an earlier call of the function with equal arguments.
 
-        If there was no such call, returns the result of `make()`, and stores it.
+        If no earlier call had equal arguments, returns the result of `make()`, and stores this result.
 
         def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
         def f2(x): return f1(x) + f1(x)        so f2(x) needs three calls, not seven

@@ -101,7 +101,7 @@ def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
 def _is_type(value: Any) -> bool:
     """Checks whether a value looks like a type.
 
-    A misspelt type such as `float32[N]` counts as a type too, not as a name.
+    A misspelt type such as `float32[N]` counts as a type too, so that an error message can correct it.
     """
     if isinstance(value, str):
         with suppress(CompileError):

@@ -14,10 +14,11 @@ In: a `Definition`, which has the syntax tree of a function and the scope around
 has a module that needs no scope, and all values that were read from scopes. A later call of the program reads these
 values again, and links the function again if any value has changed.
 
-A name is looked up in the order of Python: first among the names that the function binds, then in the functions around
-the function, then in the function's Python module. In a module, `EPS`, `other.EPS` and `other.squares` are looked up.
-The names of the language are looked up last. Types are not linked: in `"f32[N]"`, N is a dimension, even if a variable
-N exists outside the function. If several linked functions have the same name, they get different names in the module.
+A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
+function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
+`other`. The names of the language are looked up last. Types are not linked: in `"f32[N]"`, N is a dimension, even if a
+variable N exists outside the function. If several linked functions have the same name, they get different names in the
+module.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """A module of linked functions. The last function is the one that `link` was called for.
+    """A module of linked functions. The last function is the function for which `link` was called.
 
     reads    every value that was looked up in a scope
     missing  names of functions that nothing defines yet
@@ -74,7 +75,7 @@ class Linked:
 def of_module(module: ast.Module, name: str) -> Definition:
     """Returns the definition of a function in a program's text.
 
-    Such a function can use only the other functions of the text.
+    A function in a text can use only the other functions of the same text.
     """
     siblings: dict[str, Definition] = {}
     siblings |= {f.name: Definition(f, siblings=siblings) for f in module.functions}
@@ -121,7 +122,7 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
 class _Linker:
     """Links functions, and gives each linked function a name in the module.
 
-    If `own_names` is true, the first function keeps its name even if the language has a function with the same name.
+    If `own_names` is true, the entry function keeps its name even if the language has a function with the same name.
     """
 
     def __init__(self, definition: Callable[[Any], Definition | None], own_names: bool = True) -> None:
@@ -146,8 +147,8 @@ class _Linker:
     def name(self, found: Definition) -> str:
         """Returns the name of a function in the module.
 
-        A function keeps its own name, unless another function of the module or of the language has the same name. Then
-        a number is added, as in `squares_2`.
+        A function keeps its own name, unless another function of the module or of the language has the same name. For
+        such a function, a number is added to the name, as in `squares_2`.
         """
         function = found.function
         if function not in self.names:
@@ -259,7 +260,7 @@ class _Names:
     def param(self, param: ast.Param) -> ast.Param:
         """Links a parameter.
 
-        A default is the value that Python computed when it defined the function. So the default `eps=EPS` does not
+        A default is the value that Python computed when Python defined the function. So the default `eps=EPS` does not
         change when EPS changes later.
         """
         if param.default is None or param.name not in self.found.defaults:

@@ -14,10 +14,10 @@ rules for whitespace. For example:
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. So
-the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share the
-tables. Each call of the parser has its own state, so several threads can parse at the same time. Left out: the meaning
-of names. The graph builder finds what each name means.
+`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings, so
+that the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share
+the tables. Each call of the parser has its own state, so several threads can parse at the same time. Left out: the
+meaning of names. The graph builder finds what each name means.
 """
 
 import keyword
@@ -129,7 +129,7 @@ def _lark() -> Any:
 
 
 def check_text(source: Source, start: int, end: int) -> None:
-    """Raises an error for a text that is too long, or that no Python file could contain."""
+    """Raises an error for a text that is too long, or that contains a NUL or a surrogate character."""
     if end - start > (limit := current().source):
         message = f"the text has {end - start:,} characters, the limit is {limit:,}"
         raise errors.too_much("source", message, Span(source, start, start + 1))

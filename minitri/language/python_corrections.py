@@ -93,8 +93,7 @@ def _filled(text: str, found: Mapping[str, python.AST]) -> Any:
 class _Plain(python.NodeTransformer):
     """Rewrites Python expressions into simpler ones.
 
-    `a and b and c` becomes `(a and b) and c`, `a < b < c` becomes `(a < b) & (b < c)`, and `y += a` becomes `y = y +
-    a`.
+    `y += a` becomes `y = y + a`. `a < b < c` becomes `(a < b) & (b < c)`. `a and b and c` becomes `(a and b) and c`.
     """
 
     def visit_BoolOp(self, node: python.BoolOp) -> Any:
@@ -151,7 +150,7 @@ def _depth(node: python.AST) -> int:
 def statement(place: Span) -> Edit | None:
     """Returns the edit that rewrites the line in which a span begins.
 
-    If an `if`, `for`, `with` or `try` begins in this line, the edit rewrites all lines of the statement. A line without
+    If an `if`, `for`, `with` or `try` begins in the line, the edit rewrites all lines of the statement. A line without
     effect on the result, such as `print(x)`, becomes an empty line.
     """
     text = place.source.text
@@ -168,8 +167,8 @@ def statement(place: Span) -> Edit | None:
 def _block(place: Span) -> tuple[int, str, str]:
     """Returns the start of the line in which a span begins, the line's indentation, and the text of its block.
 
-    The block consists of this line, of the following lines with more indentation, and of the `else` or `except` parts
-    that belong to the line.
+    The block is the line of the span, with the following lines that are indented more, and with the `else` or `except`
+    that belongs to the line.
     """
     text = place.source.text
     start = text.rfind("\n", 0, place.start) + 1
@@ -360,7 +359,8 @@ def _arrays(target: Any, over: Any) -> Found:
 def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int:
     """Returns the offset at which the expression around a position begins (for `step` -1) or ends (for `step` 1).
 
-    The expression extends to the next comma, `=`, line end or unmatched bracket, or as far as the pattern `stop` says.
+    The expression ends at an unmatched bracket, or where the pattern `stop` matches. By default, `stop` matches a
+    comma, a `=`, a comment, a line end or the word `return`.
     """
     opening = "([{" if step > 0 else ")]}"
     start, end = (at, min(at + LONGEST, len(text))) if step > 0 else (max(at - LONGEST, 0), at)

@@ -27,9 +27,9 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 class Array:
     """An array of the reference evaluator. `data` has the dtype `dtype.compute`.
 
-    If `weak` is true, the array comes from numbers alone, and takes the dtype of the other operand. `wide` has the
-    elements as f64, if they are f32 only because an operation combined integers with a float number. Otherwise `wide`
-    is None.
+    If `weak` is true, the array was computed from numbers alone, and takes the dtype of the other operand. `wide` has
+    the elements as f64, for an array that is f32 only because an operation combined integers with a float number. For
+    any other array, `wide` is None.
     """
 
     data: Any
@@ -96,7 +96,10 @@ def convert(value: Value, dtype: DType) -> Any:
 
 
 def rounded(value: Value, dtype: DType) -> Array:
-    """Converts a value as `astype` does. Only this function rounds f16 and bf16 values, which are stored as f32."""
+    """Converts a value as the function `astype` of the language does.
+
+    Values of f16 and bf16 are stored as f32, and only this function rounds such values to the precision of f16 or bf16.
+    """
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)
     return Array(numpy_array_operations.cast(numpy_array_operations.cast(data, dtype), dtype.compute), dtype)
@@ -105,7 +108,8 @@ def rounded(value: Value, dtype: DType) -> Array:
 def _best(value: Array, dtype: DType) -> Any:
     """Returns the most precise numpy array from which `value` can be converted to `dtype`.
 
-    For a conversion to f64, the result is `value.wide` unless this is None. Otherwise, the result is `value.data`.
+    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For other dtypes, it is
+    `value.data`.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 

@@ -9,8 +9,8 @@ compiler therefore shows as a difference from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 
-Left out: checks that need no sizes. The graph builder has already made such checks, with helpful error messages.
-Expressions of any depth can be evaluated, because the evaluator recurses only for calls of functions.
+Left out: checks that need no sizes. The graph builder has already made all checks that need no sizes, with helpful
+error messages. Expressions of any depth can be evaluated, because the evaluator recurses only for calls of functions.
 """
 
 from collections.abc import Hashable, Mapping
@@ -127,7 +127,7 @@ class Reference(Interpreter):
         return UNARY[op](x) if isinstance(x, (int, float)) else _applied(BY_SYMBOL[op, 1].name, [x])
 
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
-        """Evaluates a binary operator. For two numbers, or for the sum of two tuples, this is Python's own operator.
+        """Evaluates a binary operator. Python's own operator combines two numbers, or adds two tuples.
 
         If Python's operator raises an error for two numbers, or gives a complex number, the operator table
         (operators.toml) defines the result instead.
@@ -204,8 +204,8 @@ def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Finds the sizes of names that occur only in dimensions such as `2 * N + 1`.
 
-    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If these three values lie on a straight
-    line, the line tells for which N the dimension has its actual size.
+    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If the values for N = 0, 1 and 2 lie on
+    a straight line, the line tells for which N the dimension has its actual size.
     """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))

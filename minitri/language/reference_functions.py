@@ -1,8 +1,9 @@
 """Defines, in numpy, the functions that are not elementwise.
 
-In: values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). Out: a value of the same kinds.
-The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all other functions in a few
-lines each. Most of them call the corresponding function of numpy. Two rules differ from the rules of numpy:
+In: values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). Out: a value of the reference
+evaluator. The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all other
+functions in a few lines each. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two rules differ
+from the rules of numpy:
 
     sums      sums of unsigned integers are u64; sums of other integers and of booleans are i64
     x[index]  an index out of range reads NaN from floats, 0 from integers, and False from booleans
@@ -116,8 +117,7 @@ def matmul(a: Value, b: Value, precision: str) -> Array:
 def einsum(subscripts: str, operands: Value, precision: str) -> Array:
     """Evaluates `einsum` with numpy. Two operands are multiplied as by the operator `@`.
 
-    With more than two operands, each product of two elements is rounded to the dtype of the numpy arrays, before it is
-    multiplied by the next element.
+    With more than two operands, the product of two elements is rounded before it is multiplied by the next element.
     """
     given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)
@@ -169,7 +169,7 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """Returns the index without indices out of range, and the data with one more element at the end of the axis.
+    """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
 
     The added element is NaN, 0 or False. Each index out of range is replaced by the index of the added element.
     """
@@ -241,8 +241,8 @@ def eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 def _near(k: int, rows: int, columns: int) -> int:
     """Limits the offset of a diagonal to the range from `-rows` to `columns`.
 
-    At these two limits, a diagonal lies outside of the matrix and is empty. Diagonals with larger offsets are empty
-    too, so the limit changes no result.
+    At the offsets `-rows` and `columns`, a diagonal lies outside of the matrix and is empty. Diagonals with larger
+    offsets are empty too, so the limit changes no result.
     """
     return max(-rows, min(k, columns))
 

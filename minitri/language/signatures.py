@@ -1,4 +1,4 @@
-"""Reads two tables: signatures of functions that are not elementwise, and functions written in the language itself.
+"""Reads the signatures of functions that are not elementwise, and the functions written in the language itself.
 
 In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables of functions. The
 graph builder and the numpy evaluator use the tables to call functions. The documentation and the suggestions in error
@@ -46,7 +46,7 @@ EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 @cache
 def library_functions() -> dict[str, ast.Function]:
-    """Returns the functions that are written in the language itself, by name. Calls of these functions are inlined."""
+    """Returns the functions that are written in the language itself, by name. Calls of such functions are inlined."""
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     modules = [parse_module(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
     return {function.name: function for module in modules for function in module.functions}

@@ -53,7 +53,7 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     """Returns the error for a token that does not fit after the token `before`.
 
     The table `words` of syntax_errors.toml has a row for each known mistake. The error comes from the first row whose
-    conditions are facts about the token.
+    conditions all hold for the token.
     """
     there = _situation(word, before, expected)
     row = next(

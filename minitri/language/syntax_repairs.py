@@ -5,11 +5,10 @@
     def f(lambda):         def f(lambda_):
 
 In: a ParseError, the span of the whole text, and the parser. Out: the same error with a correction, or another error
-that describes the mistake better. Such better errors come from rows of syntax_repairs.toml. The one idea: the parser
-itself decides whether an edit is a correction, so the edits to try can be mere guesses. Three kinds of edits are tried,
-in this order: edits from those rows of syntax_repairs.toml that match the line of the error, the correction that the
-error already has, and general repairs (`_general`). Left out: mistakes that extend over several lines, and texts of
-more than `LONGEST` characters.
+that describes the mistake better. The errors that describe a mistake better come from rows of syntax_repairs.toml. The
+one idea: the parser itself decides whether an edit is a correction, so the edits to try can be mere guesses. Edits are
+tried in this order: rows of syntax_repairs.toml that match the line of the error, the error's own correction, general
+repairs (`_general`). Left out: mistakes that extend over several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword
@@ -133,7 +132,7 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
     """Yields the error for a line such as `EPS = 1e-5` above the functions of a module.
 
-    The error's edits remove this line, and write the number wherever the program uses the name.
+    The error's edits remove the line that defines the name, and write the number wherever the program uses the name.
     """
     text = place.source.text
     match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(text, span.start)

@@ -28,7 +28,7 @@ from minitri.language.syntax_errors import bad_target, chained_comparison, mista
 
 
 class Effect(ast.Node):
-    """A statement that is only an expression. Such a statement is either a docstring or a mistake."""
+    """A statement that is only an expression, which makes the statement either a docstring or a mistake."""
 
     value: ast.Expr
 

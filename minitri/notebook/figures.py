@@ -118,8 +118,8 @@ def _kernels(axes: Any, found: Roofline) -> None:
 def graph_figure(compilation: Compilation) -> Plot:
     """Draws the simplified graph of a program. The colour of a node says which kernel computes the node.
 
-    A program that was loaded from the text of a later stage has no graph. For such a program, raises StageUnavailable
-    MT0402.
+    Raises StageUnavailable MT0402 if the program was loaded from the text of a later stage, because it then has no
+    graph.
     """
     graph = compilation.value("graph.simplified")
     kernels = compilation.value("kernels").kernels

@@ -57,7 +57,10 @@ def template(path: Path) -> Any:
 
 
 def _shown(text: str, longest: int) -> str:
-    """Returns a text as a card shows it: unprintable characters become `?`, and a text over `longest` is cut."""
+    """Returns a text as a card shows it.
+
+    Unprintable characters become `?`. A text of more than `longest` characters is cut.
+    """
     kept = text if len(text) <= longest else f"{text[:longest]}…"
     return "\n".join(printable(line.expandtabs(4)) for line in kept.rstrip("\n").split("\n"))
 
@@ -65,6 +68,6 @@ def _shown(text: str, longest: int) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """Returns a number with a noun, such as `1 kernel` or `2 kernels`.
 
-    `things` is the plural of the noun. It is needed only for a noun whose plural is not formed with an s.
+    `things` is the plural of the noun, which is needed only if the plural is not the noun with an s.
     """
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"

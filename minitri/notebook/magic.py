@@ -1,4 +1,4 @@
-"""Defines the magic `%%minitri`: a notebook cell that begins with this line is a program of minitri.
+"""Defines the magic `%%minitri`: a notebook cell whose first line is `%%minitri` is a program of minitri.
 
     %load_ext minitri
 
@@ -7,8 +7,8 @@
         return softmax(x, axis=-1)
 
 The text of the cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook,
-and the output of the cell is a card (a small piece of HTML) about the program. The variable has the name that the line
-`%%minitri rows` gives, or else the name of the last function.
+and the output of the cell is a card (a small piece of HTML) about the program. If the first line of the cell gives a
+name, as `%%minitri rows` does, the variable has this name. Otherwise, the variable has the name of the last function.
 
 After `%load_ext minitri`, IPython prints a syntax error in a program of minitri as an error message without a
 traceback.

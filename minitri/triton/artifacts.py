@@ -129,7 +129,7 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
 def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str:
     """Returns the text of one stage of all kernels.
 
-    Before the text of each kernel stands a comment with the kernel's name.
+    A comment with the kernel's name comes before the text of each kernel.
     """
     parts: list[str] = []
     for name, built in zip(names, compiled):
@@ -142,7 +142,7 @@ def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
     """Returns the machine code of an NVIDIA kernel, with the source line of each instruction.
 
-    `ptx` is a PTX text of the same kernel, in which the source lines are possibly other ones than in `asm`. If `ptx`
+    `ptx` is a PTX text of the same kernel, which sometimes names other source lines than the code in `asm`. If `ptx`
     assembles to the same instructions as the kernel in `asm`, the result shows the source lines that `ptx` names.
     """
     try:

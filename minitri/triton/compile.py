@@ -2,8 +2,9 @@
 
 In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, and a target. Out: Triton's compiled kernel,
 either new or from Triton's cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
-Each process needs 0.3 s to compute this hash before its first compilation. minitri's key contains the version, size and
-date of Triton's library instead. These three facts also tell one installation of Triton from another.
+Each process needs 0.3 s to compute the hash of Triton's files before its first compilation. minitri's key contains the
+version, size and date of Triton's library instead of the hash. The version, size and date also tell one installation of
+Triton from another.
 """
 
 import hashlib
@@ -118,7 +119,8 @@ def cache_name(source: Any, kernel: EmittedKernel, target: Target) -> str:
 def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the cache key: everything that the machine code of a kernel depends on.
 
-    The source text alone does not determine the machine code, because it does not contain the types of arguments.
+    The source text alone does not determine the machine code, because this text does not contain the types of
+    arguments.
     """
     return {
         "triton": _triton(), "settings": _settings(), "kernel": kernel.source, "types": source.signature,
@@ -129,7 +131,7 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 def _is_usual() -> bool:
     """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
 
-    This is not possible if a setting forbids cached kernels, or inspects or changes how Triton compiles a kernel.
+    If a setting forbids cached kernels, or inspects or changes how Triton compiles, minitri must call `triton.compile`.
     """
     from triton import knobs
 
@@ -141,7 +143,7 @@ def _is_usual() -> bool:
 def _triton() -> Mapping[str, Any]:
     """Returns the parts of the cache key that are the same for all kernels.
 
-    These parts are the version of Triton, and a digest of the source of minitri's `rt` functions.
+    The shared parts are the version of Triton, and a digest of the source of minitri's `rt` functions.
     """
     import triton
 

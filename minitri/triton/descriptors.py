@@ -4,7 +4,7 @@
     desc1.store([i_tile * 64, 0], tl.trans(v5))
 
 In: a tile program in which some loads and stores have the hint `descriptor`. Out: the program's descriptors, and the
-Triton source of these loads and stores. An array has one descriptor for each size of its blocks.
+Triton source of the loads and stores that use descriptors. An array has one descriptor for each size of its blocks.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ operands prove that no operand is negative. Elsewhere the emitter writes calls o
 (triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
 condition that several loads or stores test is computed once, under one name.
 
-No text from the user gets into the Triton source. In this source, values are called v0…, buffers p0…, sizes s0…,
+No text from the user gets into the Triton source. In the Triton source, values are called v0…, buffers p0…, sizes s0…,
 scalars a0…, axes i, j, r…. The names of dtypes come from a table, and numbers are formatted again. An expression that
 depends only on sizes is computed by the host, and passed to the kernel as an integer argument.
 """
@@ -39,7 +39,7 @@ class EmittedKernel:
     The order of the arguments is: pointers, integer sizes, scalars, tensor descriptors.
 
     If `follows` is true, the GPU starts the kernel before the previous kernel ends, and the kernel's own code waits for
-    that end.
+    the previous kernel's end.
     """
 
     name: str
@@ -97,8 +97,8 @@ class _Emitter(Expressions):
     def _peeled_branches(self, axis: TileAxis) -> None:
         """Writes the statements of the kernel twice: without and with the bounds checks along one axis of the grid.
 
-        Complete tiles run the statements without these bounds checks. The last tile, if it is incomplete, runs the
-        statements with them.
+        Complete tiles run the statements without the bounds checks along the axis. The last tile, if it is incomplete,
+        runs the statements with the bounds checks.
         """
         whole = self.size(floordiv(axis.extent, Dim.of(axis.block)))
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
@@ -117,7 +117,8 @@ class _Emitter(Expressions):
     def _initials(self) -> set[Op]:
         """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        The emitter writes no line for such a constant, but writes the constant in the line of the carry.
+        For a constant that is only an initial value, the emitter writes no line. The line of the carry contains the
+        constant.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}

@@ -4,10 +4,10 @@
     i + 2*r of f32[i, r]         i[:, None] + r[None, :] * 2
     i < 777                      the line m3 = i < 777, then the name m3
 
-In: a value with its dtype, or an index expression of the tile IR. Out: Triton source text. In this text, `rt` is the
-module minitri/triton/rt.py. If a part of an expression depends only on sizes, the CPU computes this part at each launch
-and passes it to the kernel as an argument. Left out: elementwise operators. The operator table
-(minitri/base/operators.py) has their spelling in Triton.
+In: a value with its dtype, or an index expression of the tile IR. Out: Triton source text. In the source text, `rt` is
+the module minitri/triton/rt.py. A part of an expression that depends only on sizes is computed by the CPU at each
+launch, and passed to the kernel. Left out: elementwise operators. The operator table (minitri/base/operators.py) has
+their spelling in Triton.
 """
 
 import math
@@ -134,7 +134,7 @@ class Expressions:
         self.predicates: dict[Dim, str] = {}
 
     def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Returns those of the given axes along which tiles have several elements, in the program's order of axes."""
+        """Returns the axes among `axes` along which tiles have several elements, in the program's order of axes."""
         axes = set(axes)
         return tuple(a for a in self.extents if a in axes)
 
@@ -178,7 +178,7 @@ class Expressions:
         """Returns the source text of "all conditions hold". Each condition is an expression that must be >= 0.
 
         Each condition is computed only once, on a line of its own. Later masks with the same condition use the name
-        that this line defines.
+        that the line of the condition defines.
         """
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):

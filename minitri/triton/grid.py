@@ -1,4 +1,4 @@
-"""Writes the first lines of a Triton function. These lines compute on which tile the running program works.
+"""Writes the first lines of a Triton function, which compute on which tile the running program works.
 
     tile = tl.program_id(0)                        the programs are numbered along one axis
     j_tile = tile % 13                             this number is split into one tile number for each grid axis;
@@ -64,7 +64,7 @@ class Grid:
     def _persistent_loop(self, first: str) -> str:
         """Writes the head of the loop over the tiles of a persistent program, and returns the loop variable's name.
 
-        The loop variable is the number of a tile. It starts at the running program's own number, and each step adds the
+        The loop variable is the number of a tile, and starts at the running program's own number. Each step adds the
         number of running programs.
         """
         flat = ", flatten=True" * self.program.flattened
@@ -92,7 +92,7 @@ class Grid:
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
         """Writes lines that number the tiles in groups of several rows of tiles.
 
-        The programs of one group run at about the same time. So they find operands that they share in the L2 cache.
+        The programs of one group run at about the same time, so operands that they share are still in the L2 cache.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"

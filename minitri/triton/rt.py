@@ -7,8 +7,8 @@ Triton's maxima ignore NaN. In Triton, shifts by too many bits and conversions o
 results.
 
 minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
-rt_interpreter.py together; tests/test_ops.py compares the names of their functions. rt.py is imported only for
-generated kernels, because the import needs triton. The import does not need torch.
+rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but
+not torch. So minitri imports rt.py only for generated kernels.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
 minitri/triton/rt_fast_math.py. Functions that change no result are in minitri/triton/rt_intrinsics.py. rt.py exports
@@ -151,8 +151,7 @@ def shift_left(a, n):
 def shift_right(a, n):
     """Returns a >> n.
 
-    If n is negative, or not less than the number of bits of the dtype, the result is -1 for negative a, and 0 for any
-    other a.
+    If n is negative, or not less than the number of bits of the dtype, the result is -1 for a < 0, and 0 for a >= 0.
     """
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)
@@ -261,7 +260,7 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 def reduce_max_in_parts(x):
     """Returns the maximum of each row of a matrix product, which is first reduced to 16 columns by elementwise maxima.
 
-    When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of such a quarter
+    When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of a quarter of a row
     would be one chain of instructions, in which each instruction waits for the previous instruction. With the reduction
     to 16 columns, each thread has four independent chains.
     """
@@ -283,7 +282,7 @@ def reduce_all(x, axis: tl.constexpr):
 def _better(wins, v1, i1, v2, i2):
     """Returns the better of two (value, index) pairs.
 
-    NaN is better than any number. For two numbers, `wins` says whether the first value is better. If the values are
+    NaN is better than any number. For two numbers, `wins` says whether the first number is better. If the values are
     equal, the pair with the smaller index is better.
     """
     nan1, nan2 = v1 != v1, v2 != v2
@@ -304,14 +303,14 @@ def _better_minimum(v1, i1, v2, i2):
 
 @triton.jit
 def reduce_argmax(x, index, axis: tl.constexpr):
-    """The largest value along an axis, and its index. `index` holds the index of each element."""
+    """Returns the largest value along an axis, and its index. The tile `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_maximum)
 
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
-    """The smallest value along an axis, and its index. `index` holds the index of each element."""
+    """Returns the smallest value along an axis, and its index. The tile `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_minimum)
 

@@ -4,9 +4,9 @@
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
 In: tiles or scalars of f32. Out: f32 of the same shape. The docstring of each function gives its largest error. The one
-idea: one instruction of the special function unit, which flushes denormals to 0, replaces a sequence of instructions
-that keeps denormals. Kernels call the approximations as `rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/
-decides which kernels use the approximations.
+idea: a sequence of instructions that keeps denormals is replaced by one instruction that flushes denormals to 0. The
+special function unit of the GPU executes the instructions that flush denormals. Kernels call the approximations as
+`rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/ decides which kernels use the approximations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -67,11 +67,11 @@ def relaxed_erf(x):
     """Returns erf(x) with a relative error of at most 2**-18, and an absolute error of at most 2**-22.
 
     The function computes erfc(|x|) as 2**p(|x|), where p is a polynomial. Near zero this formula would lose digits by
-    cancellation, so the function uses a polynomial of two terms near zero. The polynomial p has degree 8, and is chosen
-    so that 2**p is closest to erfc in the interval [0.088, 4], with an error of at most 1e-8. Beyond 4, p decreases
-    without bound, so 2**p goes to 0. So for large x and for infinity, the result is 1 without a special case. Both
-    polynomials are minimax fits of math.erfc and math.erf at Chebyshev nodes, found by linear programming.
-    tests/test_ops.py measures the errors of the polynomials.
+    cancellation, so the function uses a polynomial of two terms near zero. The polynomial p has degree 8. In the
+    interval [0.088, 4], 2**p differs from erfc by at most 1e-8. Beyond 4, p decreases without bound, so 2**p goes to 0.
+    So for large x and for infinity, the result is 1 without a special case. Both polynomials are minimax fits of
+    math.erfc and math.erf at Chebyshev nodes, found by linear programming. tests/test_ops.py measures the errors of the
+    polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

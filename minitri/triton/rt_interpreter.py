@@ -4,14 +4,14 @@ In: tensors of the interpreter (a `tl.tensor` around a `TensorHandle` with a num
 that numpy has computed. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel,
 the names `rt` and `libdevice` are minitri/triton/rt.py and Triton's math library. In an interpreted kernel, `rt` and
 `libdevice` are the two `Namespace` objects of this module. The functions of Triton's own interpreter would be slow or
-wrong. Its reductions are Python loops over elements, its `libdevice` functions return nothing, its conversions to bf16
-truncate, and its maxima ignore NaN.
+wrong. In Triton's own interpreter, reductions are Python loops over elements, `libdevice` functions return nothing,
+conversions to bf16 truncate, and maxima ignore NaN.
 
 Elementwise functions come from the operator table. Each row of this table has the spelling of an operator in Triton,
 and a numpy function. If the spelling in Triton is a single call, such as `libdevice.tanh({0})`, the interpreted kernel
 calls the numpy function instead.
 
-Left out: the order in which compiled kernels add elements. numpy adds them in another order.
+Left out: the order in which compiled kernels add elements. numpy adds elements in another order.
 """
 
 from collections.abc import Callable
@@ -102,7 +102,7 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
 def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
     """Returns a function that computes an argmax or argmin: the best value along an axis, and an index of this value.
 
-    The index is the smallest among the elements with the best value. NaN is better than any number.
+    If several elements have the best value, the index is the smallest of their indices. NaN is better than any number.
     """
 
     def reduce(x: Any, index: Any, axis: int) -> tuple[Any, Any]:

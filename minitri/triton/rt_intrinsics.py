@@ -3,9 +3,9 @@
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
 
-In: a tile, or nothing. Out: the same value as from the plain operation of Triton, such as `.to`. Kernels call these
-functions as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter, minitri/triton/rt_interpreter.py replaces these
-functions by the plain operations.
+In: a tile, or nothing. Out: the same value as from the plain operation of Triton, such as `.to`. Kernels call the
+functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
+minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -60,7 +60,8 @@ def settle(_semantic: Any = None):
 
     minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    Only the Hopper generation (sm90) needs this wait: its tensor cores read registers while the program continues.
+    Only GPUs of the Hopper generation (sm90) need the wait, because their tensor cores read registers while the program
+    continues.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None

@@ -12,12 +12,12 @@ columns of names.csv:
     reason      for a name that the language does not have: a key of reasons.csv
     note        how the result of `instead` differs from the library's result, or what `instead` assumes
 
-A name can have several rows in names.csv. If it has, the first row that fits the call is used.
+A name can have several rows in names.csv. Of several rows, the first row that fits the call is used.
 
 The functions at the end of names.py look up a name by its use in the program: as a call, as an attribute, or after the
-name of a library. Each of these functions returns an `Answer`, which contains a row of names.csv. The row of an
-`Answer` says what to write instead of the name, or why the language has nothing like it. If no library has the name,
-the result is None.
+name of a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of
+an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library has the
+name, the result is None.
 """
 
 import csv
@@ -75,8 +75,8 @@ class Foreign:
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row is for a call with these arguments.
 
-        An argument for a parameter `dim` must contain a digit. Otherwise it is not the number of an axis, as in torch's
-        `max(x, y)`.
+        An argument for a parameter `dim` must contain a digit. Without a digit, the argument is not the number of an
+        axis, but an array, as y is in torch's `max(x, y)`.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if any(name == "dim" and not re.search(r"\d", text) for name, text in zip(names, args)):
@@ -202,7 +202,7 @@ def prefixed(
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
     """Returns the translation of a call `name(x, …)` or `x.name(…)`.
 
-    `args` are the texts of the positional arguments. The first of them is `x`, also for a method.
+    `args` are the texts of the positional arguments, of which `x` is the first, also for a method.
     """
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = [*METHODS, *functions] if method else [*functions, *METHODS]
@@ -223,8 +223,8 @@ def attribute(name: str) -> Answer | None:
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
     """Returns an `Answer` for each row of a name in these libraries, in the order of the libraries.
 
-    Rows with the name `*`, which stand for all other names of a library, are left out. They are used only for names
-    after the name of a library, as in `torch.fft.…`.
+    Rows with the name `*`, which stand for all other names of a library, are left out. Rows with the name `*` are used
+    only for names after the name of a library, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]

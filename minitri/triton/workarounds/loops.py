@@ -1,18 +1,19 @@
 """tile → tile: adds hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
 *Overwritten operands of products.* A tensor core of a Hopper GPU reads the first operand of a product from registers,
-if the program has computed this operand. The program continues while the tensor core is still reading these registers.
-In a loop that Triton pipelines, the program meanwhile computes the operand of the next product. Nothing in Triton 3.6
-keeps the program from writing this operand to the same registers (triton-lang/triton, issue 9433). If the registers are
-overwritten too early, the sums of the product are wrong, and differ from call to call.
+if the program has computed this operand. The program continues while the tensor core is still reading the registers of
+the operand. In a loop that Triton pipelines, the program meanwhile computes the operand of the next product. Nothing in
+Triton 3.6 keeps the program from writing the next operand to registers that are still being read (triton-lang/triton,
+issue 9433). If the registers are overwritten too early, the sums of the product are wrong, and differ from call to
+call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-In three cases, Triton itself waits for the end of a product, so that no hint is needed. In the first case, the second
-operand of the product is computed, not loaded. In the second case, the same iteration uses the sums of the product, as
-in attention. In the third case, the first operand comes from another product of the same iteration.
+In three cases, no hint is needed, because Triton itself waits for the end of a product. Triton waits if the second
+operand of the product is computed, not loaded. Triton waits if the same iteration uses the sums of the product, as in
+attention. Triton also waits if the first operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
 block, and adds the result to an accumulator with a constant initial value. The pass assumes that a single operation
