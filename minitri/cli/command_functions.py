@@ -177,7 +177,7 @@ def explore(
     request: Request, path: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
     port: int | None,
 ) -> None:  # fmt: skip
-    """Writes the explorer's page (HTML) of a program to a file. If `serve` is true, serves the page with an editor.
+    """Writes the explorer's page (HTML) of a program to a file. If `serve` is true, serves the page to browsers.
 
     compare   changes of the request, such as another target; the page shows the changed program beside the first one
     """
@@ -280,7 +280,7 @@ def fuzz(
 
     If `replay` names a file that an earlier run wrote, only the program in this file is checked again.
 
-    The exit code is 1 if two stages of a program give different results.
+    The exit code is 1 if the check of some program fails.
     """
     from minitri.fuzz.session import Session, Summary
     from minitri.fuzz.session import fuzz as run_session

@@ -1,4 +1,4 @@
-"""`minitri demo`: shows one program at every stage, and one run with a check, on one or two screens of text.
+"""`minitri demo`: shows a program at every stage, and checks a run of the program, on one or two screens of text.
 
 In: the file of a module. Out: lines on stdout. The demo follows one node of the graph, such as the program's matrix
 product. From the text of each stage, the demo shows two lines that belong to the node. minitri/explore/provenance.py
@@ -50,7 +50,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Yields a title line for a stage, and then those lines of the stage's text that show a node of the graph best."""
+    """Yields a title line for a stage, and then the lines of the stage's text that say most about a node of the graph."""
     try:
         stage = trace[name]
     except StageUnavailable as error:

@@ -68,7 +68,7 @@ def page(text: str) -> None:
     """Prints a text. If standard output is a terminal, the text goes through a pager, such as `less`.
 
     The environment variable MINITRI_PAGER names the pager. If MINITRI_PAGER is not set, the variable PAGER names the
-    pager. If neither variable is set, the pager is `less`.
+    pager. If neither MINITRI_PAGER nor PAGER is set, the pager is `less`.
 
     If a text fits on the screen, `less` only prints the text and ends. If the name of the pager is empty or `cat`, no
     pager is used.
@@ -114,8 +114,8 @@ def progress(title: str, total: float | None = None) -> Iterator[Tell]:
             tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar
 
     If `total` is None, the bar shows only that the command is still running. Code in the `with` block must not print,
-    because printing would damage the bar. If standard error is not a terminal, there is no bar. Instead, a plain line
-    says from time to time how much of the total is done.
+    because printing would damage the bar. If standard error is not a terminal, a plain line, instead of a bar, says
+    from time to time how much of the total is done.
     """
     if not _drawable(err=True):
         yield _plain_progress(title, total)

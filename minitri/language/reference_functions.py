@@ -61,7 +61,7 @@ def _reduction(row: Reduction) -> Callable[..., Array]:
 
 
 def _scan(row: Reduction) -> Callable[..., Array]:
-    """Makes a function that computes a scan with numpy, from the row in the table of reductions."""
+    """Makes a function that computes a scan with numpy, from the scan's row in the table of reductions."""
 
     def accumulated(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
         axis = 0 if axis is None else axis

@@ -82,7 +82,7 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
 def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
     """Returns facts about an unexpected token, such as `keyword` or `in a type`.
 
-    The rows of the table `words` in syntax_errors.toml use these facts as conditions.
+    The rows of the table `words` in syntax_errors.toml use facts about the token as conditions.
     """
 
     def kinds(of: Word) -> set[str]:

@@ -67,7 +67,7 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | None = None) -> Plot:
     """Draws a roofline: a point for each kernel shows its operations per second over its operations per byte.
 
-    measured   measured seconds by the names of kernels; other kernels are drawn with their predicted times
+    measured   a dictionary from names of kernels to measured seconds; other kernels have their predicted times
 
     Raises CompileError MT0106 if a size is unknown, and MT0402 if the target has no known peak rates.
     """
@@ -118,8 +118,8 @@ def _kernels(axes: Any, found: Roofline) -> None:
 def graph_figure(compilation: Compilation) -> Plot:
     """Draws the simplified graph of a program. The colour of a node says which kernel computes the node.
 
-    Raises StageUnavailable MT0402 if the program was loaded from the text of a later stage, because it then has no
-    graph.
+    Raises StageUnavailable MT0402 if the program was loaded from the text of a later stage, because such a program has
+    no graph.
     """
     graph = compilation.value("graph.simplified")
     kernels = compilation.value("kernels").kernels

@@ -41,8 +41,8 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the options of Triton's compiler for a kernel.
 
-    Unless the kernel uses fast math, FP fusion is off, so that x * y + z rounds twice as in numpy. Denormals are kept,
-    not flushed to 0.
+    Unless the kernel uses fast math, Triton must not fuse x * y + z into one instruction, so that x * y + z rounds
+    twice as in numpy. Denormals are not replaced by 0.
     """
     options: dict[str, Any] = {
         "num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": kernel.relaxed,

@@ -6,8 +6,8 @@
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
 In: a tile program. Out: lines of Triton source. Three options of a tile program change the order of its tiles. With
-`group`, the tiles are numbered in groups of several rows. With `descending`, the numbers along the last axis begin at
-its end. With `persistent`, each running program computes several tiles, one after another.
+`group`, the tiles are numbered in groups of several rows of tiles. With `descending`, the numbers along the last axis
+begin at its end. With `persistent`, each running program computes several tiles, one after another.
 """
 
 from collections.abc import Sequence

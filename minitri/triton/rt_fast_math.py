@@ -45,7 +45,7 @@ def _reciprocal(y, _semantic: Any = None):
 
 @triton.jit
 def relaxed_sigmoid(x):
-    """Returns 1 / (1 + exp(-x)) with a relative error of at most 2**-17. Denormal results are kept."""
+    """Returns 1 / (1 + exp(-x)) with a relative error of at most 2**-17. Denormal results are not replaced by 0."""
     z = tl.exp(tl.abs(x) * -1.0)
     return tl.where(x >= 0, 1.0, z) * _reciprocal(1.0 + z)
 
@@ -54,8 +54,8 @@ def relaxed_sigmoid(x):
 def relaxed_tanh(x):
     """Returns tanh(x) with a relative error of at most 2**-18.
 
-    The function computes tanh from 2**(|x| * 2 log2 e). Near zero this formula would lose digits by cancellation, so
-    the function uses a polynomial of two terms near zero.
+    The function computes tanh from 2**(|x| * 2 log2 e). Near zero, this would lose digits by cancellation, so the
+    function uses a polynomial of two terms for x near zero.
     """
     far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))
@@ -66,12 +66,12 @@ def relaxed_tanh(x):
 def relaxed_erf(x):
     """Returns erf(x) with a relative error of at most 2**-18, and an absolute error of at most 2**-22.
 
-    The function computes erfc(|x|) as 2**p(|x|), where p is a polynomial. Near zero this formula would lose digits by
-    cancellation, so the function uses a polynomial of two terms near zero. The polynomial p has degree 8. In the
-    interval [0.088, 4], 2**p differs from erfc by at most 1e-8. Beyond 4, p decreases without bound, so 2**p goes to 0.
-    So for large x and for infinity, the result is 1 without a special case. Both polynomials are minimax fits of
-    math.erfc and math.erf at Chebyshev nodes, found by linear programming. tests/test_ops.py measures the errors of the
-    polynomials.
+    The function computes erfc(|x|) as 2**p(|x|), where p is a polynomial. Near zero, computing erf from erfc would lose
+    digits by cancellation, so the function uses a polynomial of two terms for x near zero. The polynomial p has degree
+    8. In the interval [0.088, 4], 2**p differs from erfc by at most 1e-8. Beyond 4, p decreases without bound, so 2**p
+    goes to 0. So for large x and for infinity, the result is 1 without a special case. Both polynomials are minimax
+    fits of math.erfc and math.erf at Chebyshev nodes, found by linear programming. tests/test_ops.py measures the
+    errors of the polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

@@ -12,7 +12,7 @@ columns of names.csv:
     reason      for a name that the language does not have: a key of reasons.csv
     note        how the result of `instead` differs from the library's result, or what `instead` assumes
 
-A name can have several rows in names.csv. Of several rows, the first row that fits the call is used.
+If a name has several rows in names.csv, the first row that fits the call is used.
 
 The functions at the end of names.py look up a name by its use in the program: as a call, as an attribute, or after the
 name of a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of
@@ -75,7 +75,7 @@ class Foreign:
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
         """Checks whether this row is for a call with these arguments.
 
-        An argument for a parameter `dim` must contain a digit. Without a digit, the argument is not the number of an
+        An argument for a parameter `dim` must contain a digit. An argument without a digit is not the number of an
         axis, but an array, as y is in torch's `max(x, y)`.
         """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")

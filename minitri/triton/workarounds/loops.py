@@ -47,7 +47,7 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether a loop must wait, because tensor cores possibly still read an operand after the iteration."""
+    """Checks whether a loop must wait, because tensor cores possibly still read an operand of an earlier iteration."""
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _runs_unawaited(program, loop, d, first)]
