@@ -4,8 +4,8 @@ In: a `Request`, which says the program, the sizes and the target, and the optio
 which output.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do everything
 that a command does.
 
-Left out: main.py reads the command line, request.py finds the program, inputs.py makes arrays, and output.py chooses
-exit codes.
+Left out: reading the command line (main.py), finding the program (request.py), making arrays (inputs.py), and exit
+codes (output.py).
 """
 
 import os
@@ -251,7 +251,7 @@ def bench(
     """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
 
     With `programs`, measures that many random programs. With `figures`, a file of an earlier run, only draws the
-    figures of that run. Otherwise measures `cases`.
+    figures of that run. Without `programs` and `figures`, measures `cases`.
     """
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks

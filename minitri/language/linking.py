@@ -258,7 +258,7 @@ class _Names:
     # ---- parameters ------------------------------------------------------------------
 
     def param(self, param: ast.Param) -> ast.Param:
-        """Links a parameter.
+        """Links a parameter: names in the parameter's default are replaced by their values.
 
         A default is the value that Python computed when Python defined the function. So the default `eps=EPS` does not
         change when EPS changes later.

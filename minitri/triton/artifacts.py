@@ -186,7 +186,7 @@ def _not_shown(name: str, error: Exception, tool: str) -> StageUnavailable:
 
 
 def _instructions(cubin: bytes) -> list[bytes]:
-    """Returns the sections of an ELF file with machine code: `.text.k0` and so on."""
+    """Returns the sections of an ELF file that contain machine code, such as `.text.k0`."""
     table, size, count, names = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * k) for k in range(count)]
     name_of = {at: cubin[headers[names][4] + at :].partition(b"\0")[0] for at, *_ in headers}

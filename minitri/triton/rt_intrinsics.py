@@ -3,7 +3,7 @@
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
 
-In: a tile, or nothing. Out: the same value as from the plain operation of Triton, such as `.to`. Kernels call the
+In: a tile, or nothing. Out: the value that Triton's plain operation, such as `.to`, would give. Kernels call the
 functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
 minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
