@@ -181,8 +181,9 @@ def _applied(name: str, args: Any) -> Value:
 
 
 def _clip(x: Value, low: Value = None, high: Value = None, **bounds: Value) -> Value:
-    """Evaluates the function `clip`. A bound of None means no limit. The keywords `min` and `max` can also give the
-    bounds.
+    """Evaluates the function `clip`.
+
+    A bound of None means no limit. The keywords `min` and `max` can also give the bounds.
     """
     low, high = bounds.get("min", low), bounds.get("max", high)
     given = [v for v in (x, low, high) if v is not None]
