@@ -1,4 +1,4 @@
-"""`minitri check`: compares every pass with the reference, at several sizes that are no multiples of block sizes.
+"""`minitri check`: compares the result of every pass with the numpy reference, at several choices of sizes.
 
     $ minitri check -e "max(x, axis=1)" -t "x=f32[M, N]"
     M=7 N=33  ok       no error
@@ -6,9 +6,9 @@
     M=0 N=0   skipped  max over an axis of size 0 has no value
     ok: every pass is within its bound at 2 choices of sizes
 
-In: a `Request`. Out: a line for each choice of sizes, and the verdict. The table of all passes is printed below the
-first line with a wrong pass. With `--verbose` the table is printed below every line. The exit code is 1 if a pass is
-wrong.
+The sizes are no multiples of block sizes. In: a `Request`, which names the program. Out: a line for each choice of
+sizes, and the verdict. Below the first line with a wrong result, a table of all passes is printed. With `--verbose`, a
+table of all passes is printed below every line. The exit code is 1 if a pass is wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ Outcome = CheckReport | CompileError  # the error of a program that does not acc
 
 
 def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, as_json: bool) -> None:
-    """Checks a program and prints a line for each choice of sizes.
+    """Runs `minitri check` for a program, and prints a line for each choice of sizes.
 
     The exit code is 1 if a pass is wrong.
     """
@@ -55,18 +55,19 @@ def check(request: Request, given: Mapping[str, str], seed: int, verbose: bool, 
 
 
 def error_text(report: CheckReport) -> str:
-    """Returns a text with the error that comes nearest to its bound.
+    """Returns a text about the pass whose error is the largest fraction of the error that is allowed.
 
-    The report is one without a wrong pass.
+    `report` must be a report without a wrong pass.
     """
     worst = max(report.ran, key=lambda r: r.max_error / (r.bound or 1))
     return f"error {worst.max_error:.2g}, allowed {worst.bound:.2g}" if worst.bound else "no error"
 
 
 def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size]) -> Iterator[dict[str, Size]]:
-    """Yields the sizes to try.
+    """Yields the choices of sizes to check. Each choice is a dictionary with a size for every dimension.
 
-    Sizes from options and files stay. Each row of `SIZES` gives sizes to the other dimensions.
+    Sizes that come from options or from files are the same in every choice. The sizes of all other dimensions come from
+    one row of the table `SIZES` for each choice.
     """
     function = program.function
     fixed: dict[str, Size] = {}
@@ -83,7 +84,10 @@ def _choices(program: Program, given: Mapping[str, str], sizes: Mapping[str, Siz
 
 
 def _tried(program: Program, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int) -> Outcome:
-    """Returns the report of the check for random arrays of these sizes."""
+    """Checks the program with random arrays of these sizes, and returns the report.
+
+    If the program does not accept these sizes, returns the error instead.
+    """
     try:
         return program.check(*make_inputs(program.function, given, sizes, seed).arrays)
     except CompileError as error:
@@ -105,7 +109,7 @@ def _result(outcome: Outcome) -> str:
 
 
 def _conclude(choices: Sequence[Mapping[str, Size]], outcomes: Sequence[Outcome], as_json: bool) -> None:
-    """Prints the verdict, or everything as JSON.
+    """Prints the verdict. If `as_json` is true, prints all reports as JSON instead.
 
     The exit code is 1 if a pass is wrong, or if the program accepts none of the sizes.
     """

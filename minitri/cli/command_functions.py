@@ -1,10 +1,10 @@
 """The functions that run the commands of `minitri`.
 
-In: a `Request` (which program, which sizes, which target) and the options of one command. Out: text or JSON, which
-output.py and terminal.py print. A command calls methods of `Program`, as a script would, so a script can do everything
+In: a `Request`, which says the program, the sizes and the target, and the options of one command. Out: text or JSON,
+which output.py and terminal.py print. A command only calls methods of `Program`, so a Python script can do everything
 that a command does.
 
-Left out: the arguments of the command line (main.py), the program that they name (request.py), arrays (inputs.py), exit
+Left out: reading the command line (main.py), finding the program (request.py), making arrays (inputs.py), and exit
 codes (output.py).
 """
 
@@ -39,9 +39,10 @@ from minitri.trust import check as trust
 def compile(
     request: Request, emit: Sequence[str], print_after: str | None, directory: str | None, as_json: bool
 ) -> None:
-    """Prints or writes to files the requested stages, and the texts of the program after the requested passes.
+    """Runs `minitri compile`: prints the requested stages, and the program after each of the requested passes.
 
-    The exit code is 3 if a stage is not available on this machine.
+    If `directory` is given, the stages are written to files in this directory instead. The exit code is 3 if a stage is
+    not available on this machine.
     """
     low = request.lower()
     everything = "all" in emit or (directory is not None and not emit)
@@ -66,8 +67,10 @@ def compile(
 
 
 def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], CompileError | None]:
-    """Returns the texts of the stages that are available on this machine, and the error of the first stage that is not
-    available.
+    """Returns the texts of the stages that this machine can make.
+
+    Also returns the error of the first stage that this machine cannot make. If this machine can make all stages, the
+    error is None.
     """
     texts: dict[str, str] = {}
     missing: CompileError | None = None
@@ -82,7 +85,7 @@ def _texts(low: Lowered, stages: Sequence[str]) -> tuple[dict[str, str], Compile
 
 
 def _passes(low: Lowered, name: str) -> list[PassRecord]:
-    """Returns the records of one pass, or of `all` passes down to the Triton source.
+    """Returns the record of the pass `name`. If `name` is "all", returns the records of all passes.
 
     Raises a usage error if there is no pass of this name.
     """
@@ -95,9 +98,9 @@ def _passes(low: Lowered, name: str) -> list[PassRecord]:
 
 
 def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
-    """Prints the texts of (title, stage, text).
+    """Prints several texts. Each part is a tuple of a title, the name of a stage, and the text.
 
-    If `titles` is true, each text has its title above it.
+    The stage decides how the text is coloured. If `titles` is true, the title is printed above the text.
     """
     lines: list[str] = []
     for title, stage, text in parts:
@@ -111,7 +114,7 @@ def _show(parts: Sequence[tuple[str, str, str]], titles: bool) -> None:
 
 
 def run(request: Request, given: Mapping[str, str], stage: str | None, seed: int, check: bool, as_json: bool) -> None:
-    """Runs a program once, and prints the result, the time, and the check against the reference.
+    """Runs a program once, and prints the result, the time, and how the result compares with the reference.
 
     The exit code is 1 if the check fails.
     """
@@ -159,9 +162,9 @@ def _show_outputs(outputs: Sequence[np.ndarray[Any, Any]]) -> None:
 
 
 def explain(request: Request, measure: bool) -> None:
-    """Prints the compiler's decisions about a program and their reasons.
+    """Prints which decisions the compiler made about a program, and why.
 
-    With `measure`, also prints the measured time of each kernel.
+    If `measure` is true, also prints the measured time of each kernel.
     """
     with terminal.progress("explain"):
         request, times = _measured(request) if measure else (request, None)
@@ -173,9 +176,9 @@ def explore(
     request: Request, path: str | None, compare: Mapping[str, str], panes: Sequence[str], measure: bool, serve: bool,
     port: int | None,
 ) -> None:  # fmt: skip
-    """Writes the explorer's page of a program, or serves the page with an editor.
+    """Writes the explorer's page (HTML) of a program to a file. If `serve` is true, serves the page to browsers.
 
-    compare   the changes that make a second program, which the page shows beside the first program
+    compare   changes of the request, such as another target; the page shows the changed program beside the first one
     """
     request = request.as_shared()
     if serve:
@@ -202,9 +205,11 @@ def explore(
 
 
 def _measured(request: Request) -> tuple[Request, Profile]:
-    """Returns the request for this machine's GPU, and the measured time of each kernel for random arrays.
+    """Returns the request with this machine's GPU as its target, and the measured time of each kernel.
 
-    A request for the interpreter is measured in the interpreter. Raises StageUnavailable if there is no GPU.
+    The kernels run with random arrays. If the request names the interpreter as its target, the kernels are measured in
+    the interpreter. If the request names another target than the interpreter, and this machine has no GPU, raises
+    StageUnavailable.
     """
     wanted = None if request.target is None else Target.parse(request.target)
     if wanted != INTERPRETER:
@@ -222,7 +227,7 @@ def _measured(request: Request) -> tuple[Request, Profile]:
 
 
 def _serve(request: Request, port: int | None) -> None:
-    """Serves the explorer to browsers on this machine until the command is interrupted."""
+    """Serves the explorer's page to browsers on this machine, until the user interrupts the command."""
     from minitri.explore.serve import PORT, listening
 
     try:
@@ -241,7 +246,11 @@ def bench(
     cases: Sequence[str], json: str | None, plot: str | None, figures: str | None, tune: bool, host: bool, ablate: bool,
     programs: int | None, seed: int, dtype: str, shrink: float, budget: float | None,
 ) -> None:  # fmt: skip
-    """Measures cases of the benchmark or random programs, or draws the figures of an earlier run."""
+    """Runs `minitri bench`: measures cases of the benchmark, measures random programs, or draws figures.
+
+    With `programs`, measures that many random programs. With `figures`, a file of an earlier run, only draws the
+    figures of that run. Without `programs` and `figures`, measures `cases`.
+    """
     from minitri.bench import random_run
     from minitri.bench import run as benchmarks
     from minitri.bench.roofline_plot import plot_file
@@ -265,9 +274,11 @@ def fuzz(
     budget: float, programs: int | None, seed: int, jobs: int | None, on: str, directory: str | None,
     replay: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Checks random programs until the time is up, or checks the program of the file `replay` again.
+    """Runs `minitri fuzz`: checks random programs until `budget` seconds have passed, or `programs` were checked.
 
-    The exit code is 1 if stages disagree.
+    If `replay` names a file that an earlier run wrote, only the program in this file is checked again.
+
+    The exit code is 1 if the check of some program fails.
     """
     from minitri.fuzz.session import Session, Summary
     from minitri.fuzz.session import fuzz as run_session
@@ -294,7 +305,7 @@ def fuzz(
 
 
 def _replay(path: Path, on: str, as_json: bool) -> None:
-    """Checks the program of a file that `fuzz` wrote, and prints whether the program still fails."""
+    """Checks the program in a file that `minitri fuzz` wrote, and prints whether the check still fails."""
     from minitri.fuzz.failure_file import read
     from minitri.fuzz.trial import VARIANTS, examined
 

@@ -1,8 +1,8 @@
-"""`minitri demo`: shows one program, its matrix product at every stage, and a checked run, on one or two screens.
+"""`minitri demo`: shows a program at every stage, and checks a run of the program, on one or two screens of text.
 
-In: a module. Out: lines on stdout. For each stage, the demo shows two lines that come from one node of the graph, such
-as the matrix product. minitri/explore/provenance.py finds these lines. The last line of the demo is the command that
-prints a whole stage.
+In: the file of a module. Out: lines on stdout. The demo follows one node of the graph, such as the program's matrix
+product. From the text of each stage, the demo shows two lines that belong to the node. minitri/explore/provenance.py
+finds the lines of a node. After the last stage, the demo prints the command that shows a whole stage.
 """
 
 import re
@@ -26,7 +26,7 @@ TELLING = re.compile(r"binary @|contract|dot |dot\(|wgmma\.mma|[HIQD]G?MMA|reduc
 
 
 def demo(file: str, sizes: Mapping[str, Size]) -> None:
-    """Prints the demo of a module. Dimensions without a size in `sizes` stay symbolic."""
+    """Prints the demo for the module in a file. A dimension without a size in `sizes` stays symbolic."""
     program = mt.compile(Path(file))
     keywords: dict[str, Any] = {**sizes}
     trace = Trace(program.lower(target=TARGET, **keywords).compilation)
@@ -49,7 +49,7 @@ def demo(file: str, sizes: Mapping[str, Size]) -> None:
 
 
 def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
-    """Returns the title of a stage, and the lines that say most about a node of the graph."""
+    """Yields a title line for a stage, and then the lines of its text that say most about a node of the graph."""
     try:
         stage = trace[name]
     except StageUnavailable as error:
@@ -63,7 +63,7 @@ def _stage(trace: Trace, name: str, node: int) -> Iterator[str]:
 
 
 def _run(program: Program, path: str) -> None:
-    """Runs the kernel once with random numbers, and checks every stage."""
+    """Runs the program once with random numbers, checks every stage against numpy, and prints both results."""
     inputs = make_inputs(program.function, {}, {}, 0)
     with progress("check"):
         result = program(*inputs.arrays)

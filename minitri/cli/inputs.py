@@ -1,17 +1,17 @@
 """Arrays for a program, made from the options of a command line.
 
 In: a function's parameters, and the options `--input x=...` and `-D M=...`. Out: one array or number for each
-parameter, and all sizes. The option `--input` takes these values:
+parameter, and the sizes of all dimensions. The option `--input` takes these values:
 
     array.npy            read from a file (never unpickled)
     randn                normal floats               zeros, ones, arange
     randint:100          integers 0 ... 99           randint:-5:5      integers -5 ... 4
     3.5                  a number; if the parameter is an array, an array filled with this number
-    random               the default: randn for floats, small signed integers, coin flips
+    random               the default: randn for floats, small numbers for integers, coin flips for booleans
 
-Sizes come from -D, then from the files, then from `DEFAULT_SIZES`. The default sizes differ from each other, so that
-two axes in the wrong order cause an error. Left out: whether the arrays fit the program, which the call of the program
-checks.
+The size of a dimension comes from -D if it is given there, else from the files, else from `DEFAULT_SIZES`. The default
+sizes differ from each other, so that two axes in the wrong order cause an error. Left out: the check that the arrays
+fit the program. A later call of the program checks whether the arrays fit.
 """
 
 import re
@@ -44,12 +44,15 @@ KINDS = ("random", "randn", "zeros", "ones", "arange", "randint:100", "3.5", "ar
 
 
 class InputError(click.UsageError):
-    """A usage error: an `--input` or `-D` that is not valid."""
+    """A usage error: the value of an option `--input` or `-D` is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The arguments of a call in order, all sizes, and the sizes that the user did not give."""
+    """The arguments for a call of a program, and the sizes of its dimensions.
+
+    `arrays` are the arguments in order. `assumed` has those sizes that neither the user nor a file gave.
+    """
 
     arrays: tuple[Any, ...]
     sizes: dict[str, Size]
@@ -57,7 +60,7 @@ class Inputs:
 
 
 def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping[str, Size], seed: int = 0) -> Inputs:
-    """Returns one argument for each parameter. Raises InputError if an argument cannot be made."""
+    """Returns one argument for each parameter. Raises InputError if the options do not describe a valid argument."""
     require_known("dimension", sizes, dimensions(function))
     known = {n: _as_declared(function, n, size) for n, size in sizes.items()}
     files = read_files(function, given, known)
@@ -77,9 +80,10 @@ def make_inputs(function: ast.Function, given: Mapping[str, str], sizes: Mapping
 
 
 def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str, Size]) -> dict[str, Array]:
-    """Returns the arrays of the inputs that are files.
+    """Returns the arrays for those options `--input` that name a file.
 
-    The shapes of these arrays are added to `sizes`. Raises InputError if two shapes contradict each other.
+    The sizes that follow from the shapes of the arrays in the files are added to `sizes`. Raises InputError if two
+    arrays give one dimension different sizes.
     """
     require_known("parameter", given, [p.name for p in function.params])
     files: dict[str, Array] = {}
@@ -96,7 +100,7 @@ def read_files(function: ast.Function, given: Mapping[str, str], sizes: dict[str
 
 
 def dimensions(function: ast.Function) -> list[str]:
-    """Returns the names of dimensions and packs in a function's parameter types."""
+    """Returns the names of the dimensions, and of packs such as `*B`, in the types of a function's parameters."""
     return list(sizes_of(function, {}))
 
 
@@ -105,9 +109,9 @@ def is_pack(function: ast.Function, name: str) -> bool:
 
 
 def parse_size(text: str) -> tuple[str, Size]:
-    """Reads a size: `M=4096`, or `B=8,16` for the axes of a pack.
+    """Reads a size from a text such as `M=4096`. For the pack `*B`, the text `B=8,16` gives the sizes of two axes.
 
-    `B=` is a pack of no axes.
+    The text `B=` stands for a pack without axes.
     """
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
@@ -119,9 +123,9 @@ def parse_size(text: str) -> tuple[str, Size]:
 
 
 def parse_schedule(given: Mapping[str, str]) -> Options:
-    """Returns the options of a schedule from texts such as {"warps": "8", "blocks": "i:64,r:32"}.
+    """Reads the options of a schedule from texts such as {"warps": "8", "blocks": "i:64,r:32"}.
 
-    The table `SCHEDULE` has the names of these options.
+    The keys of `given` are names from the table `SCHEDULE`.
     """
     numbers = {n: _natural(n, text) for n, text in given.items() if n != "blocks"}
     described = bool(numbers.pop("descriptors")) if "descriptors" in numbers else None
@@ -143,7 +147,7 @@ def is_path(text: str) -> bool:
 def read_array(path: str, dtype: DType | None = None) -> Array:
     """Returns the array in a .npy file. Raises InputError for any other file.
 
-    Code in the file is never run, because pickles are rejected.
+    Reading the file never runs code, because this function rejects .npy files that contain pickled objects.
     """
     try:
         with Path(path).open("rb") as file:
@@ -161,7 +165,7 @@ def read_array(path: str, dtype: DType | None = None) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes the arrays and numbers for the values of `--input`, when all sizes are known."""
+    """Makes arrays and numbers from the values of the option `--input`, after all sizes are known."""
 
     sizes: dict[str, Size]
     rng: np.random.Generator
@@ -189,9 +193,9 @@ class _Maker:
             raise InputError(f"--input {name}={text[:60]}: {list(shape)} does not fit in memory") from None
 
     def _made(self, text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-        """Returns the array that a value of `--input` describes.
+        """Returns the array that `text`, a value of the option `--input`, describes.
 
-        The dtype of this array may be wrong; `array` converts the dtype.
+        The array does not always have the dtype `dtype`, so the method `array` converts the array afterwards.
         """
         match text.split(":"):
             case ["zeros" | "ones"]:
@@ -215,7 +219,7 @@ class _Maker:
 
 
 def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Returns an array filled with one number."""
+    """Returns an array in which every element is the number that `text` contains."""
     if dtype.is_float:
         return np.full(shape, float(text))
     number = int({"true": "1", "false": "0"}.get(text.lower(), text))
@@ -226,9 +230,9 @@ def _filled(text: str, dtype: DType, shape: tuple[int, ...]) -> Any:
 
 
 def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
-    """Raises InputError if one of the given names is not a name of the program.
+    """Raises InputError if one of the given names is not among `names`, the names that the program has.
 
-    `what` says what the names stand for, such as "dimension".
+    For the error message, `what` says what kind of names these are, such as "dimension".
     """
     for name in given:
         if name not in names:
@@ -237,9 +241,11 @@ def require_known(what: str, given: Iterable[str], names: list[str]) -> None:
 
 
 def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
-    """Returns a size in the form that its declaration needs: for a pack, `B=8` becomes (8,).
+    """Returns a tuple of sizes for a pack, and a single size for any other dimension.
 
-    Raises InputError if a dimension gets several sizes, as in `N=2,3`.
+    If B is a pack, the size 8 of the option `B=8` becomes (8,).
+
+    Raises InputError if a dimension that is no pack gets several sizes, as in `N=2,3`.
     """
     if is_pack(function, name):
         return (size,) if isinstance(size, int) else size
@@ -249,7 +255,7 @@ def _as_declared(function: ast.Function, name: str, size: Size) -> Size:
 
 
 def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
-    """Returns the shape of a type for given sizes: with N = 4, the shape of `f32[N + 1]` is (5,)."""
+    """Returns the shape of an array type for given sizes. For N = 4, the shape of `f32[N + 1]` is (5,)."""
     dims = {n: Dim.of(s) if isinstance(s, int) else tuple(map(Dim.of, s)) for n, s in sizes.items()}
     shape = tuple(int(d) for d in array_type(type, dims).shape)
     if min(shape, default=0) < 0:
@@ -258,9 +264,9 @@ def _shape(type: ast.ArrayType, sizes: Mapping[str, Size]) -> tuple[int, ...]:
 
 
 def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: dict[str, Size]) -> None:
-    """Adds the sizes that follow from the shape of a file.
+    """Adds to `sizes` the sizes of dimensions that follow from the shape of an array in a file.
 
-    Raises InputError if these sizes contradict the sizes of -D.
+    Raises InputError if a size from the file differs from the size that the option -D or another file gave.
     """
     found: dict[str, Any] = {}
     shape = tuple(map(Dim.of, extents))
@@ -276,9 +282,10 @@ def _learn(name: str, declared: ast.ArrayType, extents: tuple[int, ...], sizes: 
 
 
 def _reach(function: ast.Function, sizes: Mapping[str, Size]) -> int:
-    """Returns the limit of random integers.
+    """Returns the limit below which random integers must be.
 
-    Random integers may be used as indices, so the limit is at most the smallest extent of a float array.
+    The program possibly uses random integers as indices. So the limit is not larger than the smallest extent of any
+    float array.
     """
     types = [p.annotation for p in function.params if isinstance(p.annotation, ast.ArrayType)]
     extents = [n for t in types if DTYPES[t.dtype].is_float for n in _shape(t, sizes)]

@@ -1,12 +1,12 @@
-"""Lexers that colour the texts of stages, and diagnostics, on a terminal.
+"""Lexers that colour the texts of stages, and error messages, on a terminal.
 
     highlighted("Stage", "%2: f32[i] = add %0, %1")
 
-In: a text, and the name of its lexer. Out: the text with the colours of its tokens. lexers.toml has the rules of each
-lexer. pygments has lexers for LLVM IR, PTX and AMD's assembly too, but they do not know all the instructions that
-Triton emits. pygments marks unknown instructions as errors.
+In: a text, and the name of its lexer. Out: the text, with escape codes that colour its tokens. lexers.toml has the
+rules of each lexer. pygments also has lexers for LLVM IR, PTX and AMD's assembly, but minitri does not use these
+lexers. Triton emits instructions that the lexers of pygments do not know, and mark as errors.
 
-Left out: Python, which has a good lexer in pygments, and the decision whether a stream gets colour (terminal.py).
+Left out: a lexer for Python, because pygments has a good one. terminal.py decides whether a stream gets colour.
 """
 
 from pkgutil import resolve_name
@@ -26,12 +26,15 @@ COLOURS = {string_to_tokentype(kind): (colour, colour) for kind, colour in TABLE
 
 
 def highlighted(name: str, text: str) -> str:
-    """Returns the text with escape codes for colours."""
+    """Returns the text, with escape codes that colour its tokens on a terminal."""
     return highlight(text, lexer(name), TerminalFormatter(colorscheme=COLOURS))
 
 
 def lexer(name: str) -> Lexer:
-    """Returns a lexer of lexers.toml (`MLIR`) or of pygments (`pygments.lexers:PythonLexer`)."""
+    """Returns the lexer with this name. A lexer with a name such as `MLIR` is defined in lexers.toml.
+
+    A name with a colon, such as `pygments.lexers:PythonLexer`, means a class in a module of pygments.
+    """
     if ":" in name:
         kind = resolve_name(name)
     else:

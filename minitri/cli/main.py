@@ -1,10 +1,11 @@
 """Reads the command line of `minitri`.
 
 In: a command line, and commands.toml, the table of the commands and their options. Out: a call of one function in
-command_functions.py, check.py, demo.py or doctor.py. main.py imports no library except click, so `--help` answers at
-once. Each command imports the compiler, numpy and rich only when it needs them.
+command_functions.py, check.py, demo.py or doctor.py. main.py imports no library except click, so `minitri --help`
+answers at once. The function of a command imports the compiler, numpy and rich only when the command needs them.
 
-Exit codes: 0 is success, 1 a diagnostic or a failed check, 2 a usage error, 3 a stage that is not available.
+Exit codes: 0 means success, 1 an error in the program or a failed check, 2 a usage error, 3 a stage that this machine
+cannot make.
 """
 
 import re
@@ -43,7 +44,7 @@ def pair(value: str) -> tuple[str, str]:
 
 
 def size(value: str) -> Any:
-    """Reads a size of the form `M=4096`, or `B=8,16` for the axes of `*B`."""
+    """Reads a size of the form `M=4096`. For the pack `*B`, the form `B=8,16` gives the sizes of two axes."""
     from minitri.cli.inputs import InputError, parse_size
 
     try:
@@ -53,7 +54,7 @@ def size(value: str) -> Any:
 
 
 def duration(value: str) -> float:
-    """Reads a duration such as `90s`, `10m` or `1.5h`, as seconds."""
+    """Reads a duration such as `90s`, `10m` or `1.5h`, and returns the number of seconds."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", value.strip(), re.ASCII)
     if not found:
         raise click.BadParameter(f"`{value[:40]}` is not a duration: write 90s, 10m or 1h")
@@ -61,12 +62,12 @@ def duration(value: str) -> float:
 
 
 def words(value: str) -> tuple[str, ...]:
-    """Reads a list of the form `a,b,c`."""
+    """Reads a list of names of the form `a,b,c`. A name that occurs in the list twice is returned once."""
     return tuple(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
 
 
 def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Returns pairs as a dictionary. A name that is given twice is an error."""
+    """Returns a dictionary of (name, value) pairs. If a name occurs twice, raises a usage error."""
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
@@ -75,9 +76,9 @@ def once(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, Any
 
 
 class ProgramFile(click.Path):
-    """The type of an argument that names an existing file, or is `-`.
+    """The type of a command-line argument that names an existing file, or is `-` for standard input.
 
-    If the argument looks like an expression, the error suggests the option -e.
+    If the argument names no file, but looks like an expression, the error message suggests the option -e.
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -98,15 +99,16 @@ FILE = ProgramFile(exists=True, dir_okay=False, allow_dash=True)
 
 
 def colour(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Keeps the value of --color in click's context, where click and terminal.py find it."""
+    """Stores the value of the option --color in click's context, where click and terminal.py look it up."""
     if value is not None:
         ctx.color = {"always": True, "never": False}.get(value)
 
 
 def code_or_file(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """Returns the name of a file.
+    """Returns the argument of `minitri explain` if it names a file.
 
-    If the argument is an error code such as MT0203, the page about this error is printed and the command ends.
+    If the argument is an error code such as MT0203, the function instead prints the page about this error and ends the
+    command.
     """
     if value is None or not re.fullmatch(r"MT\d*", value, re.ASCII | re.IGNORECASE):
         return value and FILE.convert(value, param, ctx)
@@ -150,9 +152,9 @@ OPTIONS = TABLE.pop("options")
 
 
 def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
-    """Returns a parameter of a command, from its rows in commands.toml.
+    """Makes click's description of a parameter (option or argument) of a command, from its rows in commands.toml.
 
-    A row without flags is a positional argument.
+    If the row has no field `flags`, the parameter is a positional argument.
     """
     row = {**OPTIONS.get(name, {}), **command.get(name, {})}
     settings = {**KINDS.get(row.pop("kind", ""), {}), **row}
@@ -166,9 +168,10 @@ def parameter(name: str, command: Mapping[str, Any]) -> click.Parameter:
 
 
 class Commands(click.Group):
-    """The group of all commands.
+    """The group of all commands of `minitri`.
 
-    Control characters are removed from click's error messages, so that a terminal does not obey them.
+    click's error messages contain parts of the command line. Control characters are removed from click's error
+    messages, so that the terminal does not obey such characters.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -198,11 +201,12 @@ def main() -> None:
 
 
 def add_command(name: str, row: Mapping[str, Any]) -> None:
-    """Adds a command of the table commands.toml.
+    """Adds a command that is described by a row of commands.toml.
 
-    The field `where` names the function of the command; by default it is the function with the command's name in
-    command_functions.py. The function is imported when the command runs. The arguments of the function are the values
-    of the options. If the options name a program, the first argument is a `Request`.
+    The field `where` of the row names the function that runs the command. A row without `where` means the function with
+    the command's name in command_functions.py. The function that runs the command is imported only when the command
+    runs. The function's arguments are the values of the command's options. If the command takes a program, the
+    function's first argument is a `Request`.
     """
 
     def run(**given: Any) -> None:
@@ -215,7 +219,7 @@ def add_command(name: str, row: Mapping[str, Any]) -> None:
 
 
 def _request(given: dict[str, Any]) -> tuple[Any]:
-    """Moves the options that name a program, its target and its passes out of a command's options into a `Request`."""
+    """Moves the options about the program, its target and its passes from `given` into a `Request`."""
     from minitri.cli.request import Request
 
     if given.pop("level") == "0":
@@ -224,7 +228,7 @@ def _request(given: dict[str, Any]) -> tuple[Any]:
 
 
 def allowed(given: Mapping[str, str]) -> AbstractContextManager[object]:
-    """Applies the limits that the option --limit raises, for the time of a command."""
+    """Returns a context manager in which the limits have the values that the option --limit gave."""
     for name, text in given.items():
         if not re.fullmatch(r"\d{1,15}", text, re.ASCII):
             raise click.UsageError(f"--limit {name}: `{text[:40]}` is not a natural number")

@@ -1,11 +1,13 @@
 """Output of the command line: data and verdicts on stdout, errors and notes on stderr, exit codes.
 
-In: the results of a command, or the exception that stopped it. Out: text on the two streams, and an exit code:
+In: the results of a command, or the exception that stopped the command. Out: text on stdout and stderr, and an exit
+code:
 
-    0 fine    1 a diagnostic or a failed check    2 usage    3 not available here    130 interrupted
+    0 success    1 an error or a failed check    2 a usage error    3 a stage is not available    130 interrupted
 
-The one idea: only `reported` turns an exception into an exit code, so no command shows a traceback. Left out: colour
-and the pager (terminal.py), arguments, and what commands do.
+The one idea: the function `reported` turns every exception of a command into a message and an exit code, so no command
+shows a traceback. Left out: colour and the pager (terminal.py), the command line (main.py), and the commands
+(command_functions.py).
 """
 
 import errno
@@ -39,15 +41,15 @@ def heading(text: str) -> str:
 
 
 def sizes_text(sizes: Mapping[str, int | tuple[int, ...]]) -> str:
-    """Returns sizes in the form that the option -D takes: `M=7 B=2,3`."""
+    """Returns sizes as a text such as `M=7 B=2,3`, which is the form that the option -D takes."""
     each = {n: s if isinstance(s, int) else ",".join(map(str, s)) for n, s in sizes.items()}
     return " ".join(f"{n}={s}" for n, s in each.items())
 
 
 def rendered(error: CompileError) -> str:
-    """Returns a diagnostic as standard error shows it.
+    """Returns the text of an error, as it is printed to standard error.
 
-    On a terminal, the text is in colour and cut to the width of the terminal.
+    If standard error is a terminal, the text has colours, and its lines are not wider than the terminal.
     """
     return terminal.diagnostic(report(error, max(20, terminal.width(err=True) - MARGIN)))
 
@@ -58,14 +60,14 @@ INFINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 def show_json(value: Any) -> None:
     """Prints one JSON value, in ASCII.
 
-    JSON has no NaN and no infinities, so these become strings.
+    JSON has no NaN and no infinities, so such numbers are printed as strings.
     """
     plain = json.loads(json.dumps(value, default=dict), parse_constant=INFINITE.get)
     click.echo(json.dumps(plain, indent=2))
 
 
 def write_files(directory: str, texts: Mapping[str, str]) -> None:
-    """Writes one file for each stage, under the name of the stage."""
+    """Writes the text of each stage to a file in the directory. The name of the file is the name of the stage."""
     with _writing(directory):
         Path(directory).mkdir(parents=True, exist_ok=True)
     for stage, text in texts.items():
@@ -77,7 +79,7 @@ def write_files(directory: str, texts: Mapping[str, str]) -> None:
 def write_file(path: Path, text: str) -> None:
     """Writes a file.
 
-    If the path is a symbolic link, this function raises an error and does not follow the link.
+    If the path is a symbolic link, raises a usage error. So nothing is written to the file to which the link points.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise click.UsageError(f"{path.name} in that directory is not a plain file; nothing was written to it")
@@ -88,7 +90,7 @@ def write_file(path: Path, text: str) -> None:
 
 @contextmanager
 def _writing(name: str) -> Iterator[None]:
-    """Turns an OSError into a usage error."""
+    """Turns an OSError inside the `with` block into a usage error, which says that `name` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -101,9 +103,9 @@ def _writing(name: str) -> Iterator[None]:
 
 @contextmanager
 def reported(as_json: bool = False) -> Iterator[None]:
-    """Turns an exception of a command into a message and an exit code. Warnings become notes.
+    """Turns an exception in the `with` block into a message and an exit code. A warning becomes a note.
 
-    Exceptions of the library click pass through.
+    An exception of the library click is raised again, because click itself handles its own exceptions.
     """
     try:
         with warnings.catch_warnings():
@@ -128,7 +130,7 @@ def reported(as_json: bool = False) -> Iterator[None]:
 
 
 def fail(error: CompileError, as_json: bool = False) -> NoReturn:
-    """Ends the command with a diagnostic."""
+    """Ends the command after printing an error, with the exit code that belongs to this error."""
     _end(error.as_dict(), rendered(error), exit_code(error), as_json)
 
 
@@ -143,16 +145,16 @@ def _end(error: Mapping[str, Any], text: str, code: int, as_json: bool) -> NoRet
 def exit_code(error: CompileError) -> int:
     """Returns the exit code for an error.
 
-    The code is 3 for a stage that is not available, and 2 for a stage, target, pass or option that does not exist. For
-    any other error the exit code is 1.
+    The exit code is 3 for a stage that this machine cannot make. The exit code is 2 for a stage, target, pass or option
+    that does not exist. For any other error, the exit code is 1.
     """
     return 3 if isinstance(error, mt.StageUnavailable) else 2 if error.code in ("MT0402", "MT0404") else 1
 
 
 def _crash(error: Exception, as_json: bool) -> NoReturn:
-    """Reports a bug of minitri with the file and line that raised the exception.
+    """Ends the command with a report of a bug in minitri. The report names the line that raised the exception.
 
-    The message of the exception may contain user data, so it is not shown.
+    The report does not show the message of the exception, because the message possibly contains data of the user.
     """
     *_, (frame, line) = walk_tb(error.__traceback__)
     where = f"{Path(frame.f_code.co_filename).name}:{line}"

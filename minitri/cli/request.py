@@ -1,8 +1,8 @@
 """Finds the program that the arguments of a command name, with its sizes and target.
 
-In: a file, an expression or the text of a stage; sizes, a target, a schedule. Out: a `Program`, as `mt.compile` returns
-it, or the stages of the program for these sizes and this target. Arguments that contradict each other are a usage
-error.
+In: a file, an expression or the text of a stage, with sizes, a target and a schedule. Out: a `Program`, as `mt.compile`
+returns it, or the stages of the program for these sizes and this target. If arguments of the command contradict each
+other, the functions raise a usage error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMPARED = ("target", "file", "entry", "expression", "without")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The program that the arguments name, with the sizes, target and schedule for which it is lowered."""
+    """The program that the arguments of a command name, and the sizes, target and schedule for which it is lowered."""
 
     file: str | None = None
     expression: str | None = None
@@ -48,7 +48,8 @@ class Request:
     def program(self, untyped: Sequence[str] = ()) -> Program:
         """Returns the program that the request names.
 
-        `untyped` names further parameters of an expression, whose types come from the arguments of a call.
+        If the program is an expression, `untyped` names parameters that the option -t does not give a type. The types
+        of the parameters in `untyped` come from the arguments of a later call.
         """
         if self.start is not None:
             return self._loaded(self.start)
@@ -57,7 +58,7 @@ class Request:
         return Program(self._module(untyped), self.entry, without=self.without)
 
     def _loaded(self, stage: str) -> Program:
-        """Returns the program whose file contains the text of a stage."""
+        """Returns the program that a file describes by the text of one stage, such as the stage `graph`."""
         if self.file is None or self.expression is not None or self.types or self.entry:
             raise click.UsageError("--from takes the text of a stage: a file, or `-` for standard input, and no more")
         text = _standard_input() + "\n" if self.file == "-" else Path(self.file)
@@ -66,10 +67,10 @@ class Request:
         return mt.load(text, stage, against=against, without=self.without)
 
     def _module(self, untyped: Sequence[str]) -> ast.Module:
-        """Returns the parsed text.
+        """Returns the syntax tree of the program's text.
 
-        `mt.compile` is not used, because it would take program parameters called `name` or `entry` for its own
-        arguments.
+        This method does not call `mt.compile`. If a parameter of the program is called `entry`, `mt.compile` could take
+        the parameter's type for its own argument `entry`.
         """
         if (self.file is None) == (self.expression is None):
             raise click.UsageError("give one program: a file, `-` for standard input, or -e EXPR")
@@ -88,9 +89,10 @@ class Request:
         return program.lower(**target, options=options, **self.keywords(program))
 
     def as_shared(self) -> Request:
-        """Returns the request with the sizes and the target of the first line of its file.
+        """Returns the request with the sizes and the target that the first line of the program's file names.
 
-        Sizes and targets that the command line names are kept.
+        The editor of the explorer writes sizes and a target into the first line of a file. If the command line also
+        names a size or a target, the command line decides.
         """
         if self.file is None or self.file == "-" or not (line := SHARED.match(read_source(Path(self.file)))):
             return self
@@ -98,7 +100,10 @@ class Request:
         return replace(self, sizes={**sizes, **self.sizes}, target=self.target or line[2])
 
     def shown(self) -> dict[str, Any] | None:
-        """Returns the text of the program as a module, for the editor of a served page; None if no program is named."""
+        """Returns the text of the program as a module, with sizes and target, for the editor of a served page.
+
+        Returns None if the request names no program.
+        """
         if self.file is None and self.expression is None:
             return None
         module = self.program().module
@@ -112,7 +117,10 @@ class Request:
         return {"text": text, "sizes": sizes, "target": self.target or "cuda:90"}
 
     def changed(self, other: Mapping[str, str]) -> Request:
-        """Returns the same request with the changes of the option --compare, such as {"target": "cuda:80", "M": "64"}."""
+        """Returns a copy of the request with changes such as {"target": "cuda:80", "M": "64"}.
+
+        The changes come from the option --compare.
+        """
         sizes = {n for n in dimensions(self.program().function) if n in other}
         names = (*COMPARED, *SCHEDULE)
         for name in other.keys() - sizes - set(names):
@@ -128,9 +136,9 @@ class Request:
         return replace(self, **changed)
 
     def keywords(self, program: Program) -> dict[str, Any]:
-        """Returns the sizes as arguments of `Program.lower`.
+        """Returns the sizes as keyword arguments for the method `lower` of a program.
 
-        A dimension with the same name as another argument of `lower` is an error.
+        If a dimension has the same name as another argument of `lower`, such as `target`, raises a usage error.
         """
         function = program.function
         numbers = [p.name for p in function.params if not isinstance(p.annotation, ast.ArrayType)]

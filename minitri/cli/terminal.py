@@ -1,10 +1,10 @@
-"""Output that only a terminal gets, and a pipe does not: colour, a pager, and a progress bar.
+"""Output that is meant for a terminal, and is left out in a pipe: colour, a pager, and a progress bar.
 
-    page(highlighted("tile", text))         in colour, through `less`
-    with progress("check"):                 a bar, after two seconds
+    page(highlighted("tile", text))         prints the text in colour, through `less`
+    with progress("check"):                 shows a progress bar, after two seconds
 
-The first of these settings decides about colour: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream is a
-terminal. The libraries rich and pygments take a while to import, so they are imported only when they are used. Left
+The first of these settings that is given decides about colour: `--color`, NO_COLOR, FORCE_COLOR, and whether the stream
+is a terminal. The libraries rich and pygments take long to import, so they are imported only when they are used. Left
 out: messages and exit codes (output.py), and the tokens of each text (lexers.py).
 """
 
@@ -35,7 +35,7 @@ Tell = Callable[[float, str], None]
 
 
 def coloured(err: bool = False) -> bool:
-    """Checks whether standard output (or standard error) gets colour."""
+    """Checks whether standard output (or standard error, if `err` is true) gets colour."""
     context = click.get_current_context(silent=True)
     if context is not None and context.color is not None:
         return context.color
@@ -45,29 +45,31 @@ def coloured(err: bool = False) -> bool:
 
 
 def _drawable(err: bool = False) -> bool:
-    """Checks whether standard output (or standard error) is a terminal that understands escape codes."""
+    """Checks whether standard output (if `err`, standard error) is a terminal that understands escape codes."""
     return os.environ.get("TERM") != "dumb" and (sys.stderr if err else sys.stdout).isatty()
 
 
 def echo(text: str, err: bool = False, **style: Any) -> None:
-    """Prints a text and a line end.
+    """Prints a text and a line end on standard output, or on standard error if `err` is true.
 
-    `style` has the arguments of `click.style`.
+    `style` has arguments for the function `click.style`, such as `bold=True`.
     """
     click.echo(click.style(text, **style) if style else text, err=err, color=coloured(err))
 
 
 def width(err: bool = False) -> int:
-    """Returns the number of columns of the terminal, or `WIDTH` if the stream is not a terminal."""
+    """Returns the number of columns of the terminal, or `WIDTH` if the output does not go to a terminal."""
     return shutil.get_terminal_size((WIDTH, 24)).columns if (sys.stderr if err else sys.stdout).isatty() else WIDTH
 
 
 def page(text: str) -> None:
-    """Prints a text, on a terminal through a pager.
+    """Prints a text. If standard output is a terminal, the text goes through a pager, such as `less`.
 
-    The pager is the variable MINITRI_PAGER, else PAGER, else `less`.
+    The environment variable MINITRI_PAGER names the pager. If MINITRI_PAGER is not set, the variable PAGER names the
+    pager. If neither MINITRI_PAGER nor PAGER is set, the pager is `less`.
 
-    `less` prints a text that fits on the screen. If the variable is empty or `cat`, there is no pager.
+    If a text fits on the screen, `less` only prints the text and ends. If the name of the pager is empty or `cat`, no
+    pager is used.
     """
     pager = os.environ.get("MINITRI_PAGER", os.environ.get("PAGER", "less")).strip()
     if pager in ("", "cat") or not _drawable():
@@ -91,9 +93,9 @@ def diagnostic(text: str) -> str:
 
 
 def lexer_name(stage: str) -> str:
-    """Returns the name of the lexer for the text of a stage, or for the text after a pass.
+    """Returns the name of the lexer that colours the text of a stage, or the text of the program after a pass.
 
-    For example, the text `tile.rotated` has the lexer of `tile`.
+    For example, the text after the pass `tile.rotated` has the lexer of the stage `tile`.
     """
     row = STAGES.get(stage) or STAGES.get(stage.partition(".")[0], {})
     return row.get("lexer", "Stage")
@@ -104,13 +106,14 @@ def lexer_name(stage: str) -> str:
 
 @contextmanager
 def progress(title: str, total: float | None = None) -> Iterator[Tell]:
-    """Shows a progress bar on a terminal if a command takes longer than `PATIENCE`.
+    """Shows a progress bar on a terminal if the `with` block takes longer than `PATIENCE`.
 
         with progress("compile", total=3) as tell:
             tell(1, "ptx")                              one of three is done; "ptx" stands beside the bar
 
-    Without a `total` the bar shows only that the command is still running. Code in the `with` block must not print. If
-    standard error is not a terminal, a plain line says from time to time how much of the total is done.
+    If `total` is None, the bar shows only that the command is still running. Code in the `with` block must not print,
+    because printing would damage the bar. If standard error is not a terminal, a plain line, instead of a bar, says
+    from time to time how much of the total is done.
     """
     if not _drawable(err=True):
         yield _plain_progress(title, total)

@@ -1,1 +1,1 @@
-"""Makes the pages of `minitri explain CODE`. pages.toml has their texts. pages.py runs the programs of the pages."""
+"""Makes the pages of `minitri explain CODE`. pages.toml has the texts of the pages. pages.py runs their programs."""

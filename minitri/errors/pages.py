@@ -1,10 +1,10 @@
 """Makes a page about each error code.
 
-The page says what the code means, shows a program that causes the error, and how to correct it.
+The page says what the error code means. The page shows a program that causes the error, and the corrected program.
 
-In: an error code. Out: the page, as text for a terminal. docs/reference/errors.md has all pages (tests/reference.py).
-pages.toml has the texts and the programs. The one idea: the page runs its program. So the page always shows the current
-error message.
+In: an error code. Out: the page, as text for a terminal. tests/reference.py writes all pages to
+docs/reference/errors.md. pages.toml has the texts and the programs. The one idea: when a page is made, the wrong
+program on the page is compiled. So the page always shows the current error message.
 """
 
 import json
@@ -33,14 +33,14 @@ WIDTH = 88
 
 @dataclass(frozen=True)
 class Example:
-    """A program, and how a page uses the program.
+    """A program on a page about an error code, and how the program is used there.
 
-    text     an expression, a module, or the text of the stage `reads`
-    types    types of an expression's parameters; a parameter with None gets its type from the call
-    call     types of the arguments of a call: arrays of zeros, or "list" for a list; None if nothing is called
-    lower    keywords of `lower`, which then makes the stage `stage`; None if `lower` is not called
-    options  keywords of `Options`
-    limits   keywords of `mt.limits`
+    text     the program: an expression, a module, or (if `reads` names a stage) the text of this stage
+    types    types of an expression's parameters; None means that the type comes from the call
+    call     types of the arguments of a call: the arguments are arrays of zeros, or a list for "list"; None for no call
+    lower    keyword arguments of the method `lower`, which then makes the stage `stage`; None if it is not called
+    options  keyword arguments of `Options`
+    limits   keyword arguments of `mt.limits`
     """
 
     text: str
@@ -53,7 +53,7 @@ class Example:
     reads: str = ""
 
     def run(self) -> None:
-        """Compiles the program and uses it as the fields of this class say. Raises the CompileError of the program."""
+        """Compiles the program and uses it as the fields of `Example` say. Raises the CompileError that results."""
         types: dict[str, Any] = dict(self.types)
         with limits(**self.limits):
             program = load(self.text, self.reads) if self.reads else compile(self.text, **types)
@@ -65,7 +65,7 @@ class Example:
             program.lower(**self.lower)[self.stage]
 
     def error(self) -> CompileError:
-        """Returns the CompileError that the program causes."""
+        """Returns the CompileError that compiling or using the program causes."""
         try:
             self.run()
         except CompileError as error:
@@ -101,7 +101,7 @@ def _argument(spec: str) -> Any:
 
 
 def _written(value: Any) -> str:
-    """Returns an argument as Python text, such as `np.zeros((3, 4), np.float32)`."""
+    """Returns the Python text of an argument, such as `np.zeros((3, 4), np.float32)`."""
     if isinstance(value, list):
         return str(value)
     return f"np.zeros({value.shape if value.ndim > 1 else value.size}, np.{value.dtype})"
@@ -124,7 +124,7 @@ class Page:
 
     meaning   what the code means, in a few sentences
     advice    how to correct the program
-    related   other error codes about similar mistakes
+    related   error codes of similar mistakes
     wrong     a program that causes the error, or None if only a bug or an edited stage can cause it
     right     the corrected program
     """
@@ -159,7 +159,10 @@ def as_text(code: str, page: Page) -> str:
 
 
 def python_names(code: str, quote: str) -> str:
-    """Returns a sentence with the names of Python's exceptions that the error is an instance of, or ""."""
+    """Returns a sentence that names the Python exceptions, such as ValueError, of which the error is an instance.
+
+    Returns "" if the error is an instance of no built-in exception of Python.
+    """
     names = [f"{'an' if name.startswith('I') else 'a'} {quote}{name}{quote}" for name in BUILTIN.get(code, ())]
     return f"In Python it is {listed(names)} too." if names else ""
 

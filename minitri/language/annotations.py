@@ -1,12 +1,13 @@
-"""Type annotations: from a written expression to the type that it means.
+"""Type annotations: from the expression that a user writes to the type that the expression means.
 
-These four spellings mean the same type:
+The following four spellings mean the same type:
 
     f32[*B, D]      "f32[*B, D]"      mt.f32[*B, D]      Float32[Tensor, "*B D"]
 
-In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of them for several outputs. The
-one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each mistake in a type
-gets its own message. Left out: the meaning of dimensions. The dimensions of a type stay expressions.
+In: an annotation, parsed as an expression. Out: `ArrayType`, `ScalarType`, or a tuple of such types for several
+outputs. The one idea: the grammar has no rules for types. Each spelling of a type is one `case` in this file. Each
+mistake in a type gets its own message. Left out: the sizes of dimensions. The dimensions of a type stay expressions
+such as `N + 1`.
 """
 
 import re
@@ -53,7 +54,10 @@ def read_type(expr: ast.Expr | ast.Pack, parse: Reader) -> Type:
 
 
 def read_returns(expr: ast.Expr, parse: Reader) -> tuple[Type, ...]:
-    """Returns the types in a return annotation. The annotation is one type, `(A, B)` or `tuple[A, B]`."""
+    """Returns the types in a return annotation.
+
+    The annotation is one type, or several types in the form `(A, B)` or `tuple[A, B]`.
+    """
     match expr:
         case ast.String():
             return read_returns(parse(_string_inside(expr)), parse)
@@ -100,8 +104,9 @@ def _flat(indices: tuple[ast.Expr | ast.Slice | ast.Pack, ...]) -> tuple[ast.Exp
 def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...]:
     """Returns the dimensions of a type.
 
-    Raises ParseError unless each dimension is a pack or consists of names and integers, combined by + - * // %. Raises
-    ParseError also for two packs such as `*A, *B`, because a call could not tell where the first pack ends.
+    Raises ParseError unless each dimension is a pack or consists of names and integers, combined by + - * // %. A type
+    with two packs, such as `*A, *B`, also raises ParseError, because the shape of an argument would not tell where the
+    first pack ends.
     """
     for node in (node for dim in dims if not isinstance(dim, ast.Pack) for node in ast.postorder(dim)):
         match node:
@@ -121,7 +126,7 @@ def _dims(dims: Sequence[ast.Expr | ast.Pack]) -> tuple[ast.Expr | ast.Pack, ...
 
 
 def _unused(node: ast.Node) -> str:
-    """Returns a name for a dimension that does not occur in the source of the dimension."""
+    """Returns a name that an error message can suggest for a dimension: a name that the source does not use yet."""
     used = set(re.findall(r"\w+", node.span.source.text))
     return next((name for name in ("N", "M", "K", "L", "P", "Q") if name not in used), "N")
 
@@ -147,7 +152,7 @@ def _string_inside(string: ast.String) -> Span:
 
 
 def _words_of(shape: ast.String) -> Iterator[ast.Pack | Span]:
-    """Yields the dimensions in a string such as `"*B M N+1"`, where blanks separate the dimensions."""
+    """Yields the dimensions in a string such as `"*B M N+1"`, in which blanks separate the dimensions."""
     inside = _string_inside(shape)
     for match in re.finditer(r"\S+", inside.text):
         word = Span(inside.source, inside.start + match.start(), inside.start + match.end())

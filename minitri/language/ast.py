@@ -1,4 +1,4 @@
-"""The classes of the syntax tree. The parser makes this tree from a text, from a module or from a Python function.
+"""The classes of the syntax tree. The parser makes the tree from the text of a program, or from a Python function.
 
     module    = Module(functions)
     function  = Function(name, params, returns, body)
@@ -10,9 +10,9 @@
               | Conditional | Call | Attribute | Subscript
     index     = expr | Slice(start, stop, step) | EllipsisLiteral
 
-Every node has its span, the range of its characters in the source. `2.sum()` and `sum(2)` are the same Call: a method's
-receiver is its first argument. The tree has no parentheses and no whitespace. The tree has everything else that is in
-the source.
+Every node has its span, the range of its characters in the source. `2.sum()` and `sum(2)` are the same Call: the object
+before the dot of a method call becomes the first argument. The tree omits the parentheses and the whitespace of the
+source, but keeps everything else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class Node(metaclass=NodeClass):
 
 
 class Word(Node):
-    """A token of the source text. `type` is a terminal of the grammar, `KEYWORD` or `$END`."""
+    """A token of the source text.
+
+    `type` is a terminal of the grammar, `KEYWORD` (a word that Python reserves), or `$END`.
+    """
 
     type: str
     text: str
@@ -65,7 +68,10 @@ class Tuple(Node):
 
 
 class List(Tuple):
-    """A list that is written out, such as `[a, b]`. A list used as an index is an array. Any other list is a tuple."""
+    """A list that is written out, such as `[a, b]`.
+
+    A list that is used as an index is an array. Any other list means the same as a tuple.
+    """
 
 
 class Unary(Node):
@@ -86,7 +92,7 @@ class Compare(Node):
 
 
 class Conditional(Node):
-    """The expression `body if test else orelse`. The value of `test` must be known at compile time."""
+    """The expression `body if test else orelse`. The value of the condition `test` must be known at compile time."""
 
     body: Expr
     test: Expr
@@ -168,7 +174,7 @@ class Module(Node):
 def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr | Pack, tuple[T, ...]]]:
     """Pairs each dimension of a type with its sizes in `shape`.
 
-    A pack such as `*B` may have several sizes, any other dimension has one.
+    A pack such as `*B` stands for any number of axes, so it has any number of sizes. Any other dimension has one size.
     """
     start = 0
     for d in declared.dims:
@@ -180,10 +186,11 @@ def with_sizes(declared: ArrayType, shape: tuple[T, ...]) -> Iterator[tuple[Expr
 def postorder(root: Node, holds: Callable[[Conditional], bool] | None = None) -> Iterator[Node]:
     """Yields `root` and every node below it, each node after its children.
 
-    The function does not recurse, so trees may have any depth.
+    The function does not recurse, so trees of any depth are possible.
 
-    With `holds`, the function yields only the nodes whose values are needed. For `a if c else b` these are the
-    condition `c` and one of the branches a and b. `holds` chooses the branch once the value of the condition is known.
+    If `holds` is given, the function yields only the nodes whose values are needed. Of the nodes of `a if c else b`,
+    the function yields the condition `c` and only one of the branches `a` and `b`. `holds` tells whether the condition
+    is true, and is called after the condition was yielded.
     """
     stack: list[tuple[Node, str]] = [(root, "open")]
     while stack:

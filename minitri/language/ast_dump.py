@@ -1,6 +1,6 @@
 """Prints the syntax tree, which is the stage `ast`.
 
-Each line has one node and its position in the source. Children are indented.
+Each line shows one node and the node's position (line:column) in the source. Children of a node are indented.
 
 In: nodes of ast.py. Out: lines of text, for example for the program `relu(x + y)`:
 
@@ -11,7 +11,7 @@ In: nodes of ast.py. Out: lines of text, for example for the program `relu(x + y
             name x                  1:6
             name y                  1:10
 
-minitri cannot read this text back. To change a program, edit its source.
+minitri cannot make a program from the text of a syntax tree. To change a program, edit its source.
 """
 
 from collections.abc import Iterator
@@ -90,9 +90,9 @@ def _label(node: ast.Expr | ast.Pack) -> str:
 
 
 def _children(node: ast.Expr | ast.Pack) -> list[tuple[str, ast.Expr | ast.Pack]]:
-    """Returns the direct children of a node, each with its role such as `if ` or `axis=`.
+    """Returns the direct children of a node, each with a text for its role, such as `if ` or `axis=`.
 
-    The role is "" if the child's position says enough.
+    The text is "" for a child whose role is clear without a text, such as an operand of `+`.
     """
     match node:
         case ast.Conditional(test=test, body=body, orelse=orelse):

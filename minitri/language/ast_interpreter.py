@@ -1,12 +1,12 @@
-"""Interprets functions of the syntax tree. The two evaluators of a program share this interpreter.
+"""Interprets functions of the syntax tree. The reference evaluator and the graph builder share this interpreter.
 
     return relu(x @ w) + 1      visits  x  w  x @ w  relu(…)  1  … + 1      and in the call the body of `relu`
 
 In: the tree of a function, and a value for each name in the tree. Out: the value that the function returns. The one
-idea: the numpy reference and the graph builder are the same interpreter with different values. An array of the
-reference is a numpy array, and an array of the graph builder is a graph node. So only this file defines the order of
-evaluation and the meaning of names. The subclasses of `Interpreter` define what an operator, a subscript or a call does
-with values.
+idea: the numpy reference and the graph builder are the same interpreter with different values. For the reference
+evaluator, the value of an array is a numpy array. For the graph builder, the value of an array is a graph node. So only
+this file defines the order of evaluation and the meaning of names. The subclasses of `Interpreter` define what an
+operator, a subscript or a call does with values.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -28,7 +28,7 @@ NAMED_VALUES: Scope = {**CONSTANTS, **DTYPES, "newaxis": None}
 class Interpreter:
     """Evaluates functions of a program.
 
-    `functions` are the functions that the program can call by name, apart from those of the language.
+    `functions` are the functions that the program can call by name, apart from functions of the language.
     """
 
     unary: Callable[[str, Value], Value]
@@ -61,7 +61,8 @@ class Interpreter:
     def expression(self, root: ast.Node, scope: Scope) -> Value:
         """Returns the value of an expression.
 
-        A loop visits the nodes of the expression from the leaves up, so expressions may have any depth.
+        A loop without recursion visits the nodes of the expression from the leaves up, so the expression can have any
+        depth.
         """
         values: dict[int, Value] = {}
         for node in ast.postorder(root, lambda c: self.holds(c, values)):
@@ -69,7 +70,7 @@ class Interpreter:
         return values[id(root)]
 
     def holds(self, node: ast.Conditional, values: dict[int, Value]) -> bool:
-        """Checks whether the condition of `a if c else b` is true, so that the value is `a`."""
+        """Checks whether the condition `c` of `a if c else b` is true. `values` has the value of the condition."""
         return bool(values[id(node.test)])
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:
@@ -128,9 +129,10 @@ class Interpreter:
         raise self.unknown(node, scope, root)
 
     def library_call(self, function: ast.Function, args: tuple[Value, ...], keywords: Scope, span: Span) -> Value:
-        """Calls a library function.
+        """Calls a function of library/, where functions are written in the language itself.
 
-        Names in its body mean library functions, even if the user's module redefines these names.
+        A name in the body of a library function means a function of the language, even if the user's module redefines
+        the name.
         """
         before, self.functions = self.functions, {}
         try:
@@ -139,9 +141,9 @@ class Interpreter:
             self.functions = before
 
     def once(self, function: ast.Function, arguments: Scope, make: Callable[[], Value]) -> Value:
-        """Returns the stored result of an earlier call with equal arguments.
+        """Returns the stored result of an earlier call of the function with equal arguments.
 
-        If there is none, returns the result of `make()`.
+        If no earlier call had equal arguments, returns the result of `make()`, and stores this result.
 
         def f1(x): return f0(x) + f0(x)        f0(x) is computed once, though f1 calls it twice
         def f2(x): return f1(x) + f1(x)        so f2(x) needs three calls, not seven
@@ -169,5 +171,5 @@ class Interpreter:
                 return "other", self.identity(value)
 
     def identity(self, value: Value) -> Hashable:
-        """Returns a key for a value that is neither a number nor a tuple. Different values have different keys."""
+        """Returns a key for a value that is neither a number nor a tuple. Values that differ have different keys."""
         return value

@@ -1,4 +1,4 @@
-"""Arithmetic with Python numbers, and named numbers such as `pi`. No function in this file needs an array."""
+"""Arithmetic with Python numbers, and named numbers such as `pi`. Nothing in this file needs an array."""
 
 import operator
 from collections.abc import Callable

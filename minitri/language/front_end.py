@@ -7,17 +7,18 @@
     def f(x: "f32[M, N]"):             →    Module(Function("f", ...))
         return softmax(x, axis=-1)
 
-`compile` has keywords of its own, such as `entry`. A parameter may have the name of a keyword of `compile`. In
-`compile("2 * entry", entry="f32[N]")`, `entry` is a parameter, because the expression uses this name and its value is a
-type.
+`compile` has keyword arguments of its own, such as `entry`. A parameter of the program is allowed to have the same name
+as a keyword argument of `compile`. In `compile("2 * entry", entry="f32[N]")`, `entry` is a parameter of the program,
+because the expression uses the name `entry` and `"f32[N]"` is a type.
 
 An expression without types becomes a function whose parameters have no types: `compile("x + y")` becomes `main(x, y)`.
-The types of the parameters then come from a call.
+If the parameters have no types, the arguments of a call decide the types.
 
-A Python function gives the same `Module` as its text in a `.mt` file, with spans that point into the Python file.
-minitri never runs the function and never evaluates its annotations. The parser reads the function's text in its file,
-from `def` to the end of the function. python_function_source.py finds the function's text. linking.py adds the functions
-and constants that the function uses.
+A Python function becomes the same `Module` as a `.mt` file with the function's text. The spans of the nodes (their
+ranges of source text) point into the Python file. minitri never runs the user's Python function, and never evaluates
+the function's annotations. The parser reads only the function's text in the Python file, from `def` to the end of the
+function. python_function_source.py finds the text of a Python function. linking.py adds the functions and constants
+that the function uses.
 """
 
 import inspect
@@ -41,7 +42,10 @@ _PLAIN = "decorate a plain function, written with `def`"
 
 
 def parse_program(text: str, name: str, params: Mapping[str, str | None]) -> ast.Module:
-    """Returns the module of a text. An expression over `params` (name → text of the type) becomes a function `main`."""
+    """Returns the module of a program's text. An expression becomes the function `main` with the parameters `params`.
+
+    `params` is a dictionary from the name of a parameter to the text of its type.
+    """
     if is_module(text):
         if params:
             raise mistake("typed_module")
@@ -61,7 +65,8 @@ def read_module(text: str, name: str) -> ast.Module:
 def _expression(place: Span) -> Any:
     """Returns the expression at a place in the source.
 
-    The correction of a wrong expression may be a module, as for `deff f(x): …`.
+    If the text is a module, returns the module instead. A module occurs here when a correction of a wrong text is
+    tried: the correction of `deff f(x): …` is a module, not an expression.
     """
     text, name = place.source.text, place.source.name
     return parse_module_at(place) if is_module(text) else parse_expression(text, name)
@@ -83,7 +88,11 @@ def _param(place: Span, name: str, kind: str | None) -> ast.Param:
 
 
 def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the keywords of `compile` that give the type of a parameter: name → text of the type."""
+    """Returns the keyword arguments of `compile` that are meant as types of parameters, such as `entry="f32[N]"`.
+
+    The result is a dictionary from the name of a parameter to the text of its type. `settings` has the keyword
+    arguments that `compile` itself defines.
+    """
     if is_module(text):
         return {}
     return {name: value for name, value in settings.items() if re.search(rf"\b{name}\b", text) and _is_type(value)}
@@ -92,7 +101,7 @@ def shared_names(text: str, settings: Mapping[str, Any]) -> dict[str, str]:
 def _is_type(value: Any) -> bool:
     """Checks whether a value looks like a type.
 
-    A misspelt type such as `float32[N]` counts as a type too, not as a name.
+    A misspelt type such as `float32[N]` counts as a type too, so that an error message can correct it.
     """
     if isinstance(value, str):
         with suppress(CompileError):
@@ -101,7 +110,7 @@ def _is_type(value: Any) -> bool:
 
 
 def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:
-    """Returns the types in the keywords and in the mapping `types` together.
+    """Returns the types of all parameters: those given as keyword arguments, and those in the mapping `types`.
 
     Raises CompileError MT0004 for a value that is not a text. Raises MT0104 for a parameter that has two types.
     """
@@ -121,8 +130,8 @@ def all_types(keywords: Mapping[str, Any], types: Any) -> dict[str, str | None]:
 def untyped_parameters(text: str, name: str) -> dict[str, None]:
     """Returns the parameters of an expression without types, in the order in which they first occur.
 
-    The parameters of `x + pi * y` are x and y. Names of the language such as `pi` are no parameters. Names of other
-    libraries, such as `np`, are no parameters either, because they are mistakes.
+    The parameters of `x + pi * y` are x and y. Names that the language defines, such as `pi`, are no parameters. Names
+    of other libraries, such as `np`, are no parameters either, because using another library in a program is a mistake.
     """
     known = {*NAMED_VALUES, *PREFIXES}
     nodes = ast.postorder(parsed(_expression, whole_text(text, name)))
@@ -136,7 +145,8 @@ def untyped_parameters(text: str, name: str) -> dict[str, None]:
 def from_function(function: Callable[..., object]) -> ast.Module:
     """Returns the module that has this Python function as its only function.
 
-    Raises ParseError if the value is no plain function, or if the source text of the function is not available.
+    Raises ParseError if `function` is not a plain function (a lambda, for example), or if its source text is not
+    available.
     """
     plain = plain_function(function)
     if plain.__name__ == "<lambda>":
@@ -149,7 +159,7 @@ def from_function(function: Callable[..., object]) -> ast.Module:
 
 
 def plain_function(function: Callable[..., object]) -> FunctionType:
-    """Returns the function that is inside its decorators."""
+    """Returns the plain Python function that the decorators of `function` wrap."""
     plain = inspect.unwrap(function)
     if not isinstance(plain, FunctionType):
         raise ParseError("MT0003", f"a {type(plain).__name__} has no text to compile", help=_PLAIN)

@@ -10,13 +10,15 @@
     def unit(x):                                    Module(squares, unit)
         return x / sqrt(squares(x) + EPS)     →     with 1e-05 instead of EPS
 
-In: a `Definition`, which has the tree of a function and the scope around the function. Out: a `Linked`, which has a
-module that needs no scope, and the values that were read from scopes. A later call compares these values, and links the
-function again if one has changed.
+In: a `Definition`, which has the syntax tree of a function and the scope around the function. Out: a `Linked`, which
+has a module that needs no scope, and all values that were read from scopes. A later call of the program reads these
+values again, and links the function again if any value has changed.
 
-A name is looked up as Python does it: first what the function binds, then the functions around it, then its module
-(`EPS`, `other.EPS`, `other.squares(x)`). The names of the language are looked up last. Types are not linked: `"f32[N]"`
-has a dimension N, even if N has a value outside the function. Functions with equal names get different names.
+A name is looked up in the order of Python: first in the function, then in the functions around it, then in the
+function's Python module. A name with a dot, such as `other.EPS` or `other.squares`, is looked up in the Python module
+`other`. The names of the language are looked up last. Types are not linked: in `"f32[N]"`, N is a dimension, even if a
+variable N exists outside the function. If several linked functions have the same name, they get different names in the
+module.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ Read = tuple[Callable[[], Any], Any]  # how to look a value up, and what it was
 class Definition:
     """A function to link, with the scope around the function.
 
-    reader     a function that looks up a name in the scope. The result is None for a name that is not in the scope and
+    reader     a function that looks up a name in the scope; it returns None for a name that is not in the scope and
                never will be
     siblings   the other functions in the same text, which the function calls by their names
     defaults   values of the parameters that have a default, for a Python function
@@ -59,7 +61,7 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """A module of linked functions. The last function is the one that `link` was called for.
+    """A module of linked functions. The last function is the function for which `link` was called.
 
     reads    every value that was looked up in a scope
     missing  names of functions that nothing defines yet
@@ -71,7 +73,10 @@ class Linked:
 
 
 def of_module(module: ast.Module, name: str) -> Definition:
-    """Returns the definition of a function in a text. The function can use only the other functions of the text."""
+    """Returns the definition of a function in a program's text.
+
+    A function in a text can use only the other functions of the same text.
+    """
     siblings: dict[str, Definition] = {}
     siblings |= {f.name: Definition(f, siblings=siblings) for f in module.functions}
     return siblings[name]
@@ -80,7 +85,7 @@ def of_module(module: ast.Module, name: str) -> Definition:
 def of_python(function: FunctionType, tree: ast.Function) -> Definition:
     """Returns the definition of a Python function.
 
-    The function can use the functions around it and the names of its Python module.
+    The Python function can use the variables of the functions that contain it, and the names of its Python module.
     """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
 
@@ -115,9 +120,9 @@ def link(entry: Definition, definition: Callable[[Any], Definition | None]) -> L
 
 
 class _Linker:
-    """Links functions and gives each of them a name in the module.
+    """Links functions, and gives each linked function a name in the module.
 
-    With `own_names`, the first function keeps its name even if the language has a function of this name.
+    If `own_names` is true, the entry function keeps its name even if the language has a function with the same name.
     """
 
     def __init__(self, definition: Callable[[Any], Definition | None], own_names: bool = True) -> None:
@@ -128,9 +133,10 @@ class _Linker:
         self.missing: set[str] = set()
 
     def functions(self, entry: Definition) -> list[ast.Function]:
-        """Returns the entry function and all functions that it calls, linked.
+        """Links the entry function and all functions that it calls, and returns the linked functions.
 
-        Each function comes before the functions that it calls.
+        In the returned list, the entry function is the first. Other functions stand in the order in which they were
+        found.
         """
         self.name(entry)
         made: list[ast.Function] = []
@@ -141,7 +147,8 @@ class _Linker:
     def name(self, found: Definition) -> str:
         """Returns the name of a function in the module.
 
-        A function keeps its own name, unless the name has another meaning in the module.
+        A function keeps its own name, unless another function of the module or of the language has the same name. For
+        such a function, a number is added to the name, as in `squares_2`.
         """
         function = found.function
         if function not in self.names:
@@ -164,7 +171,7 @@ class _Linker:
 
 
 class _Names:
-    """The meanings of names in one function."""
+    """Finds what the names in one function mean."""
 
     def __init__(self, linker: _Linker, found: Definition) -> None:
         self.linker, self.found = linker, found
@@ -172,7 +179,7 @@ class _Names:
         self.known: dict[tuple[str, ...], Any] = {}
 
     def node(self, node: Any) -> Any:
-        """Returns the replacement of a node whose children are already linked."""
+        """Returns the linked form of a syntax node whose children are already linked."""
         match node:
             case ast.Name() | ast.Attribute():
                 path = _path(node)
@@ -183,7 +190,7 @@ class _Names:
         return node
 
     def value(self, path: tuple[str, ...]) -> Any:
-        """Returns the value of `EPS` or `module.EPS` in the scope around the function.
+        """Returns the value of a name such as `EPS` or `module.EPS` in the scope around the function.
 
         Returns MISSING if the name has no value.
         """
@@ -195,7 +202,7 @@ class _Names:
         return self.known[path]
 
     def reader(self, path: tuple[str, ...]) -> Callable[[], Any] | None:
-        """Returns a function that looks up a name. Returns None if the name is not in the scope, as in `value`."""
+        """Returns a function that looks up a name when it is called, or None if the name is not in the scope."""
         *parents, name = path
         if parents:
             parent = self.value(tuple(parents))
@@ -232,9 +239,9 @@ class _Names:
         return node if found is None else replace(node, function=self.linker.name(found), args=args)
 
     def callee(self, node: ast.Call, path: tuple[str, ...]) -> Definition | None:
-        """Returns the function that a call calls.
+        """Returns the definition of the function that a call node calls.
 
-        Returns None for a function of the language, or if there is no such function.
+        Returns None if the called function belongs to the language, or if no function of this name exists.
         """
         value = self.value(path)
         found = None if value is MISSING else self.linker.definition(value)
@@ -251,9 +258,10 @@ class _Names:
     # ---- parameters ------------------------------------------------------------------
 
     def param(self, param: ast.Param) -> ast.Param:
-        """Links a parameter.
+        """Links a parameter: names in the parameter's default are replaced by their values.
 
-        A default has the value from the time when Python defined the function: `eps=EPS` keeps the old value of EPS.
+        A default is the value that Python computed when Python defined the function. So the default `eps=EPS` does not
+        change when EPS changes later.
         """
         if param.default is None or param.name not in self.found.defaults:
             return param
@@ -301,7 +309,10 @@ def _is_language_name(name: str) -> bool:
 
 
 def _literal(value: Any, place: Span) -> ast.Expr | None:
-    """Returns the tree of a number, of a dtype, or of a tuple of these. Returns None for any other value."""
+    """Returns the syntax tree of a number, of a dtype, or of a tuple of numbers and dtypes.
+
+    Returns None for any other value.
+    """
     match value:
         case bool():
             return ast.Number(place, value)
@@ -317,9 +328,9 @@ def _literal(value: Any, place: Span) -> ast.Expr | None:
 
 
 def _rewritten(root: ast.Expr, change: Callable[[Any], Any]) -> Any:
-    """Applies `change` to each node of the tree, to the children of a node before the node.
+    """Applies `change` to each node of the tree. The children of a node are changed before the node.
 
-    Unchanged nodes stay the same objects.
+    A node without changes below it is kept as the same object, not copied.
     """
     made: dict[int, Any] = {}
     for node in ast.postorder(root):

@@ -1,22 +1,23 @@
 """The parser: it makes the syntax tree from the source text.
 
 In: an expression, a module of `def`s, or a type, as text. Out: nodes of ast.py with their spans, or a ParseError. The
-one idea: one grammar (grammar.lark) has three start symbols. The parser takes one token at a time and makes a node as
-soon as it has read the node's tokens. No function recurses:
+one idea: one grammar (grammar.lark) has three start symbols: for an expression, a module and a type. The parser takes
+one token at a time and makes a node as soon as it has read the node's tokens. No function recurses. The steps are:
 
     text  --lark's lexer-->  tokens  --layout-->  words  --lark's LALR tables, Builder-->  nodes
 
-`layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets. Any other line end
-becomes `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. So the grammar has no rules for whitespace:
+`layout` replaces line ends and indentation by tokens. `layout` removes line ends inside brackets, and replaces any
+other line end by the token `_NEWLINE`. A change of indentation becomes `_INDENT` or `_DEDENT`. So the grammar needs no
+rules for whitespace. An example of the tokens:
 
     def f(x):            def f ( x ) : _NEWLINE _INDENT
         return (x +  →   return ( x + 1 ) _NEWLINE
             1)           _DEDENT $END
 
-`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings. So
-the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share
-them. Each call of the parser has its own state, so threads may parse at the same time. Left out: the meaning of names,
-which the graph builder finds.
+`layout` also refuses unmatched brackets, uneven indentation, names that are too long and unknown kinds of strings, so
+that the grammar needs no rules against these mistakes. The parser's tables are made on first use, and all threads share
+the tables. Each call of the parser has its own state, so several threads can parse at the same time. Left out: the
+meaning of names. The graph builder finds what each name means.
 """
 
 import keyword
@@ -43,7 +44,7 @@ Start = Literal["expression", "type", "module"]
 
 
 def parse_expression(text: str, name: str = "<expression>") -> ast.Expr:
-    """Returns the syntax tree of one expression. The text `a, b` is a Tuple."""
+    """Returns the syntax tree of one expression. For the text `a, b`, the tree is a Tuple."""
     return _parse(whole_text(text, name), "expression")
 
 
@@ -75,7 +76,7 @@ def whole_text(text: str, name: str) -> Span:
 
 
 def _parse(place: Span, start: Start) -> Any:
-    """Parses the text of a span. The tokens go to lark's LALR parser one after another."""
+    """Parses the text of a span, by giving one token after another to lark's LALR parser."""
     from lark.exceptions import UnexpectedToken
 
     source = place.source
@@ -127,7 +128,7 @@ def _lark() -> Any:
 
 
 def check_text(source: Source, start: int, end: int) -> None:
-    """Raises an error for a text that is too long, or that no Python file could contain."""
+    """Raises an error for a text that is too long, or that contains a NUL or a surrogate character."""
     if end - start > (limit := current().source):
         message = f"the text has {end - start:,} characters, the limit is {limit:,}"
         raise errors.too_much("source", message, Span(source, start, start + 1))
@@ -185,10 +186,11 @@ def _check_string(word: Word) -> None:
 
 
 def _begin_line(indents: list[str], begin: int, line_end: Span, word: Word) -> Iterator[Word]:
-    """Yields the tokens that end the previous line, and that begin or end blocks by the indentation of the new line.
+    """Yields the token that ends the previous line, and tokens for blocks that begin or end before the new line.
 
-    The new line begins at the offset `begin`, and `word` is its first token. As in Python, a form feed resets the
-    indentation.
+    A block begins if the new line is indented more than the previous line, and ends if the new line is indented less.
+    The new line begins at the offset `begin`, and `word` is its first token. As in Python, a form feed character resets
+    the indentation: only the blanks after it count.
     """
     blanks = word.span.source.text[begin : word.span.start]
     if "\\" in blanks:

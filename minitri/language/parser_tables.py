@@ -1,9 +1,10 @@
 """Stores the LALR tables of a grammar on the disk, for later processes.
 
-In: the path of a grammar and lark's options. Out: a lark parser. To make the tables takes about 100 ms, and to read
-them 5 ms. The tables are stored as JSON (minitri/base/json_disk_cache.py), in the format of `lark.tools.serialize`.
-lark's own cache is a pickle, so minitri does not use it. Stored tables that do not fit are made again, for example
-after a change of lark's version.
+In: the path of a grammar file, and options of lark (a parser library). Out: a parser of lark. It takes about 100 ms to
+make the tables, but only 5 ms to read stored tables. The tables are stored as JSON (minitri/base/json_disk_cache.py),
+in the format of `lark.tools.serialize`. minitri does not use lark's own cache, because that cache is a pickle, and
+loading a pickle can execute code. If the grammar or the version of lark has changed since the tables were stored,
+minitri makes new tables.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ CALLABLE = ("transformer", "postlex")  # options that are code, and given anew e
 
 
 def parser(path: Path, start: Sequence[str], lexer: str, **callables: Any) -> Any:
-    """Returns the LALR parser of a grammar file. `callables` are lark's arguments `transformer` and `postlex`."""
+    """Returns the LALR parser of a grammar file. `callables` are the arguments `transformer` and `postlex` of lark."""
     import lark
     from lark.grammar import Rule
     from lark.lexer import TerminalDef

@@ -1,15 +1,15 @@
-"""Translates Python constructs that the language does not have. The corrections use the program's own names.
+"""Translates Python constructs that the language does not have. The translation keeps the program's own names.
 
     y += a + b                 y = y + (a + b)
     x[x < 0] = 0               x = where(x < 0, 0, x)
     0 < x and not done         logical_and(0 < x, logical_not(done))
     [2 * a for a in x]         2 * x
 
-In: the span of a token that the parser refused. Out: the span to replace and its new text, or None. The one idea: the
-parser stops at the first wrong token, so there is no tree of the language yet. So Python's own parser reads the line,
-or the expression around the token. python_corrections.toml has pairs of a Python pattern and a text in the language. If
-a Python tree matches the pattern, the text is the correction. Left out: loops with many repetitions, and most other
-statements of several lines.
+In: the span of a token that the parser refused. Out: the span to replace and its new text, or None. The one idea:
+minitri's parser stops at the first wrong token, so it has made no syntax tree of the wrong line. Therefore Python's own
+parser reads the line, or only the expression around the token. python_corrections.toml has pairs of a Python pattern
+and a text in the language. If the tree from Python's parser matches a pattern, the text beside the pattern is the
+correction. Left out: loops with many repetitions, and most other statements of several lines.
 """
 
 import ast as python
@@ -50,9 +50,11 @@ def _rows(table: str) -> list[tuple[list[python.stmt], str]]:
 
 
 def _match(table: str, body: Sequence[python.stmt]) -> tuple[str, Found]:
-    """Returns the text of the first row that matches these statements, and the expressions that its names stand for.
+    """Returns the text of the first row whose pattern matches the statements `body`.
 
-    Returns "" as the text if no row matches.
+    Also returns a dictionary with the expression for which each capital name in the pattern stands.
+
+    If no row matches, the text is "".
     """
     for pattern, text in _rows(table):
         found: Found = {}
@@ -91,7 +93,7 @@ def _filled(text: str, found: Mapping[str, python.AST]) -> Any:
 class _Plain(python.NodeTransformer):
     """Rewrites Python expressions into simpler ones.
 
-    `a and b and c` becomes two operators. `a < b < c` becomes `(a < b) & (b < c)`, and `y += a` becomes `y = y + a`.
+    `y += a` becomes `y = y + a`. `a < b < c` becomes `(a < b) & (b < c)`. `a and b and c` becomes `(a and b) and c`.
     """
 
     def visit_BoolOp(self, node: python.BoolOp) -> Any:
@@ -124,7 +126,9 @@ def _written(tree: python.AST) -> str:
 
 
 def _parsed(text: str) -> list[python.stmt]:
-    """Returns Python's tree of a short text, made simpler, or [] if the text is not valid Python.
+    """Returns Python's syntax tree of a short text, simplified by `_Plain`.
+
+    Returns [] if the text is not valid Python, or if it is too long or too deep.
 
     The text is never executed.
     """
@@ -144,9 +148,10 @@ def _depth(node: python.AST) -> int:
 
 
 def statement(place: Span) -> Edit | None:
-    """Returns the edit that rewrites the line of a span. For an `if`, the edit rewrites all lines of the statement.
+    """Returns the edit that rewrites the line in which a span begins.
 
-    A line without effect becomes an empty line.
+    If an `if`, `for`, `with` or `try` begins in the line, the edit rewrites all lines of the statement. A line without
+    effect on the result, such as `print(x)`, becomes an empty line.
     """
     text = place.source.text
     start, indent, block = _block(place)
@@ -160,10 +165,10 @@ def statement(place: Span) -> Edit | None:
 
 
 def _block(place: Span) -> tuple[int, str, str]:
-    """Returns the start of a span's line, the line's indentation, and its text with the further lines of its block.
+    """Returns the start of the line in which a span begins, the line's indentation, and the text of its block.
 
-    The further lines have more indentation than the span's line, or they are the `else` of an `if` or the `except` of a
-    `try`.
+    The block is the line of the span, with the following lines that are indented more, and with the `else` or `except`
+    that belongs to the line.
     """
     text = place.source.text
     start = text.rfind("\n", 0, place.start) + 1
@@ -174,7 +179,7 @@ def _block(place: Span) -> tuple[int, str, str]:
 
 
 def moved_up(place: Span) -> tuple[Edit, ...]:
-    """Returns the edits that move an inner `def` or named lambda above the function that contains it.
+    """Returns the edits that move a nested `def`, or a lambda with a name, above the function that contains it.
 
     One edit removes the old text, and one edit inserts the new text.
     """
@@ -198,7 +203,8 @@ def moved_up(place: Span) -> tuple[Edit, ...]:
 def _statements(body: list[python.stmt], module: str) -> str | None:
     """Returns the translation of Python statements.
 
-    `module` is the text around the statements if it is a module, else "".
+    `module` is the text of the program that contains the statements, if the program is a module. Otherwise, `module` is
+    "".
     """
     text, found = _match("statements", body)
     if text:
@@ -228,7 +234,7 @@ def _statements(body: list[python.stmt], module: str) -> str | None:
 def update(place: Span, rank: int = 0) -> Edit | None:
     """Rewrites jax's `x.at[x < 0].set(0)` as `where(x < 0, 0, x)`.
 
-    `place` is the span of `x.at`, and `rank` is the rank of x.
+    `place` is the span of `x.at`. `rank` is the rank of x, or 0 if the rank is unknown.
     """
     text = place.source.text[place.start : place.start + LONGEST]
     ends = (match.end() for match in re.compile(r"\)").finditer(text, len(place.text)))
@@ -241,7 +247,8 @@ def update(place: Span, rank: int = 0) -> Edit | None:
 def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) -> str | None:
     """Returns an expression for the array X after the assignment `X[I] = value`.
 
-    `rank` is the number of axes of the array X, or 0 if the rank is unknown. `module` may declare the rank, as in `x: f32[M, N]`.
+    `rank` is the number of axes of the array X, or 0 if the rank is unknown. If the text `module` declares the type of
+    the array, as in `x: f32[M, N]`, this type gives the rank.
     """
     x, index = python.unparse(found["X"]), found["I"]
     if isinstance(index, (python.Compare, python.BoolOp)) or re.match(r"~|not |.* [&|] ", python.unparse(index)):
@@ -271,9 +278,10 @@ def _where(found: Found, value: python.expr, module: str = "", rank: int = 0) ->
 
 
 def _inside(item: python.AST, size: str) -> Any:
-    """Returns the condition that a position is inside an index or a slice.
+    """Returns the condition under which a position on an axis is selected by an index or a slice.
 
-    Returns None for an index that is not a number.
+    For the slice `2:5` and the position P, the condition is `(P >= 2) & (P < 5)`. Returns None for an index or a bound
+    that is not a number.
     """
     text, found = _match("places", [python.Expr(python.Subscript(python.Name("X"), item))])  # type: ignore[arg-type]
     bounds = {name: python.unparse(bound) for name, bound in found.items() if name != "X"}
@@ -290,7 +298,7 @@ def _inside(item: python.AST, size: str) -> Any:
 def expression(place: Span) -> Edit | None:
     """Returns an edit that rewrites `and`, `or`, `not`, `is` and `in` in the expression around a span.
 
-    `&&` and `||` count as `and` and `or`.
+    The operators `&&` and `||` of other languages are treated as `and` and `or`.
     """
     source = place.source
     here = _stripped(source, _around(source.text, place.start, -1), _around(source.text, place.end, +1))
@@ -303,9 +311,9 @@ def expression(place: Span) -> Edit | None:
 
 
 def refused(code: str, text: str) -> str | None:
-    """Returns the text to write instead of an expression with an error of this code.
+    """Returns the text to write instead of an expression that caused an error with this error code.
 
-    Returns None if no row of the table fits.
+    Returns None if no row in the table for this error code matches the expression.
     """
     made, found = _match(code, _parsed(text))
     return python.unparse(_filled(made, found)) if made else None
@@ -314,7 +322,7 @@ def refused(code: str, text: str) -> str | None:
 def comprehension(place: Span) -> Edit | None:
     """Returns an edit that rewrites a comprehension: `[2 * a for a in x]` becomes `2 * x`.
 
-    `place` is the span of `for`.
+    `place` is the span of the word `for` in the comprehension.
     """
     text = place.source.text
     ends = _around(text, place.start, -1, _LINE_END), _around(text, place.end, +1, _LINE_END)
@@ -334,9 +342,10 @@ def comprehension(place: Span) -> Edit | None:
 
 
 def _arrays(target: Any, over: Any) -> Found:
-    """Returns the array whose elements each name of a comprehension stands for.
+    """Returns, for each loop variable of a comprehension, the array over whose elements the variable runs.
 
-    The loop is of the form `a in x`, `k in range(n)` or `a, b in zip(x, y)`.
+    The loop must have the form `a in x`, `k in range(n)` or `a, b in zip(x, y)`. For any other loop, the result is
+    empty.
     """
     text, found = _match("loops", [python.Expr(python.Compare(target, [python.In()], [over]))])
     match target, _filled(text, found):
@@ -350,7 +359,8 @@ def _arrays(target: Any, over: Any) -> Found:
 def _around(text: str, at: int, step: int, stop: re.Pattern[str] = _STOP) -> int:
     """Returns the offset at which the expression around a position begins (for `step` -1) or ends (for `step` 1).
 
-    The expression ends at a bracket, a comma, a `=` or a line end.
+    The expression ends at an unmatched bracket, or where the pattern `stop` matches. By default, `stop` matches a
+    comma, a `=`, a comment, a line end or the word `return`.
     """
     opening = "([{" if step > 0 else ")]}"
     start, end = (at, min(at + LONGEST, len(text))) if step > 0 else (max(at - LONGEST, 0), at)

@@ -4,10 +4,11 @@
     def f(x: "f32[M, N]"):        ← the span begins here
         return 2 * x              ← the span ends here
 
-In: a function. Out: a `Span` that points into the whole file, so that errors name the lines of the file. `inspect`
-finds the text of files and of cells in IPython. `inspect` also finds text that was typed at the prompt of Python 3.13
-or newer. Older versions of Python do not store the text that was typed. For them, this file searches the history of the
-prompt. The lines found are used if they compile to the same bytecode as the function.
+In: a function. Out: a `Span` that points into the whole file, so that errors name the lines of the file. Python's
+module `inspect` finds the text of functions in files and in cells of IPython. `inspect` also finds text that was typed
+at the prompt of Python 3.13 or newer. Older versions of Python do not store the text that was typed. For older
+versions, python_function_source.py searches the history of the prompt. Lines of the history are used only if they
+compile to the same bytecode as the function.
 """
 
 import inspect
@@ -56,9 +57,9 @@ def _lines(function: FunctionType) -> tuple[list[str], int]:
 
 
 def _shown(file: str) -> str:
-    """Returns the name of a file in error messages.
+    """Returns the name that error messages show for a file.
 
-    IPython stores a cell in a file, but its user knows the cell as `Cell In[3]`.
+    IPython stores the text of a cell in a file with a generated name, but the user knows the cell as `Cell In[3]`.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     named = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)
@@ -66,7 +67,10 @@ def _shown(file: str) -> str:
 
 
 def _find_def(block: list[str]) -> tuple[int, int]:
-    """Returns the row and column of the first `def`. The word is reserved, so no decorator can contain it."""
+    """Returns the row and column of the first `def`.
+
+    Decorators before the `def` cannot contain the word, because Python reserves it.
+    """
     for token in tokenize.generate_tokens(iter(block).__next__):
         if token.type == tokenize.NAME and token.string == "def":
             return token.start

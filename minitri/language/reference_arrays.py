@@ -2,7 +2,7 @@
 
 Two rules differ from the rules of numpy:
 
-    promotion     an integer with a float takes the float's dtype; numbers and dimensions take the array's dtype
+    promotion     an integer and a float give the float's dtype; a number or a size takes the dtype of the array
     f16, bf16     are stored as f32 (`DType.compute`); only the function `rounded` rounds them
 
 The operator table (operators.toml) defines the elementwise functions.
@@ -27,8 +27,9 @@ from minitri.base.types import DType, bool_, f32, f64, i64, promote
 class Array:
     """An array of the reference evaluator. `data` has the dtype `dtype.compute`.
 
-    A `weak` value takes the dtype of the other operand. `wide` has the same value in f64, if the value is f32 only
-    because an operation combined integers with a float number.
+    If `weak` is true, the array was computed from numbers alone, and takes the dtype of the other operand. `wide` has
+    the elements as f64, for an array that is f32 only because an operation combined integers with a float number. For
+    any other array, `wide` is None.
     """
 
     data: Any
@@ -64,7 +65,7 @@ def array(value: Value) -> Array:
 
 
 def meet(values: Sequence[Value]) -> tuple[DType, bool]:
-    """Returns the common dtype of values, and whether all of the values were weak."""
+    """Returns the common dtype of values, and whether all of the values are weak (numbers without a fixed dtype)."""
     items = [array(v) for v in values]
     dtypes = [a.dtype for a in items if not a.weak]
     weak_float = any(a.weak and a.dtype.is_float for a in items)
@@ -77,16 +78,16 @@ def meet(values: Sequence[Value]) -> tuple[DType, bool]:
 
 
 def settled(*values: Value) -> DType:
-    """Returns the common dtype of values for a result that cannot be weak.
+    """Returns the common dtype of values, for a result that needs a fixed dtype.
 
-    Weak floats become f32, and weak integers i64.
+    If all values are weak (numbers without a fixed dtype), floats become f32, and integers become i64.
     """
     dtype, weak = meet(values)
     return f32 if weak and dtype == f64 else dtype
 
 
 def convert(value: Value, dtype: DType) -> Any:
-    """Returns the data of a value as an operand of arithmetic in `dtype`."""
+    """Returns the numpy array of a value, converted so that it can be an operand of arithmetic in `dtype`."""
     if isinstance(value, Array):
         return numpy_array_operations.cast(_best(value, dtype), dtype.compute)
     if isinstance(value, tuple):
@@ -95,16 +96,20 @@ def convert(value: Value, dtype: DType) -> Any:
 
 
 def rounded(value: Value, dtype: DType) -> Array:
-    """Converts a value as `astype` does. Only this function rounds f16 and bf16 values, which are stored as f32."""
+    """Converts a value as the function `astype` of the language does.
+
+    Values of f16 and bf16 are stored as f32, and only this function rounds such values to the precision of f16 or bf16.
+    """
     exact = isinstance(value, tuple) and not (dtype.is_integer and meet(value)[0].is_float)
     data = convert(value, dtype) if exact else _best(array(value), dtype)
     return Array(numpy_array_operations.cast(numpy_array_operations.cast(data, dtype), dtype.compute), dtype)
 
 
 def _best(value: Array, dtype: DType) -> Any:
-    """Returns the most precise data for a conversion to `dtype`.
+    """Returns the most precise numpy array from which `value` can be converted to `dtype`.
 
-    For f64 these are the data in `wide`, if there are any.
+    For a conversion to f64, the result is `value.wide` unless `value.wide` is None. For other dtypes, it is
+    `value.data`.
     """
     return value.wide if value.wide is not None and dtype == f64 else value.data
 
@@ -138,12 +143,15 @@ def elementwise(name: str, values: Sequence[Value]) -> Array:
 
 
 def view(function: Any) -> Callable[..., Array]:
-    """Applies a numpy function that only moves data. The result of a weak value is weak too."""
+    """Makes a function of `Array`s from a numpy function that only moves elements, such as a transposition.
+
+    If the argument is weak (without a fixed dtype), the result is weak too.
+    """
     return lambda x, **rest: array(x).moved(lambda data: np.asarray(function(data, **rest)))
 
 
 def join(function: Any) -> Callable[..., Array]:
-    """Applies a numpy function to several arrays, after converting the arrays to their common dtype."""
+    """Makes a function that applies a numpy function to several arrays, converted to their common dtype."""
 
     def joined(arrays: Sequence[Value], **rest: Value) -> Array:
         dtype = settled(*arrays)
@@ -153,7 +161,10 @@ def join(function: Any) -> Callable[..., Array]:
 
 
 def product(function: Any, exact: bool = False) -> Callable[..., Array]:
-    """Applies a numpy function to two factors. Unless `exact` is set, the factors are rounded to their common dtype."""
+    """Makes a function that applies a numpy function, such as a matrix product, to two factors.
+
+    Unless `exact` is true, the factors are rounded to their common dtype before the multiplication.
+    """
 
     def multiplied(x1: Value, x2: Value, **rest: Value) -> Array:
         dtype = settled(x1, x2)

@@ -1,16 +1,16 @@
 """The reference evaluator: it evaluates a syntax tree with numpy, node by node.
 
-The results of this evaluator define the language.
+The results of this evaluator define what a program of the language means.
 
 In: a module, the name of its entry function, numpy arrays and numbers for the parameters, and the size of each
-dimension. Out: one numpy array for each output. The one idea: values are numpy arrays and plain numbers. There is no
-typing pass, no graph and no shape arithmetic. So a mistake in the compiler shows as a difference from the results of
-this file.
+dimension. Out: one numpy array for each output. The one idea: values are numpy arrays and plain numbers. The evaluator
+has no typing pass, no graph and no shape arithmetic, so it shares few mistakes with the compiler. A mistake in the
+compiler therefore shows as a difference from the results of this evaluator.
 
     relu(x @ w + b)     →     Array(f32 data), by  x @ w,  + b,  the body of relu
 
-Left out: checks that need no sizes. The graph builder has made these checks before, with good messages. Expressions may
-have any depth, because only calls of functions recurse.
+Left out: checks that need no sizes. The graph builder has already made all checks that need no sizes, with helpful
+error messages. Expressions of any depth can be evaluated, because the evaluator recurses only for calls of functions.
 """
 
 from collections.abc import Hashable, Mapping
@@ -35,7 +35,10 @@ from minitri.language.signatures import bind, library_functions, signature_of
 def evaluate(
     module: ast.Module, entry: str, arguments: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Returns the outputs of a function. The arguments must fit the parameters (minitri/runtime/binding.py)."""
+    """Returns the outputs of a function.
+
+    The arguments must fit the parameters; minitri/runtime/binding.py checks this.
+    """
     reference = Reference({f.name: f for f in module.functions})
     with np.errstate(all="ignore"):
         given = {name: _entered(value) for name, value in arguments.items()}
@@ -45,7 +48,7 @@ def evaluate(
 
 
 def _entered(given: Any) -> Value:
-    """Returns the value of a caller's argument, which is an array or a number."""
+    """Converts an array or a number, which a caller gave as an argument, to a value of the evaluator."""
     if not isinstance(given, (np.ndarray, np.generic)):
         return given
     dtype = from_numpy(given.dtype.name)
@@ -59,9 +62,9 @@ def _entered(given: Any) -> Value:
 class Reference(Interpreter):
     """The interpreter whose arrays are numpy arrays.
 
-    Calls of a function with equal arguments are evaluated once. Two arrays are equal arguments if a digest of their
-    contents is equal. Results of functions that call no other function are not stored, because they would only take
-    memory.
+    If a function is called several times with equal arguments, the call is evaluated only once. Two arrays count as
+    equal if digests (hashes) of their contents are equal. For a function that calls no other function, the results are
+    not stored, because storing them would only take memory.
     """
 
     def evaluated(self, node: ast.Node, values: dict[int, Value], scope: Scope, root: ast.Node) -> Value:
@@ -94,7 +97,10 @@ class Reference(Interpreter):
         return value.dtype.name, value.weak, value.data.shape, _digest(value.data), wide
 
     def inlined(self, function: ast.Function, given: Scope, known: Mapping[str, int] = {}) -> Value:
-        """Returns the value of a function's body for these arguments. Other sizes than the known ones are found."""
+        """Returns the value of a function's body for the arguments `given`.
+
+        `known` has the sizes of some dimensions. The function finds all other sizes from the shapes of the arguments.
+        """
         sizes: Scope = dict(known)
         scope: Scope = {}
         given = {p.name: self.expression(p.default, {}) for p in function.params if p.default is not None} | given
@@ -121,9 +127,10 @@ class Reference(Interpreter):
         return UNARY[op](x) if isinstance(x, (int, float)) else _applied(BY_SYMBOL[op, 1].name, [x])
 
     def binary(self, node: ast.Binary, x: Value, y: Value) -> Value:
-        """Evaluates a binary operator. Numbers and pairs of tuples use Python's arithmetic.
+        """Evaluates a binary operator. Python's own operator combines two numbers, or adds two tuples.
 
-        If Python's arithmetic raises an error or gives a complex number, the result is that of the operator table.
+        If Python's operator raises an error for two numbers, or gives a complex number, the operator table
+        (operators.toml) defines the result instead.
         """
         if node.op == "@":
             return FUNCTIONS["matmul"](x, y, "f32")
@@ -174,7 +181,10 @@ def _applied(name: str, args: Any) -> Value:
 
 
 def _clip(x: Value, low: Value = None, high: Value = None, **bounds: Value) -> Value:
-    """Evaluates `clip`. Either bound may be None, or be given by the keyword `min` or `max`."""
+    """Evaluates the function `clip`.
+
+    A bound of None means no limit. The keywords `min` and `max` can also give the bounds.
+    """
     low, high = bounds.get("min", low), bounds.get("max", high)
     given = [v for v in (x, low, high) if v is not None]
     name = "clip" if len(given) == 3 else "minimum" if low is None else "maximum"
@@ -197,7 +207,8 @@ def _bind_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -
 def _solve_sizes(declared: ast.ArrayType, shape: tuple[int, ...], sizes: Scope) -> None:
     """Finds the sizes of names that occur only in dimensions such as `2 * N + 1`.
 
-    To solve for a name, the function fits a straight line through three points.
+    To find the size N, the function evaluates the dimension for N = 0, 1 and 2. If the values for N = 0, 1 and 2 lie on
+    a straight line, the line tells for which N the dimension has its actual size.
     """
     for d, extents in ast.with_sizes(declared, shape):
         nodes = list(ast.postorder(d))

@@ -1,13 +1,14 @@
 """Defines, in numpy, the functions that are not elementwise.
 
-In: values of the reference evaluator. Out: values of the reference evaluator. The operator table (operators.toml)
-defines elementwise functions. `FUNCTIONS` defines all other functions in a few lines each, mostly by numpy's own
-function. Two rules differ from the rules of numpy:
+In: values of the reference evaluator: arrays, numbers and tuples (reference_arrays.py). Out: a value of the reference
+evaluator. The operator table (operators.toml) defines the elementwise functions. `FUNCTIONS` defines all other
+functions in a few lines each. Most functions in `FUNCTIONS` call the corresponding function of numpy. Two rules differ
+from the rules of numpy:
 
-    sums sums of unsigned integers are u64; sums of other integers and of booleans are i64
-    x[index] an index out of range reads NaN, 0 or False
+    sums      sums of unsigned integers are u64; sums of other integers and of booleans are i64
+    x[index]  an index out of range reads NaN from floats, 0 from integers, and False from booleans
 
-Left out: good error messages, because the graph builder has already reported the errors with good messages.
+Left out: helpful error messages, because the graph builder has already reported the program's errors.
 """
 
 import math
@@ -37,7 +38,7 @@ def _accumulate(function: Any, x: Value, dtype: DType | None, **rest: Any) -> Ar
 
 
 def _reduction(row: Reduction) -> Callable[..., Array]:
-    """Returns the numpy function of a reduction, made from the reduction's row in the table."""
+    """Makes a function that computes a reduction with numpy, from the reduction's row in the table of reductions."""
 
     def accumulated(x: Value, axis: Value, keepdims: bool, dtype: DType | None) -> Array:
         return _accumulate(row.ufunc.reduce, x, dtype, axis=axis, keepdims=bool(keepdims))
@@ -60,7 +61,7 @@ def _reduction(row: Reduction) -> Callable[..., Array]:
 
 
 def _scan(row: Reduction) -> Callable[..., Array]:
-    """Returns the numpy function of a scan, made from the scan's row in the table of reductions."""
+    """Makes a function that computes a scan with numpy, from the scan's row in the table of reductions."""
 
     def accumulated(x: Value, axis: int | None, dtype: DType | None, include_initial: bool) -> Array:
         axis = 0 if axis is None else axis
@@ -79,7 +80,10 @@ def _scan(row: Reduction) -> Callable[..., Array]:
 
 
 def _average(x: Array, axis: Value, keepdims: bool, correction: float = 0) -> Array:
-    """Returns the sum divided by `count - correction`. The result is NaN if `count - correction` is 0 or less."""
+    """Returns the sum of elements, divided by `count - correction`, where `count` is the number of these elements.
+
+    The result is NaN if `count - correction` is 0 or less.
+    """
     total = _accumulate(np.add.reduce, x, None, axis=axis, keepdims=bool(keepdims))
     axes = range(x.data.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     rest = math.prod(x.data.shape[k] for k in axes) - correction
@@ -105,14 +109,14 @@ def var(x: Value, axis: Value, correction: float, keepdims: bool) -> Array:
 
 
 def matmul(a: Value, b: Value, precision: str) -> Array:
-    """Evaluates numpy's operator `@`. The argument `precision` matters only to kernels."""
+    """Evaluates the operator `@` with numpy. The argument `precision` is not used here; it matters only in kernels."""
     return lifted.product(np.matmul)(a, b)
 
 
 def einsum(subscripts: str, operands: Value, precision: str) -> Array:
-    """Evaluates `einsum`. Two operands are multiplied as by `@`.
+    """Evaluates `einsum` with numpy. Two operands are multiplied as by the operator `@`.
 
-    With more operands, each product is rounded to its dtype before the next multiplication.
+    With more than two operands, the product of two elements is rounded before it is multiplied by the next element.
     """
     given = operands if type(operands) is tuple else (operands,)
     dtype = settled(*given)
@@ -120,7 +124,10 @@ def einsum(subscripts: str, operands: Value, precision: str) -> Array:
 
 
 def matrix_power(x: Value, n: int) -> Array:
-    """Multiplies a matrix n times with itself, by repeated squaring. For n = 3, numpy multiplies in another order."""
+    """Computes the n-th power of a matrix by repeated squaring.
+
+    numpy's own function is not used, because it multiplies in another order for n = 3.
+    """
     a, out = strong(x), None
     identity = Array(np.broadcast_to(np.eye(a.data.shape[-1], dtype=a.data.dtype), a.data.shape), a.dtype)
     while n:
@@ -143,7 +150,7 @@ def matrix_norm(x: Value, keepdims: bool, ord: Value) -> Array:
 def subscript(x: Array, items: tuple[Any, ...]) -> Array:
     """Evaluates `x[items]` by numpy's rules.
 
-    An element of an index array that is out of range reads NaN, 0 or False.
+    Where an index array has an index out of range, the result is NaN for floats, 0 for integers and False for booleans.
     """
     if not any(isinstance(i, Array) for i in items):
         return x.moved(lambda data: data[items])
@@ -159,9 +166,9 @@ def subscript(x: Array, items: tuple[Any, ...]) -> Array:
 
 
 def _safe(index: Value, data: Any, axis: int) -> tuple[Any, Any]:
-    """Returns the index and the data, with one more element at the end of the axis.
+    """Returns an index array with valid indices only, and the data with one more element at the end of the axis.
 
-    An index that is out of range is replaced by the index of the added element.
+    The added element is NaN, 0 or False. Each index out of range is replaced by the index of the added element.
     """
     i = array(index).data
     if i.dtype.kind not in "iu":
@@ -209,7 +216,8 @@ def arange(start: Value, stop: Value, step: Value, dtype: DType | None) -> Array
 def _integer_range(start: int, stop: int, step: int) -> Array:
     """Returns an array of the integers in a range.
 
-    numpy counts in i64, which may wrap around. So this function uses Python's integers for large numbers.
+    numpy counts in i64, which wraps around at large numbers. So if a number is 2**62 or larger, this function counts
+    with Python's integers instead.
     """
     if max(abs(start), abs(stop), abs(step)) < 2**62:
         return Array(np.arange(start, stop, step, dtype=np.int64), i64)
@@ -228,7 +236,11 @@ def eye(n_rows: int, n_cols: int | None, k: int, dtype: DType | None) -> Array:
 
 
 def _near(k: int, rows: int, columns: int) -> int:
-    """Limits the number of a diagonal to just beyond the matrix corners. Diagonals farther away are empty too."""
+    """Limits the offset of a diagonal to the range from `-rows` to `columns`.
+
+    At the offsets `-rows` and `columns`, a diagonal lies outside of the matrix and is empty. Diagonals with larger
+    offsets are empty too, so the limit changes no result.
+    """
     return max(-rows, min(k, columns))
 
 
@@ -251,7 +263,8 @@ def _listed(value: Value) -> tuple[Value, ...]:
 def reshape(x: Any, shape: Value) -> Any:
     """Evaluates `reshape`.
 
-    Equal sizes of the two shapes cancel first, because numpy cannot infer -1 beside a size of 0.
+    If the new shape contains both -1 and 0, this function computes the size for -1, because numpy cannot do so beside a
+    0. A size that occurs in both shapes is first removed from both.
     """
     shape = _listed(shape)
     if -1 in shape and 0 in shape:
@@ -284,7 +297,8 @@ def unstack(x: Value, axis: int) -> tuple[Array, ...]:
 def split(x: Value, indices_or_sections: Value, axis: int) -> tuple[Array, ...]:
     """Splits an array along an axis.
 
-    Each piece begins where the previous piece ends, while numpy's pieces may overlap.
+    `indices_or_sections` is either the number of equal pieces, or a tuple of the indices at which the second and all
+    later pieces begin.
     """
     a = array(x)
     return tuple(Array(part, a.dtype, a.weak) for part in np.split(a.data, indices_or_sections, axis))
@@ -322,9 +336,9 @@ def meshgrid(arrays: Value, indexing: Any) -> tuple[Array, ...]:
 
 
 def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
-    """Computes differences in the common dtype of all three arrays.
+    """Computes the differences of neighbours, in the common dtype of the arrays `x`, `prepend` and `append`.
 
-    numpy, by contrast, promotes the dtype only when it concatenates arrays.
+    The arrays are converted first, because numpy would find their common dtype by its own rules.
     """
     dtype = settled(*(v for v in (prepend, x, append) if v is not None))
     ends = {k: convert(v, dtype) for k, v in (("prepend", prepend), ("append", append)) if v is not None}
@@ -337,9 +351,10 @@ def diff(x: Value, axis: int, n: int, prepend: Value, append: Value) -> Array:
 
 
 def searchsorted(x1: Value, x2: Value, side: str, sorter: Value) -> Array:
-    """Makes numpy's binary search with the same comparisons in the same order.
+    """Searches by the same comparisons, in the same order, as a compiled program does.
 
-    So even unsorted arrays give the same result.
+    So even for an unsorted array, for which a binary search has no meaningful result, the evaluator and the compiled
+    program give the same result.
     """
     a, wanted = convert(x1, settled(x1, x2)), convert(x2, settled(x1, x2))
     a = a if sorter is None else a[array(sorter).data]

@@ -1,10 +1,9 @@
-"""Reads the signatures of functions that are not elementwise, and the functions that are written in the language
-itself.
+"""Reads the signatures of functions that are not elementwise, and the functions written in the language itself.
 
-In: signatures.toml, with parameters as in Python, and the files of library/. Out: tables of functions. The graph
-builder and the numpy evaluator use the tables to call functions. The docs and the suggestions list the functions.
-`REQUIRED` marks a parameter without a default. A parameter with a leading `*` takes all remaining positional arguments
-as a tuple.
+In: signatures.toml, where parameters are written as in Python, and the files of library/. Out: tables of functions. The
+graph builder and the numpy evaluator use the tables to call functions. The documentation and the suggestions in error
+messages list the functions. `REQUIRED` marks a parameter without a default. A parameter with a leading `*` takes all
+remaining positional arguments as a tuple.
 """
 
 import ast as python
@@ -23,7 +22,7 @@ Signature = dict[str, Any]
 
 
 def _signature(text: str) -> Signature:
-    """Returns each parameter in a text such as `x, axis=None`, with its default."""
+    """Returns the parameters in a text such as `x, axis=None`, each with its default."""
     parts = [parameter.partition("=") for parameter in text.split(", ")]
     return {name: python.literal_eval(default) if equals else REQUIRED for name, equals, default in parts}
 
@@ -47,7 +46,7 @@ EXAMPLES: dict[str, str] = _TABLES["examples"]
 
 @cache
 def library_functions() -> dict[str, ast.Function]:
-    """Returns the functions that are written in the language itself, by name. Calls of these functions are inlined."""
+    """Returns the functions that are written in the language itself, by name. Calls of such functions are inlined."""
     files = sorted((Path(__file__).parent / "library").glob("*.mt"))
     modules = [parse_module(file.read_text(), f"minitri/language/library/{file.name}") for file in files]
     return {function.name: function for module in modules for function in module.functions}
@@ -59,7 +58,7 @@ def signature_of(function: ast.Function) -> Signature:
 
 
 def bind(name: str, signature: Signature, args: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Returns the given arguments by parameter name, without defaults.
+    """Returns a dictionary from the names of parameters to the given arguments. Defaults are not filled in.
 
     Raises CompileError MT0102 if the arguments do not fit the parameters.
     """

@@ -2,10 +2,10 @@
 
     y += 1          error[MT0002]: the language has no augmented assignment; help: write `y = y + 1`
 
-In: the token (or character) where the parser stopped, the token before it, and the tokens that the parser expected.
-Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar contains only what
-the language has. The first token that does not fit shows which construct the author meant. syntax_errors.toml has the
-error messages.
+In: the token (or character) at which the parser stopped, the previous token, and the tokens that the parser expected.
+Out: a ParseError that names the mistake and says what to write instead. The one idea: the grammar describes only what
+the language has, and no wrong constructs. The first token that does not fit the grammar shows which construct the
+author of the program meant. syntax_errors.toml has the error messages.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,13 +31,16 @@ def tables() -> dict[str, Any]:
 
 
 def mistake(name: str, span: Span | None = None, /, **words: object) -> ParseError:
-    """Returns the error with this name in syntax_errors.toml. `words` are texts for its message and its help."""
+    """Returns the error with this name in syntax_errors.toml.
+
+    `words` are texts that are inserted into the error's message and help.
+    """
     code, message, help = tables()["mistakes"][name]
     return ParseError(code, message.format(**words), span, help=help.format(**words))
 
 
 def bad_character(span: Span) -> ParseError:
-    """Returns the error for a character with which no token begins."""
+    """Returns the error for a character that cannot begin a token."""
     character, rows = span.text, tables()["characters"]
     if character in rows:
         code, message, help = rows[character]
@@ -49,7 +52,8 @@ def bad_character(span: Span) -> ParseError:
 def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
     """Returns the error for a token that does not fit after the token `before`.
 
-    The error comes from the first row of the table `words` that describes this situation.
+    The table `words` of syntax_errors.toml has a row for each known mistake. The error comes from the first row whose
+    conditions all hold for the token.
     """
     there = _situation(word, before, expected)
     row = next(
@@ -76,7 +80,10 @@ def bad_word(word: Word, before: Word, expected: set[str]) -> ParseError:
 
 
 def _situation(word: Word, before: Word, expected: set[str]) -> set[str]:
-    """Returns the facts about an unexpected token that the rows of the table `words` can require."""
+    """Returns facts about an unexpected token, such as `keyword` or `in a type`.
+
+    The rows of the table `words` in syntax_errors.toml use facts about the token as conditions.
+    """
 
     def kinds(of: Word) -> set[str]:
         return {of.type, of.text, *(kind for kind, types in tables()["kinds"].items() if of.type in types)}
@@ -99,7 +106,7 @@ def _shown(word: Word) -> str:
 def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Iterator[Word]) -> ParseError:
     """Returns the error at an unexpected token.
 
-    If an open bracket is never closed, the error is at that bracket instead.
+    If a bracket before the token is never closed, returns the error for that bracket instead.
     """
     error = bad_word(word, before, expected)
     if error.code == "MT0001" or word.type in ("DEF", "RETURN"):
@@ -115,9 +122,10 @@ def bad_word_or_bracket(word: Any, before: Word, expected: set[str], rest: Itera
 
 
 def further_mistakes(place: Span, error: ParseError, parse: Callable[[Span], Any]) -> Iterator[ParseError]:
-    """Yields the mistakes on later lines of a module.
+    """Yields errors for the mistakes on the lines after a first error.
 
-    A line of Python that the language does not have counts as `_ = 0`.
+    To find the next mistake, the function replaces the wrong line by `_=0` (or by `return 0`), and parses the text
+    again.
     """
     source, text = place.source, place.source.text
     while error.code == "MT0002" and error.span is not None:
@@ -142,7 +150,7 @@ def further_mistakes(place: Span, error: ParseError, parse: Callable[[Span], Any
 
 
 def too_much(limit: str, message: str, span: Span) -> ParseError:
-    """Returns the error for a text that exceeds a limit before the parser has made a tree."""
+    """Returns the error for a text that exceeds a limit of minitri, such as the length of a name."""
     error = exceeded(limit, message)
     return ParseError(error.code, message, span, help=error.help)
 
@@ -151,14 +159,15 @@ def too_much(limit: str, message: str, span: Span) -> ParseError:
 
 
 class UnclosedBracket(ParseError):
-    """The error for an open bracket at the end of the text.
+    """The error for a bracket that is still open at the end of the text.
 
-    The bracket may have caused a mistake that was found earlier.
+    The open bracket is often the cause of another mistake, which the parser found before it reached the end of the
+    text.
     """
 
 
 def uneven(indents: Sequence[str], indent: str, word: Word) -> ParseError:
-    """Returns the error for a line whose indentation matches no line above."""
+    """Returns the error for a line whose indentation differs from the indentation of every block around it."""
     blanks = indent + indents[-1]
     return mistake("mixed_indentation" if "\t" in blanks and " " in blanks else "uneven_indentation", word.span)
 

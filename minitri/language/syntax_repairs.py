@@ -1,14 +1,14 @@
-"""Repairs texts that do not parse. The repairs are small edits that are tried until the parser accepts one edit.
+"""Repairs texts that do not parse. Small edits are tried one after another, until the parser accepts the edited text.
 
     let y = x              y = x
     x > 0 ? x : 0          where(x > 0, x, 0)
     def f(lambda):         def f(lambda_):
 
-In: a ParseError, the span of the whole text, and the parser. Out: the same error with a correction, or the error of a
-row of syntax_repairs.toml that describes the mistake better. The one idea: the parser itself says whether an edit is a
-correction, so a candidate edit may be a guess. The candidates are, in this order: the rows of syntax_repairs.toml that
-match the line of the error, the correction that the error already has, and general repairs (`_general`). Left out:
-mistakes on several lines, and texts of more than `LONGEST` characters.
+In: a ParseError, the span of the whole text, and the parser. Out: the same error with a correction, or another error
+that describes the mistake better. The errors that describe a mistake better come from rows of syntax_repairs.toml. The
+one idea: the parser itself decides whether an edit is a correction, so the edits to try can be mere guesses. Edits are
+tried in this order: rows of syntax_repairs.toml that match the line of the error, the error's own correction, general
+repairs (`_general`). Left out: mistakes that extend over several lines, and texts of more than `LONGEST` characters.
 """
 
 import keyword
@@ -33,7 +33,10 @@ _PUNCTUATION = re.compile(r"[^\w\s()\[\]{}\"']+")
 
 
 def parsed(parse: Callable[[Span], T], place: Span) -> T:
-    """Returns the result of `parse` for a span of text. A ParseError gets a correction, if one is found."""
+    """Returns the result of `parse` for a span of text.
+
+    If `parse` raises a ParseError, a correction is added to the error if one is found, and the error is raised again.
+    """
     try:
         return parse(place)
     except ParseError as error:
@@ -125,9 +128,9 @@ def _general(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]
 
 
 def _inlined(error: ParseError, span: Span, place: Span) -> Iterator[ParseError]:
-    """Yields an error for a named number above the functions of a module.
+    """Yields the error for a line such as `EPS = 1e-5` above the functions of a module.
 
-    The error's edits write the number where the program uses its name.
+    The error's edits remove the line that defines the name, and write the number wherever the program uses the name.
     """
     match = re.compile(r"(\w+)[ \t]*=[ \t]*(-?[\d.e]+)[ \t]*(#.*)?\n").match(place.source.text, span.start)
     if match is not None:
@@ -147,7 +150,8 @@ def _all(pattern: str, place: Span) -> Iterator[Span]:
 def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
     """Yields edits that change the indentation of a line and of the lines below with the same indentation.
 
-    The new indentation is that of the line above, or that of a body of the line above.
+    The first yielded edits indent the lines as much as the line above. The second edits indent the lines by four blanks
+    more, as the body of the line above.
     """
     text = place.source.text
     start = text.rfind("\n", 0, span.start) + 1
@@ -160,7 +164,7 @@ def _indented(span: Span, place: Span) -> Iterator[list[Edit]]:
 
 
 def _ascii(at: Span) -> str:
-    """Returns the text to write for a character outside ASCII.
+    """Returns ASCII text that replaces a character outside ASCII.
 
     `²` becomes `**2`, `½` becomes `0.5`, `α` becomes `alpha`, and a dash becomes `-`.
     """

@@ -1,7 +1,8 @@
 """Makes syntax nodes while the parser runs. `Builder` has one method for each rule of grammar.lark.
 
-In: the tokens and nodes that a rule has matched. Out: a node of ast.py. The one idea: the parser makes no parse tree.
-When the parser has matched all parts of a rule, it calls the method with the rule's name (or alias). So deep
+In: the tokens and nodes that a rule of the grammar has matched. Out: a node of ast.py. The one idea: the parser makes
+no parse tree. As soon as the parser has matched all parts of a rule, it calls the method of `Builder` with the rule's
+name. If the grammar gives an alias for the rule, the method has the alias as its name. So even deeply nested
 expressions need no recursion. The functions below the class `Builder` raise errors for constructs that the grammar
 accepts but the language does not have. syntax_errors.toml has the error messages.
 
@@ -27,7 +28,7 @@ from minitri.language.syntax_errors import bad_target, chained_comparison, mista
 
 
 class Effect(ast.Node):
-    """An expression used as a statement. An expression statement is either a docstring or a mistake."""
+    """A statement that is only an expression, which makes the statement either a docstring or a mistake."""
 
     value: ast.Expr
 
@@ -44,7 +45,7 @@ Named = TypeVar("Named", ast.Function, ast.Param, Keyword)
 
 
 def covering(parts: Sequence[ast.Node | None]) -> Span:
-    """Returns the smallest span that covers all parts. A part that is absent is None."""
+    """Returns the smallest span that covers all of these nodes. None stands for an optional node that is absent."""
     there = [part for part in parts if part is not None]
     return there[0].span.to(there[-1].span)
 
@@ -58,7 +59,7 @@ NODES = {
 
 
 class Callbacks:
-    """Adapts a builder to lark, which calls a function for each rule with the parts of the rule in one list."""
+    """Adapts a builder to lark. For each matched rule, lark calls a function with all parts of the rule in one list."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -76,7 +77,8 @@ class Callbacks:
 class Builder:
     """Makes syntax nodes.
 
-    Each method has the name of a grammar rule and takes the parts of the rule. An absent part is None.
+    Each method has the name of a grammar rule, and takes the matched parts of the rule as arguments. None stands for an
+    optional part that is absent.
     """
 
     def __init__(self, parse: Reader) -> None:
@@ -190,9 +192,9 @@ class Builder:
 
 
 def checked_value(root: ast.Expr) -> ast.Expr:
-    """Returns the expression.
+    """Returns the expression `root` itself, after checking that it can stand outside of annotations.
 
-    Raises ParseError for forms that only annotations may contain: strings, `x[*B]` and `x[]`.
+    Raises ParseError for forms that are allowed only in annotations: strings, `x[*B]` and `x[]`.
     """
     nodes = list(ast.postorder(root))
     options = {id(option) for node in nodes for option in _options(node)}
@@ -237,7 +239,7 @@ def read_number(word: Word) -> int | float:
 
 
 def repeated(found: Sequence[Named]) -> Iterator[Named]:
-    """Yields the nodes whose name belongs to an earlier node too."""
+    """Yields each node that has the same name as an earlier node."""
     seen: set[str] = set()
     for node in found:
         if node.name in seen:
@@ -281,7 +283,10 @@ def target_names(target: ast.Expr) -> tuple[ast.Name, ...]:
 
 
 def callee(function: ast.Expr) -> tuple[str, tuple[ast.Expr, ...]]:
-    """Returns the name of the called function, and the receiver of a method call as its first argument."""
+    """Returns the name of the called function, and a tuple with the receiver `x` of a method call `x.f()`.
+
+    The receiver becomes the first argument of the call. For a call that is not a method call, the tuple is empty.
+    """
     match function:
         case ast.Name(id="print"):
             error = mistake("print", function.span)

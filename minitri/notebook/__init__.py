@@ -1,1 +1,1 @@
-"""Makes what a notebook shows: cards in HTML, figures, and the magic `%%minitri`."""
+"""Makes output for notebooks: cards (small pieces of HTML) and figures. Defines the cell magic `%%minitri`."""

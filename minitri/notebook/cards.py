@@ -1,6 +1,6 @@
-"""Makes the cards of a program and of its stages.
+"""Makes cards (small pieces of HTML for a notebook) that show a program or its stages.
 
-Making a card takes milliseconds, because Triton's compiler does not run.
+Making a card takes only milliseconds, because Triton's compiler is not run for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ SHOWN = ("graph.simplified", "kernels")  # stages on the card of a program
 
 
 def program_card(name: str, signature: str, source: str, compilation: Compilation | None) -> str:
-    """Returns a card with the source of a program and its kernels.
+    """Returns the HTML of a card that shows the source of a program and the program's kernels.
 
     `compilation` is None if the types of the parameters are not known before a call.
     """
@@ -28,7 +28,10 @@ def program_card(name: str, signature: str, source: str, compilation: Compilatio
 
 
 def stages_card(compilation: Compilation) -> str:
-    """Returns a card with a tab for each stage. Triton's own stages have a tab only if they were made before."""
+    """Returns the HTML of a card with a tab for each stage.
+
+    The stages that Triton's compiler makes have a tab only if the program was compiled before.
+    """
     context, made = compilation.context, "compiled" in vars(compilation)
     later = [] if made else [stage for stage in compilation.stages if stage in context.target.stages]
     sizes = [f"{name} = {size}" for name, size in context.sizes.items()]
@@ -38,7 +41,7 @@ def stages_card(compilation: Compilation) -> str:
 
 
 def _tabs(compilation: Compilation, stages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields the stages with their texts. If a stage cannot be made, its text is the error message."""
+    """Yields pairs of a stage's name and its text. If a stage cannot be made, the text is the error message."""
     for stage in stages:
         try:
             yield stage, compilation[stage]

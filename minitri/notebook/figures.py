@@ -4,8 +4,8 @@
     f.plot(M=4096, N=4096).save("graph.svg")
 
 In: the compilation of a program. Out: a `Plot`, which a notebook shows. matplotlib is an optional dependency
-(`minitri[plot]`). minitri imports matplotlib when a figure is drawn. matplotlib does not interpret a text such as `$x$`
-in a program as mathematics.
+(`minitri[plot]`). minitri imports matplotlib only when a figure is drawn. If a text in a program contains dollar signs,
+as `$x$` does, matplotlib shows the text as it is, not as a formula.
 """
 
 import io
@@ -30,9 +30,9 @@ LABEL: Any = {"textcoords": "offset points", "fontsize": 8}
 
 
 class Plot:
-    """A figure. `figure` is matplotlib's own figure object, which a user may change.
+    """A figure for a notebook. `figure` is the figure object of matplotlib, which a user is free to change.
 
-    `save` writes the figure to a file, in the format that the file name's suffix says.
+    The method `save` writes the figure to a file. The suffix of the file name, such as `.svg`, decides the format.
     """
 
     def __init__(self, figure: Any) -> None:
@@ -65,9 +65,9 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | None = None) -> Plot:
-    """Draws a point for each kernel: its operations per second over its operations per byte.
+    """Draws a roofline: a point for each kernel shows its operations per second over its operations per byte.
 
-    measured   the measured seconds by the name of the kernel; any other kernel has its predicted time
+    measured   a dictionary from names of kernels to measured seconds; other kernels have their predicted times
 
     Raises CompileError MT0106 if a size is unknown, and MT0402 if the target has no known peak rates.
     """
@@ -87,7 +87,7 @@ def roofline_figure(compilation: Compilation, measured: Mapping[str, float] | No
 
 
 def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
-    """Draws the bandwidth of the memory, and the peak rate of each unit that some kernel uses."""
+    """Draws the lines above which no kernel can be: the memory's bandwidth, and the peak rate of each unit in use."""
     used = [u for u in UNITS if u in chip.rates and any(u in row.needed.operations for row in found.kernels)]
     intensities = [row.needed.intensity for row in found.kernels if row.needed.total]
     rates = {u: chip.rates[u] for u in used or ("f32",)}
@@ -101,7 +101,7 @@ def _roofs(axes: Any, chip: Peak, found: Roofline) -> None:
 
 
 def _kernels(axes: Any, found: Roofline) -> None:
-    """Draws a point for each kernel that computes. The legend also names the kernels that only move bytes."""
+    """Draws a point for each kernel that computes. Kernels that only move bytes are named in the legend."""
     for k, row in enumerate(found.kernels):
         seconds, said = (row.predicted, "predicted") if row.measured is None else (row.measured, "measured")
         colour = COLOURS[k % len(COLOURS)]
@@ -118,7 +118,8 @@ def _kernels(axes: Any, found: Roofline) -> None:
 def graph_figure(compilation: Compilation) -> Plot:
     """Draws the simplified graph of a program. The colour of a node says which kernel computes the node.
 
-    Raises StageUnavailable MT0402 for a program that begins at a later stage, and so has no graph.
+    Raises StageUnavailable MT0402 if the program was loaded from the text of a later stage, because such a program has
+    no graph.
     """
     graph = compilation.value("graph.simplified")
     kernels = compilation.value("kernels").kernels
@@ -140,9 +141,9 @@ def graph_figure(compilation: Compilation) -> Plot:
 
 
 def _kernels_of(node: Node, spans: Mapping[Node, Sequence[Any]], numbers: Sequence[set[int | None]]) -> list[int]:
-    """Returns the number of the kernel that shares most source spans with a node.
+    """Returns a list with the index of the kernel that shares most source spans (places in the source) with a node.
 
-    Returns [] if no kernel shares any.
+    Returns [] if no kernel shares a span with the node.
     """
     own = {span.node for span in spans.get(node, ())}
     shared = [len(own & found) for found in numbers]

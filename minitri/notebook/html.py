@@ -2,8 +2,8 @@
 
     card("main", "(x: f32[N])", facts="1 kernel", tabs=[("source", "x + 1"), ("graph", …)])
 
-In: the texts of a card. Out: HTML without scripts. The tabs are radio buttons, between which the arrow keys move.
-jinja2 escapes every text, so no text of a program becomes markup. Long texts are cut.
+In: the texts of a card. Out: HTML without scripts. The tabs of a card are radio buttons, so the arrow keys move from
+tab to tab. jinja2 escapes every text, so no text of a program is read as HTML. Texts that are too long are cut.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LONGEST = 20_000  # characters of a text that are shown
 
 
 class StageText(str):
-    """The text of a stage. A notebook shows the text as lines, not as a quoted string."""
+    """The text of a stage. A notebook shows a text of this class as lines, not as one quoted string."""
 
     def _repr_html_(self) -> str:
         return card("", text=self)
@@ -31,12 +31,13 @@ def card(
 ) -> str:  # fmt: skip
     """Returns the HTML of a card.
 
-    facts     a short text beside the title; the text is red if `wrong` is true
-    text      the only text of the card; `tabs` has several texts, each with its label
+    facts     a short text beside the title; it is red if `wrong` is true
+    text      the text of a card that shows a single text
+    tabs      pairs of a label and a text, for a card with several texts
     rows      a table whose first row is the head
-    fold      a label under which the table is folded, unless `wrong` is true
+    fold      a label; the table is hidden until the user opens the label, unless `wrong` is true
     note      the last line of the card
-    longest   the number of characters of a text that are shown
+    longest   the number of characters that are shown of a longer text
     """
     shown = [(label, _shown(content, longest)) for label, content in tabs]
     cells = [[printable(cell) for cell in row] for row in rows]
@@ -48,14 +49,17 @@ def card(
 
 @cache
 def template(path: Path) -> Any:
-    """Returns a template of HTML, which escapes all inserted text."""
+    """Returns the HTML template in a file. The template escapes every text that is inserted."""
     from jinja2 import Environment, StrictUndefined
 
     return Environment(autoescape=True, undefined=StrictUndefined).from_string(path.read_text(encoding="utf-8"))
 
 
 def _shown(text: str, longest: int) -> str:
-    """Returns a text without characters that a browser would show as something else. A long text is cut."""
+    """Returns a text as a card shows it.
+
+    Unprintable characters become `?`. A text of more than `longest` characters is cut.
+    """
     kept = text if len(text) <= longest else f"{text[:longest]}…"
     return "\n".join(printable(line.expandtabs(4)) for line in kept.rstrip("\n").split("\n"))
 
@@ -63,6 +67,6 @@ def _shown(text: str, longest: int) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """Returns a number with a noun, such as `1 kernel` or `2 kernels`.
 
-    `things` is the plural of the noun, if it is not the noun with an s.
+    `things` is the plural of the noun, which is needed only if the plural is not the noun with an s.
     """
     return f"{number} {thing if number == 1 else things or f'{thing}s'}"

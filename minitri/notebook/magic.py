@@ -1,4 +1,4 @@
-"""Defines the magic `%%minitri`: a cell of a notebook that begins with it is a program.
+"""Defines the magic `%%minitri`: a notebook cell whose first line is `%%minitri` is a program of minitri.
 
     %load_ext minitri
 
@@ -6,11 +6,11 @@
     def rows(x: f32[M, N]) -> f32[M, N]:
         return softmax(x, axis=-1)
 
-The cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook, and the
-output of the cell is the card of the program. The variable has the name of the last function, or the name on the
-magic's line (`%%minitri rows`).
+The text of the cell is a module or an expression, as for `mt.compile`. The program becomes a variable of the notebook,
+and the output of the cell is a card (a small piece of HTML) about the program. If the first line of the cell gives a
+name, as `%%minitri rows` does, the variable has this name. Otherwise, the variable has the name of the last function.
 
-After the extension is loaded, IPython prints only the error message for a syntax error in a program, without a
+After `%load_ext minitri`, IPython prints a syntax error in a program of minitri as an error message without a
 traceback.
 """
 
@@ -29,9 +29,10 @@ def load(shell: Any) -> None:
 
 
 def cell(line: str, text: str) -> Program:
-    """Returns the program of a cell, after binding it to a name in the notebook.
+    """Returns the program in a cell, after making the program a variable of the notebook.
 
-    Raises the same errors as `mt.compile`.
+    Raises the same errors as `mt.compile`. Raises CompileError MT0003 if the text after `%%minitri` is not a valid
+    name.
     """
     from IPython import get_ipython
 
@@ -46,7 +47,7 @@ def cell(line: str, text: str) -> Program:
 
 
 def _show(shell: Any, kind: type, error: CompileError, traceback: Any, tb_offset: int | None = None) -> list[str]:
-    """Prints only the error message, without a traceback."""
+    """Prints the message of an error in IPython, without a traceback."""
     lines = error._render_traceback_()
     shell._showtraceback(kind, error, lines)
     return lines

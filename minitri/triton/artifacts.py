@@ -1,8 +1,9 @@
 """Runs Triton's compiler for any target, also on a machine without a GPU, and returns the text of each stage.
 
-In: the Python source of the triton stage, its kernels, a target. Out: for each kernel the texts that Triton's compiler
-made: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN). No function in this file imports torch. A stage that this machine
-cannot make, such as the machine code of another vendor's GPU, raises `StageUnavailable`.
+In: the Python source of the triton stage, the kernels in this source, and a target. Out: for each kernel, the texts
+that Triton's compiler makes: TTIR, TTGIR, LLVM IR, PTX and SASS (or AMDGCN for GPUs of AMD). No function in this file
+imports torch. If this machine cannot make a stage, such as machine code for another vendor's GPU, the functions raise
+`StageUnavailable`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def require_triton() -> None:
 
 
 def jit_functions(text: str) -> dict[str, Any]:
-    """Returns Triton's functions of a source text, by the names of the kernels."""
+    """Returns the kernels in a source text, by their names, as functions that Triton can compile (`triton.jit`)."""
     require_triton()
     import triton
     import triton.language as tl
@@ -52,9 +53,9 @@ def jit_functions(text: str) -> dict[str, Any]:
 class Kind:
     """The facts about a kernel's arguments that Triton uses when it compiles the kernel.
 
-    Calls with an equal `Kind` share machine code.
+    If two calls of a kernel have an equal `Kind`, they use the same machine code.
 
-    aligned   for each pointer: whether the address is a multiple of 16 bytes
+    aligned   for each pointer: whether its address is a multiple of 16 bytes
     numbers   for each size: the type ("i32" or "i64"), and whether the size is a multiple of 16
     """
 
@@ -68,17 +69,18 @@ class Kind:
 
     @staticmethod
     def usual(kernel: EmittedKernel) -> Kind:
-        """Returns the `Kind` for compilation without arguments: aligned pointers as torch allocates them, and 32-bit
-        sizes.
+        """Returns the `Kind` with which a kernel is compiled before any call has given arguments.
 
-        A size counts as a multiple of 16 only if the expression of the size shows it, as 16*N does.
+        Pointers count as aligned, because torch allocates aligned memory, and sizes count as 32-bit integers.
+
+        A size counts as a multiple of 16 only if its expression proves this, as the expression 16*N does.
         """
         sizes = tuple(("i32", all(c % 16 == 0 for _, c in d.terms)) for d in kernel.sizes)
         return Kind((True,) * len(kernel.pointers), sizes)
 
 
 def build(text: str, kernels: Sequence[EmittedKernel], target: Target) -> list[Any]:
-    """Returns Triton's compiled kernels, which are compiled ahead of time, without launching any kernel."""
+    """Compiles kernels with Triton ahead of time, without launching them, and returns the compiled kernels."""
     jitted = jit_functions(text)
     return [compiled(ast_source(jitted[k.name], k, Kind.usual(k)), k, target) for k in kernels]
 
@@ -127,7 +129,7 @@ def lowered_to_ttgir(text: str, kernel: EmittedKernel, target: Target) -> Iterat
 def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str:
     """Returns the text of one stage of all kernels.
 
-    A comment with the kernel's name comes before each kernel.
+    A comment with the kernel's name comes before the text of each kernel.
     """
     parts: list[str] = []
     for name, built in zip(names, compiled):
@@ -140,8 +142,8 @@ def stage_text(compiled: Sequence[Any], names: Sequence[str], stage: str) -> str
 def disassembly(asm: Mapping[str, Any], ptx: str, kernel: EmittedKernel, target: Target) -> str:
     """Returns the machine code of an NVIDIA kernel, with the source line of each instruction.
 
-    `ptx` is PTX of the same kernel, which may have other line numbers. If this PTX assembles to the same instructions,
-    the result shows the line numbers of this PTX.
+    `ptx` is a PTX text of the same kernel, which sometimes names other source lines than the code in `asm`. If `ptx`
+    assembles to the same instructions as the kernel in `asm`, the result shows the source lines that `ptx` names.
     """
     try:
         located = _assembled(ptx, kernel, target)
@@ -164,7 +166,7 @@ def _assembled(ptx: str, kernel: EmittedKernel, target: Target) -> bytes:
 def inspected(cubin: bytes, name: str, tool: str, *options: str) -> str:
     """Returns the text that one of NVIDIA's command-line tools prints about machine code.
 
-    The command-line tool must be part of the triton package.
+    `tool` is the name of the command-line tool, which is part of the triton package.
     """
     from triton import knobs
 
@@ -184,7 +186,7 @@ def _not_shown(name: str, error: Exception, tool: str) -> StageUnavailable:
 
 
 def _instructions(cubin: bytes) -> list[bytes]:
-    """Returns the sections of an ELF file with machine code: `.text.k0` and so on."""
+    """Returns the sections of an ELF file that contain machine code, such as `.text.k0`."""
     table, size, count, names = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * k) for k in range(count)]
     name_of = {at: cubin[headers[names][4] + at :].partition(b"\0")[0] for at, *_ in headers}
@@ -195,7 +197,8 @@ def _instructions(cubin: bytes) -> list[bytes]:
 def kernel_text(asm: Mapping[str, Any], stage: str, name: str) -> str:
     """Returns the text of one stage of one kernel.
 
-    The first access to SASS runs a disassembler, which can fail.
+    For the stage SASS, the first access to the text runs a disassembler. If the disassembler fails, raises
+    StageUnavailable.
     """
     try:
         return _LOCAL_PATH.sub("", asm[stage])

@@ -2,8 +2,9 @@
 
 In: the input of Triton's compiler (`artifacts.ast_source`), the kernel, and a target. Out: Triton's compiled kernel,
 either new or from Triton's cache folder. The one idea: Triton's own cache key contains a hash of all files of Triton.
-Computing this hash of all files takes each process 0.3 s before the first compilation. minitri's key instead contains
-the version, size and date of Triton's library, which identify Triton too.
+Each process needs 0.3 s to compute the hash of Triton's files before its first compilation. minitri's key contains the
+version, size and date of Triton's library instead of the hash. The version, size and date also tell one installation of
+Triton from another.
 """
 
 import hashlib
@@ -21,9 +22,11 @@ from minitri.triton.workarounds.ptxas import mended
 
 
 def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
-    """Returns the kernel from the cache on disk, or a new kernel, which is then cached.
+    """Returns a compiled kernel from the cache on disk.
 
-    Raises the exceptions of Triton's compiler.
+    If the kernel is not in the cache, the kernel is compiled and added to the cache.
+
+    Exceptions of Triton's compiler are passed on unchanged.
     """
     if not _is_usual():
         import triton
@@ -38,7 +41,8 @@ def compiled(source: Any, kernel: EmittedKernel, target: Target) -> Any:
 def compile_options(kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the options of Triton's compiler for a kernel.
 
-    FP fusion is off, so that x * y + z rounds twice as in numpy, unless the kernel uses fast math. Denormals are kept.
+    Unless the kernel uses fast math, Triton must not fuse x * y + z into one instruction, so that x * y + z rounds
+    twice as in numpy. Denormals are not replaced by 0.
     """
     p = kernel.program
     options: dict[str, Any] = {"num_warps": p.warps, "num_stages": p.stages, "enable_fp_fusion": p.relaxed}
@@ -60,8 +64,9 @@ def _on_disk(source: Any, kernel: EmittedKernel, name: str) -> Any:
 
 
 def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
-    """Compiles a kernel, and caches it in the format of triton.compile: one file for each stage, and a list of these
-    files.
+    """Compiles a kernel, and stores it in Triton's cache folder in the format of `triton.compile`.
+
+    The format has one file for each stage, and one file that lists these files.
     """
     import triton
     from triton.compiler.compiler import CompiledKernel
@@ -78,7 +83,7 @@ def _new(source: Any, kernel: EmittedKernel, target: Target, name: str) -> Any:
 
 
 def stages(source: Any, kernel: EmittedKernel, target: Target, metadata: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the name and result of each stage of Triton's compiler. Each stage runs when it is requested.
+    """Yields the name and result of each stage of Triton's compiler. A stage runs only when the caller asks for it.
 
     The stages write into the dictionary `metadata`, which describes the compiled kernel.
     """
@@ -113,7 +118,8 @@ def cache_name(source: Any, kernel: EmittedKernel, target: Target) -> str:
 def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
     """Returns the cache key: everything that the machine code of a kernel depends on.
 
-    The source text alone is not enough, because it does not contain the types of arguments.
+    The source text alone does not determine the machine code, because this text does not contain the types of
+    arguments.
     """
     return {
         "triton": _triton(), "settings": _settings(), "kernel": kernel.source, "types": source.signature,
@@ -122,8 +128,9 @@ def key(source: Any, kernel: EmittedKernel, target: Target) -> dict[str, Any]:
 
 
 def _is_usual() -> bool:
-    """Checks whether Triton may load a kernel from disk, and no setting inspects or changes how Triton compiles the
-    kernel.
+    """Checks whether minitri can use its own cache key and run the stages of Triton's compiler itself.
+
+    If a setting forbids cached kernels, or inspects or changes how Triton compiles, minitri must call `triton.compile`.
     """
     from triton import knobs
 
@@ -133,8 +140,9 @@ def _is_usual() -> bool:
 
 @once
 def _triton() -> Mapping[str, Any]:
-    """Returns the parts of the cache key that all kernels share: the version of Triton, and the source of minitri's
-    `rt` functions.
+    """Returns the parts of the cache key that are the same for all kernels.
+
+    The shared parts are the version of Triton, and a digest of the source of minitri's `rt` functions.
     """
     import triton
 
@@ -146,9 +154,9 @@ def _triton() -> Mapping[str, Any]:
 
 
 def _settings() -> Mapping[str, str]:
-    """Returns the settings of Triton's compilers that are in the environment or were set in this process.
+    """Returns the settings of Triton's compilers, from environment variables and from Triton's own module `knobs`.
 
-    The paths of Triton's tools are left out, because Triton runs each tool to find its path.
+    The paths of Triton's tools are left out, because reading such a setting makes Triton run the tool.
     """
     from triton import knobs
     from triton._C.libtriton import get_cache_invalidating_env_vars

@@ -1,10 +1,10 @@
-"""Tensor descriptors: the arguments that a launch makes, and the loads and stores that use them.
+"""Tensor descriptors, which describe the blocks of an array, and the loads and stores that use descriptors.
 
     desc0.load([i_tile * 64, r_start])            loads a block of the array p0, given the block's first index
     desc1.store([i_tile * 64, 0], tl.trans(v5))
 
-In: a tile program whose accesses have the hint `descriptor`. Out: the program's descriptors, and the text of the loads
-and stores that use them. An array has one descriptor for each block size.
+In: a tile program in which some loads and stores have the hint `descriptor`. Out: the program's descriptors, and the
+Triton source of the loads and stores that use descriptors. An array has one descriptor for each size of its blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ Text = Callable[[Dim], str]  # the source text of an index expression
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """An argument of a kernel that describes blocks of one array. `pointer` is the number of the array's pointer.
+    """An argument of a kernel that describes blocks of one array.
+
+    `pointer` is the index of the array among the kernel's pointer arguments, counted from 0.
 
     `shape`, `strides` and `block` are in elements.
     """
@@ -48,19 +50,19 @@ class Descriptor:
 
     @property
     def signature(self) -> str:
-        """The type of the descriptor argument, as Triton writes it."""
+        """The type of the descriptor argument, in the spelling of Triton."""
         return f"tensordesc<{self.buffer.dtype.signature}{list(self.block)}>"
 
 
 def descriptors(program: Program, pointers: Sequence[Buffer]) -> dict[tuple[Buffer, Block], Descriptor]:
-    """Returns the tensor descriptors of a program, by array and block."""
+    """Returns the tensor descriptors of a program. The key of a descriptor is its array and the shape of its blocks."""
     accesses = [op for op in program.ops() if isinstance(op, (Load, Store)) and program.hint(op).descriptor]
     wanted = dict.fromkeys((op.buffer, program.hint(op).descriptor) for op in accesses)
     return {(b, block): Descriptor.of(f"desc{k}", pointers.index(b), b, block) for k, (b, block) in enumerate(wanted)}
 
 
 def load(program: Program, op: Load, name: str, context: tuple[str, ...], expression: Text) -> str:
-    """Returns the expression that loads a block as a tile with the axes `context`."""
+    """Returns the source text of an expression that loads a block of an array as a tile with the axes `context`."""
     lanes, start = _place(program, op, expression)
     text = f"{name}.load([{start}])"
     if len(op.index) > len(lanes):
@@ -69,7 +71,10 @@ def load(program: Program, op: Load, name: str, context: tuple[str, ...], expres
 
 
 def store(program: Program, op: Store, name: str, context: tuple[str, ...], value: str, expression: Text) -> str:
-    """Returns the statement that stores `value`, a tile with the axes `context`, as a block."""
+    """Returns the source text of a statement that stores a tile as a block of an array.
+
+    `value` is the text of the tile, and `context` are the tile's axes.
+    """
     lanes, start = _place(program, op, expression)
     text = value if tuple(a.name for a in lanes) == context else f"tl.trans({value})"
     if len(op.index) > len(lanes):
@@ -78,13 +83,13 @@ def store(program: Program, op: Store, name: str, context: tuple[str, ...], valu
 
 
 def _place(program: Program, op: Access, expression: Text) -> tuple[list[TileAxis], str]:
-    """Returns the axes along which a block has several elements, and the text of the block's first index."""
+    """Returns the axes along which a block has several elements, and the source text of the indices where it begins."""
     along = [a for a in (block_index(program, d) for d in op.index) if a is not None]
     return [a.axis for a in along if a.axis is not None], ", ".join(_first(a, expression) for a in along)
 
 
 def _first(along: BlockIndex, expression: Text) -> str:
-    """Returns the text of a block's first index along one axis of its array."""
+    """Returns the source text of the index at which a block begins along one axis of the array."""
     axis = along.axis
     if axis is None or not along.walks or axis.role == "whole":
         return expression(along.offset)

@@ -1,19 +1,20 @@
 """tile.target → Triton source.
 
 In: a tile program. Out: the text of one `@triton.jit` function, and a description of its arguments. Each line of the
-function holds one operation. So Triton's line tables lead back from an instruction to this operation.
-`EmittedKernel.lines` has the op of each line.
+function holds one operation. So the line number that Triton records for an instruction tells which operation the
+instruction belongs to. `EmittedKernel.lines` has the operation of each line.
 
     %2: f32[i, j] = subtract %0, %1        v2 = v0 - v1[:, None]
 
-Every decision about speed is in the program already, as an op or as a hint. The emitter chooses only how to spell the
-program. For example, `//` and `%` are Triton's own operators where intervals prove that no operand is negative.
-Elsewhere `//` and `%` become calls of `rt` functions (triton/expressions.py). If the axes of a factor of a product have
-the wrong order, `tl.trans` transposes the factor. A condition that several accesses test gets one name.
+The tile program already contains every decision about speed, as an operation or as a hint. The emitter decides only how
+to write the program in Triton. For example, the emitter writes Triton's own `//` and `%` where the ranges of the
+operands prove that no operand is negative. Elsewhere the emitter writes calls of `rt` functions instead of `//` and `%`
+(triton/expressions.py). If the axes of a factor of a product have the wrong order, `tl.trans` transposes the factor. A
+condition that several loads or stores test is computed once, under one name.
 
-No text of the user gets into the source. In the source, values are called v0…, buffers p0…, sizes s0…, scalars a0…,
-axes i, j, r…. Dtypes come from a table, and numbers are formatted again. The host computes everything that only depends
-on sizes, and passes it as an integer argument.
+No text from the user gets into the Triton source. In the Triton source, values are called v0…, buffers p0…, sizes s0…,
+scalars a0…, axes i, j, r…. The names of dtypes come from a table, and numbers are formatted again. An expression that
+depends only on sizes is computed by the host, and passed to the kernel as an integer argument.
 """
 
 from contextlib import ExitStack
@@ -33,10 +34,10 @@ from minitri.triton.grid import Grid, count, widened
 
 @dataclass(frozen=True, slots=True)
 class EmittedKernel:
-    """The source of a Triton function, and its arguments in order: pointers, integer sizes, scalars, tensor
-    descriptors.
+    """The source of a Triton function, and a description of its arguments.
 
-    `program` has the options that the kernel is compiled with.
+    The order of the arguments is: pointers, integer sizes, scalars, tensor descriptors. `program` has the options that
+    the kernel is compiled with.
     """
 
     name: str
@@ -87,26 +88,30 @@ class _Emitter(Expressions):
             self._loop(stmt) if isinstance(stmt, Loop) else self._op(stmt)
 
     def _peeled_branches(self, axis: TileAxis) -> None:
-        """Writes the statements of a peeled loop or kernel twice: without bounds checks for complete tiles, and with
-        bounds checks for the last tile.
+        """Writes the statements of the kernel twice: without and with the bounds checks along one axis of the grid.
+
+        Complete tiles run the statements without the bounds checks along the axis. The last tile, if it is incomplete,
+        runs the statements with the bounds checks.
         """
         whole = self.size(floordiv(axis.extent, Dim.of(axis.block)))
         self._branch(f"if {axis.name}_tile < {whole}:", self.program.peeled_tests)
         self._branch("else:", frozenset())
 
     def _branch(self, head: str, needless: frozenset[Dim]) -> None:
-        """Writes the statements in a branch. The values of each branch have different names.
+        """Writes all statements of the kernel in one branch of an `if`. Each branch uses other names for its values.
 
-        Triton would treat names that both branches assign as results of the whole `if` statement.
+        If both branches assigned a value to the same name, Triton would make this value a result of the whole `if`
+        statement.
         """
         self.used, self.needless, self.names, self.predicates = self.used + len(self.names), needless, {}, {}
         with self.lines.within(head):
             self._statements()
 
     def _initials(self) -> set[Op]:
-        """Returns the constants that are only used as initial values of carries.
+        """Returns the constants that are only used as initial values of carries (values that a loop passes on).
 
-        A constant that is only an initial value is written in the line of the carry.
+        For a constant that is only an initial value, the emitter writes no line. The line of the carry contains the
+        constant.
         """
         ops = list(self.program.ops())
         initials: set[Op] = {op.initial for op in ops if isinstance(op, Carry) and isinstance(op.initial, Constant)}
@@ -210,7 +215,7 @@ class _Emitter(Expressions):
         return f"tl.load({', '.join(arguments)})"
 
     def _tests(self, op: Load | Store) -> list[Dim]:
-        """Returns the conditions that the mask of an access tests in the current branch."""
+        """Returns the conditions that the mask of a load or store has to test in the current branch."""
         assert op.mask is not None
         return [c for c in op.mask.conditions if c not in self.needless]
 
@@ -242,9 +247,10 @@ class _Emitter(Expressions):
         return text
 
     def _dot(self, op: ir.Dot) -> str:
-        """Returns the call of `rt.dot`.
+        """Returns the source text of a call of `rt.dot`.
 
-        The operands of `rt.dot` have the axes [row, k] and [k, column], where row comes before column in the program.
+        The operands of `rt.dot` have the axes [row, k] and [k, column]. Of the two axes of the result, `row` is the one
+        that comes first in the tile program.
         """
         first, second = self.program.factors(op)
         outer, inner = op.tile if first is op.a else op.tile[::-1]

@@ -4,9 +4,10 @@
     i + 2*r of f32[i, r]         i[:, None] + r[None, :] * 2
     i < 777                      the line m3 = i < 777, then the name m3
 
-In: a value with its dtype, or an index expression of the tile IR. Out: source text, in which `rt` is
-minitri/triton/rt.py. A part of an expression that only depends on sizes becomes an argument, which the CPU computes at
-each launch. Left out: elementwise operators, whose spelling is in THE operator table (minitri/base/operators.py).
+In: a value with its dtype, or an index expression of the tile IR. Out: Triton source text. In the source text, `rt` is
+the module minitri/triton/rt.py. A part of an expression that depends only on sizes is computed by the CPU at each
+launch, and passed to the kernel. Left out: elementwise operators. The operator table (minitri/base/operators.py) has
+their spelling in Triton.
 """
 
 import math
@@ -28,11 +29,11 @@ STEP = "    "
 
 
 class Lines:
-    """The lines of a Triton function under construction.
+    """The lines of a Triton function that is being written.
 
     texts   the lines of source text, with their indentation; each line holds one operation
-    ops     pairs of a line number, counted from 1, and the op that this line computes
-    sizes   expressions over unknown sizes → the names of the arguments that hold them
+    ops     pairs of a line number, counted from 1, and the operation that the line computes
+    sizes   for each expression over unknown sizes: the name of the kernel argument that holds its value
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,7 @@ class Lines:
 
     @contextmanager
     def within(self, head: str) -> Iterator[None]:
-        """Adds a `for`, `if` or `else` line. Lines that are added in the `with` block are indented below it."""
+        """Adds a `for`, `if` or `else` line. Lines added inside the `with` block are indented below this line."""
         self.add(head)
         outer, self.indent = self.indent, self.indent + STEP
         yield
@@ -68,7 +69,7 @@ class Lines:
 def constant(value: int | float | bool, dtype: DType) -> str:
     """Returns a constant as a 0-d tensor.
 
-    Triton turns every number that equals zero into +0.0, so -0.0 is written as a product.
+    Triton turns every number that equals zero into +0.0. So -0.0 is written as the product `0.0 * -1.0`.
     """
     if dtype.name == "bf16" and value != 0:  # the only bf16 constant in the interpreter of Triton 3.6 is 0
         return f"rt.to_bf16({constant(value, f32)})"
@@ -85,7 +86,7 @@ def other_value(value: int | float | bool, dtype: DType) -> str:
 def number(value: int | float | bool) -> str:
     """Returns a number as Python source.
 
-    Infinity and nan are calls of `float`, because they have no literals.
+    Infinity and NaN are written as calls such as `float("inf")`, because Python has no literals for them.
     """
     if isinstance(value, bool):
         return str(int(value))
@@ -95,7 +96,7 @@ def number(value: int | float | bool) -> str:
 
 
 def convert(name: str, source: DType, target: DType) -> str:
-    """Returns the conversion of a value between two dtypes, as docs/reference/semantics.md defines it."""
+    """Returns the source text of a conversion between dtypes, as docs/reference/semantics.md defines conversions."""
     if source == target:
         return name
     if source.is_float and source.bits == 16:
@@ -119,10 +120,10 @@ def convert(name: str, source: DType, target: DType) -> str:
 class Expressions:
     """Writes expressions over the values and axes of one program.
 
-    extents     the number of elements of a tile along each axis with several elements, in the program's order of axes
-    names       the name of each value that has been computed
-    predicates  the name of each condition that has been tested; values loaded as indices appear in the condition under
-                their names
+    extents     for each axis along which a tile has several elements: their number; in the program's order of axes
+    names       for each operation that has been computed: the name of its value in the source
+    predicates  for each condition that has been computed: its name in the source; in a condition, the name of a loaded
+                value stands for the value
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:
@@ -133,7 +134,7 @@ class Expressions:
         self.predicates: dict[Dim, str] = {}
 
     def lanes(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """Returns the members of `axes` along which tiles have several elements, in the program's order of axes."""
+        """Returns the axes among `axes` along which tiles have several elements, in the program's order of axes."""
         axes = set(axes)
         return tuple(a for a in self.extents if a in axes)
 
@@ -144,7 +145,7 @@ class Expressions:
         return _aligned(self.names[op], self.lanes(op.axes), context)
 
     def index(self, d: Dim, context: tuple[str, ...] = (), picks: Picks = ()) -> str:
-        """Returns the text of an index expression over axis variables and over values that are loaded as indices."""
+        """Returns the source text of an index expression over axes, and over values that are loaded as indices."""
         bound = dict(picks)
         free, products = on_host(d)
         parts: list[str] = []
@@ -174,9 +175,10 @@ class Expressions:
         return f"tl.{'maximum' if isinstance(a, Largest) else 'minimum'}({x}, {y})"
 
     def predicate(self, conditions: Sequence[Dim], context: tuple[str, ...], picks: Picks = ()) -> str:
-        """Returns the conjunction of conditions, each of them an expression that must be >= 0.
+        """Returns the source text of "all conditions hold". Each condition is an expression that must be >= 0.
 
-        Each condition of a mask is tested once, on a line of its own.
+        Each condition is computed only once, on a line of its own. Later masks with the same condition use the name
+        that the line of the condition defines.
         """
         tests = [self._test(c, context, picks) for c in conditions]
         if context and not any(self.index_lanes(c, picks) for c in conditions):
@@ -184,7 +186,7 @@ class Expressions:
         return " & ".join(tests)
 
     def index_lanes(self, d: Dim, picks: Picks) -> tuple[str, ...]:
-        """Returns the axes with several elements that an index expression depends on."""
+        """Returns the axes on which an index expression depends, and along which tiles have several elements."""
         symbols = d.symbols()
         axes = {s.name.removesuffix("_lane") for s in symbols if s.kind == "axis"}
         return self.lanes(axes | {a for s, v in picks if s in symbols for a in v.axes})
@@ -201,9 +203,9 @@ class Expressions:
         return _aligned(self.predicates[key], own, context)
 
     def _condition(self, d: Dim, context: tuple[str, ...], picks: Picks) -> str:
-        """Returns the comparison for `d >= 0`.
+        """Returns the source text of the comparison `d >= 0`.
 
-        If possible, the comparison has a single axis on its left side.
+        If possible, the comparison is rewritten so that a single axis stands on its left side, as in `i < 777`.
         """
         found = isolated(d, self.extents)
         if found is None:
@@ -219,7 +221,7 @@ def operand(text: str) -> str:
 
 
 def _aligned(name: str, own: tuple[str, ...], context: tuple[str, ...]) -> str:
-    """Returns a tile with the axes `own`, indexed so that it broadcasts to a tile with the axes `context`."""
+    """Returns the source text of a tile with the axes `own`, indexed so that it broadcasts to the axes `context`."""
     if own == context or not own:
         return name
     return f"{name}[{', '.join(':' if a in own else 'None' for a in context)}]"

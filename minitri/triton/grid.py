@@ -1,13 +1,13 @@
-"""Writes the first lines of a Triton function: these lines compute which tile the program works on.
+"""Writes the first lines of a Triton function, which compute on which tile the running program works.
 
     tile = tl.program_id(0)                        the programs are numbered along one axis
     j_tile = tile % 13                             this number is split into one tile number for each grid axis;
     tile = tile // 13                              the last axis changes fastest
     j = j_tile * BLOCK_J + tl.arange(0, BLOCK_J)   each tile number gives the indices of the tile's elements
 
-In: a tile program. Out: lines of Triton source. Three options of a program change the order of its tiles. `group` makes
-groups of several rows. `descending` begins at the end of the last axis. `persistent` gives a program several tiles, one
-after the other.
+In: a tile program. Out: lines of Triton source. Three options of a tile program change the order of its tiles. With
+`group`, the tiles are numbered in groups of several rows of tiles. With `descending`, the numbers along the last axis
+begin at its end. With `persistent`, each running program computes several tiles, one after another.
 """
 
 from collections.abc import Sequence
@@ -24,19 +24,20 @@ def count(program: Program) -> Dim:
 
 
 def widened(lanes: str, program: Program) -> str:
-    """Returns the positions in a block as 64-bit integers if memory offsets need 64 bits.
+    """Returns the text of the positions in a block, converted to 64-bit integers if memory offsets need 64 bits.
 
-    Grid axes do not need this conversion, because `tile` has 64 bits already.
+    Indices along grid axes do not need this conversion, because they are computed from `tile`, which already has 64
+    bits.
     """
     return f"{lanes}.to(tl.int64)" if program.wide else lanes
 
 
 class Grid:
-    """Writes the indices of the axes with the roles "grid" and "whole".
+    """Writes lines that compute the indices along axes with the roles "grid" (split into tiles) and "whole" (one tile).
 
-    For an axis of a loop, this class writes the positions in a block if some op uses them.
+    For an axis of a loop, the class writes the positions in a block, but only if some operation uses these positions.
 
-    If a program has several tiles, all later lines are inside the loop over these tiles.
+    If each running program computes several tiles, all later lines of the function are inside a loop over these tiles.
     """
 
     def __init__(self, program: Program, lines: Lines) -> None:
@@ -61,9 +62,10 @@ class Grid:
                 self.add(f"{a.name}_lane = " + (f"tl.arange(0, BLOCK_{a.name.upper()})" if a.block > 1 else "0"))
 
     def _persistent_loop(self, first: str) -> str:
-        """Writes the loop over the tiles of a persistent program, and returns the name of the loop variable.
+        """Writes the head of the loop over the tiles of a persistent program, and returns the loop variable's name.
 
-        The loop starts at the program's own number, and the step of the loop is the number of programs.
+        The loop variable is the number of a tile, and starts at the running program's own number. Each step adds the
+        number of running programs.
         """
         flat = ", flatten=True" * self.program.flattened
         self.add(f"for turn in tl.range({first}, {self.size(count(self.program))}, tl.num_programs(0){flat}):")
@@ -75,7 +77,7 @@ class Grid:
         return any(f"{axis.name}_lane" in {s.name for s in d.symbols()} for d in exprs)
 
     def _tiles(self, grid: Sequence[TileAxis]) -> None:
-        """Splits the program id into one tile number for each axis. The last axis changes fastest."""
+        """Writes lines that split a tile's number into one number for each grid axis. The last axis changes fastest."""
         rest = list(grid)
         if self.program.group > 1 and len(grid) >= 2:
             self._grouped(*grid[-2:], more=len(grid) > 2)
@@ -88,9 +90,9 @@ class Grid:
             self._index(a)
 
     def _grouped(self, row: TileAxis, column: TileAxis, more: bool) -> None:
-        """Numbers the tiles in groups of several rows.
+        """Writes lines that number the tiles in groups of several rows of tiles.
 
-        Programs of one group run at the same time and share operands in the L2 cache.
+        The programs of one group run at about the same time, so operands that they share are still in the L2 cache.
         """
         rows, columns = self.size(row.tiles), self.size(column.tiles)
         place = "tile"
@@ -108,7 +110,10 @@ class Grid:
         self._index(column)
 
     def _from_end(self, a: TileAxis, tile: str) -> str:
-        """Returns the number of a tile along an axis, counted from the end on the last axis of a `descending` program."""
+        """Returns the text of a tile's number along an axis.
+
+        On the last axis of a `descending` program, the number is counted from the end of the axis.
+        """
         if a is not self.program.grid[-1] or not self.program.descending:
             return tile
         known = a.tiles.constant

@@ -1,9 +1,10 @@
-"""A lock for the module `triton.language`, which one interpreter may use at a time, or any number of compilers.
+"""A lock for the module `triton.language`: either one interpreter uses the module, or any number of compilers do.
 
-While Triton's interpreter runs a kernel, it replaces the functions of `triton.language` for the whole process. A second
-interpreter would save the replacements as the originals, and never restore the real functions. A compiler would use the
-replacements. Threads that compile or interpret kernels therefore take this lock. `with LANGUAGE.interpreted():` waits
-until no other thread uses the language. `with LANGUAGE.compiled():` waits until no interpreter runs.
+While Triton's interpreter runs a kernel, it replaces the functions of `triton.language` for the whole process. An
+interpreter restores the functions when the kernel ends. A second interpreter that starts before this end would take the
+replacements for the real functions, and would later restore the replacements. A compiler in another thread would use
+the replacements. Threads that compile or interpret kernels therefore take this lock. `with LANGUAGE.interpreted():`
+waits until no other thread uses `triton.language`. `with LANGUAGE.compiled():` waits until no interpreter runs.
 """
 
 import threading

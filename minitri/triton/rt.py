@@ -1,17 +1,18 @@
 """The functions that generated kernels call as `rt.NAME`, and that Triton compiles with the kernels.
 
-In: tiles or scalars of a compute dtype (f32, f64, integers, int1). Conversions and `dot` also take f16 and bf16. Out:
-the result that numpy would give. Each function exists because Triton's own operation gives another result than numpy
-(docs/reference/semantics.md). Triton's integer division rounds towards zero, and its maxima drop NaN. Shifts by too
-many bits and conversions of numbers out of range are undefined.
+In: tiles or scalars of a dtype in which kernels compute (f32, f64, integers, int1). Conversions and `dot` also take f16
+and bf16. Out: the result that numpy would give. Each function exists because Triton's own operation gives another
+result than numpy (docs/reference/semantics.md). For example, Triton's integer division rounds towards zero, and
+Triton's maxima ignore NaN. In Triton, shifts by too many bits and conversions of numbers out of range have undefined
+results.
 
-minitri/triton/rt_interpreter.py has the same names for Triton's interpreter. Change rt.py and rt_interpreter.py
-together; tests/test_ops.py compares the names of their functions. Only generated kernels import rt.py, which needs
-triton, but not torch.
+minitri/triton/rt_interpreter.py has functions with the same names for Triton's interpreter. Change rt.py and
+rt_interpreter.py together; tests/test_ops.py compares the names of their functions. Importing rt.py needs triton, but
+not torch. So minitri imports rt.py only for generated kernels.
 
 Left out: functions that `tl` or `libdevice` already computes as numpy does. Approximations are in
-minitri/triton/rt_fast_math.py. Functions that change no result are in minitri/triton/rt_intrinsics.py. `rt`
-exports the functions of all three modules.
+minitri/triton/rt_fast_math.py. Functions that change no result are in minitri/triton/rt_intrinsics.py. rt.py exports
+the functions of all three modules.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -32,7 +33,7 @@ from minitri.triton.rt_intrinsics import byte_to_f16, settle, unknown, wait_for_
 
 @triton.jit
 def maximum(a, b):
-    """The larger operand, or NaN if either operand is NaN."""
+    """Returns the larger operand, or NaN if either operand is NaN."""
     if a.dtype == tl.int1:
         return a | b
     else:
@@ -41,7 +42,7 @@ def maximum(a, b):
 
 @triton.jit
 def minimum(a, b):
-    """The smaller operand, or NaN if either operand is NaN."""
+    """Returns the smaller operand, or NaN if either operand is NaN."""
     if a.dtype == tl.int1:
         return a & b
     else:
@@ -50,7 +51,7 @@ def minimum(a, b):
 
 @triton.jit
 def floordiv(a, b):
-    """a / b rounded down. For integers the result is 0 if b = 0, and INT_MIN // -1 wraps around."""
+    """Returns a / b rounded down. For integers, the result is 0 if b = 0, and INT_MIN // -1 wraps around to INT_MIN."""
     if a.dtype.is_floating():
         return _float_floordiv(a, b)
     elif a.dtype.is_int_signed():
@@ -66,7 +67,7 @@ def floordiv(a, b):
 
 @triton.jit
 def remainder(a, b):
-    """a - floor(a / b) * b, which has the sign of b. For integers the result is 0 if b = 0."""
+    """Returns a - floor(a / b) * b, which has the sign of b. For integers, the result is 0 if b = 0."""
     if a.dtype.is_floating():
         rest = libdevice.fmod(a, b)
         fixed = tl.where((rest < 0) != (b < 0), rest + b, rest)
@@ -80,7 +81,7 @@ def remainder(a, b):
 
 @triton.jit
 def fmod(a, b):
-    """a - trunc(a / b) * b, which has the sign of a. For integers the result is 0 if b = 0."""
+    """Returns a - trunc(a / b) * b, which has the sign of a. For integers, the result is 0 if b = 0."""
     if a.dtype.is_floating():
         return libdevice.fmod(a, b)
     elif a.dtype.is_int_signed():
@@ -93,7 +94,7 @@ def fmod(a, b):
 
 @triton.jit
 def signbit(x):
-    """Whether the sign bit of a float is set; true for -0.0."""
+    """Checks whether the sign bit of a float is set. The result is true for -0.0."""
     if x.dtype == tl.float64:
         return x.to(tl.int64, bitcast=True) < 0
     else:
@@ -123,9 +124,9 @@ def _divide(a, b):
 
 @triton.jit
 def power(b, n):
-    """Returns b ** n for integers, which wraps around.
+    """Returns b ** n for integers. A result that is too large for the dtype wraps around.
 
-    For negative n the result is 1 / b**-n, truncated, and 0 if b = 0.
+    For negative n, the result is 1 / b**-n without its fraction. If n is negative and b = 0, the result is 0.
     """
     base, exponent = tl.broadcast(b, n)
     result = base * 0 + 1
@@ -141,14 +142,17 @@ def power(b, n):
 
 @triton.jit
 def shift_left(a, n):
-    """a << n. The result is 0 if n is negative, or not less than the number of bits."""
+    """Returns a << n. The result is 0 if n is negative, or not less than the number of bits of the dtype."""
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     return tl.where(inside, a << tl.where(inside, n, 0), 0)
 
 
 @triton.jit
 def shift_right(a, n):
-    """a >> n. If n is negative or not less than the number of bits, the result is 0, or -1 for negative a."""
+    """Returns a >> n.
+
+    If n is negative, or not less than the number of bits of the dtype, the result is -1 for a < 0, and 0 for a >= 0.
+    """
     inside = (n >= 0) & (n < a.dtype.primitive_bitwidth)
     shifted = a >> tl.where(inside, n, 0)
     if a.dtype.is_int_signed():
@@ -159,9 +163,9 @@ def shift_right(a, n):
 
 @triton.jit
 def round_to_tf32(x):
-    """Rounds to 11 significant bits in the range of f32 (tf32); halves are rounded away from zero.
+    """Rounds to tf32, which has 11 significant bits and the range of f32. Halves are rounded away from zero.
 
-    The function adds half of the last kept bit, and then clears all lower bits.
+    The function adds half of the last bit that is kept, and then clears all bits below the last kept bit.
     """
     if x.dtype == tl.float64:
         bits = x.to(tl.int64, bitcast=True) + (1 << 41)
@@ -178,7 +182,7 @@ def round_to_tf32(x):
 
 @triton.jit
 def sigmoid(x):
-    """1 / (1 + exp(-x)), computed from exp(-|x|), which cannot overflow."""
+    """Returns 1 / (1 + exp(-x)), computed from exp(-|x|), because exp(-|x|) cannot overflow."""
     z = libdevice.exp(-tl.abs(x))
     return _divide(tl.where(x >= 0, 1.0, z), 1.0 + z)
 
@@ -188,7 +192,7 @@ def sigmoid(x):
 
 @triton.jit
 def float_to_int(x, dtype: tl.constexpr):
-    """x truncated to an integer, and clamped to the limits of `dtype`. NaN gives 0."""
+    """Returns x truncated to an integer, and clamped to the limits of `dtype`. NaN gives 0."""
     low: tl.constexpr = dtype.get_int_min_value()
     high: tl.constexpr = dtype.get_int_max_value()
     above: tl.constexpr = float(high + 1)  # a power of two: exact in f32, but `high` is not
@@ -200,7 +204,7 @@ def float_to_int(x, dtype: tl.constexpr):
 
 @triton.jit
 def to_bool(x):
-    """Whether x is not zero; true for NaN."""
+    """Checks whether x is not zero. The result is true for NaN."""
     return x != 0
 
 
@@ -235,9 +239,9 @@ def _multiply(a, b):
 
 
 def _along(primitive, combine):
-    """Computes a reduction or a scan along one axis.
+    """Makes a function that computes a reduction or a scan along one axis.
 
-    `primitive` of `tl` gets a function that combines two elements.
+    `primitive` is `tl.reduce` or `tl.associative_scan`, and `combine` is the function that combines two elements.
     """
 
     @tl.core.builtin
@@ -254,11 +258,11 @@ scan_sum, scan_prod, scan_max, scan_min = (_along(tl.associative_scan, function)
 
 @triton.jit
 def reduce_max_in_parts(x):
-    """The maximum of each row of a product, whose tile is first reduced to 16 columns by elementwise maxima.
+    """Returns the maximum of each row of a matrix product, which is first reduced to 16 columns by elementwise maxima.
 
-    A thread holds a quarter of a row of a result of the tensor cores. Computing the maximum of this quarter would be
-    one chain of instructions, in which each instruction waits for the previous one. A tile of 16 columns has four
-    independent chains.
+    When tensor cores have computed the product, each thread holds a quarter of a row. The maximum of a quarter of a row
+    would be one chain of instructions, in which each instruction waits for the previous instruction. With the reduction
+    to 16 columns, each thread has four independent chains.
     """
     parts = tl.reshape(x, (x.shape[0], x.shape[1] // 16, 16))
     return tl.reduce(tl.reduce(parts, 1, maximum), 1, maximum)
@@ -278,8 +282,8 @@ def reduce_all(x, axis: tl.constexpr):
 def _better(wins, v1, i1, v2, i2):
     """Returns the better of two (value, index) pairs.
 
-    NaN is better than any number; otherwise the value that `wins` is better. If the values are equal, the smaller index
-    wins.
+    NaN is better than any number. For two numbers, `wins` says whether the first number is better. If the values are
+    equal, the pair with the smaller index is better.
     """
     nan1, nan2 = v1 != v1, v2 != v2
     ties = (v1 == v2) | (nan1 & nan2)
@@ -299,14 +303,14 @@ def _better_minimum(v1, i1, v2, i2):
 
 @triton.jit
 def reduce_argmax(x, index, axis: tl.constexpr):
-    """The largest value along an axis, and its index. `index` holds the index of each element."""
+    """Returns the largest value along an axis, and its index. The tile `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_maximum)
 
 
 @triton.jit
 def reduce_argmin(x, index, axis: tl.constexpr):
-    """The smallest value along an axis, and its index. `index` holds the index of each element."""
+    """Returns the smallest value along an axis, and its index. The tile `index` holds the index of each element."""
     x, index = tl.broadcast(x, index)
     return tl.reduce((x, index), axis, _better_minimum)
 
@@ -316,7 +320,7 @@ def reduce_argmin(x, index, axis: tl.constexpr):
 
 @triton.jit
 def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
-    """a @ b + acc, accumulated in the dtype of `acc`. minitri/kernels/ir.py explains the values of `precision`."""
+    """Returns a @ b + acc, accumulated in the dtype of `acc`. minitri/kernels/ir.py explains `precision`."""
     if precision == "tf32x3_unchecked":
         return tl.fma(_dot_of_parts(a, b), 1.4901161193847656e-08, acc)
     elif precision == "tf32x3":
@@ -334,7 +338,8 @@ def dot(a, b, acc, precision: tl.constexpr = tl.constexpr("ieee")):
 def _dot_of_parts(a, b):
     """Returns a @ b * 2**26, computed from three products of TF32 numbers.
 
-    Each product starts from an accumulator of 0, because tensor cores truncate sums.
+    The sums start from 0, not from the accumulator of `dot`, because tensor cores truncate sums. `dot` adds its
+    accumulator afterwards.
     """
     a_high, a_low = _tf32_parts(a)
     b_high, b_low = _tf32_parts(b)
@@ -358,5 +363,5 @@ def _tf32_parts(x):
 
 @triton.jit
 def is_finite(x):
-    """Whether no element of a tile is infinite or NaN."""
+    """Checks whether every element of a tile is finite, neither infinite nor NaN."""
     return tl.max(tl.ravel((tl.abs(x) < float("inf")).to(tl.int32) ^ 1), 0) == 0

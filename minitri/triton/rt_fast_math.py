@@ -1,12 +1,12 @@
-"""Approximations that generated kernels call where rounding to a 16-bit result hides the difference.
+"""Approximations that generated kernels call where a later rounding to 16 bits hides the error of the approximation.
 
     rt.sigmoid(x)            division and exp with correct or nearly correct rounding
     rt.relaxed_sigmoid(x)    a relative error of at most 2**-17: two approximate GPU instructions and a few others
 
 In: tiles or scalars of f32. Out: f32 of the same shape. The docstring of each function gives its largest error. The one
-idea: one instruction of the special function unit, which flushes denormals to 0, replaces a sequence of instructions
-that keeps denormals. Kernels call these functions as `rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/
-decides which kernels use the approximations.
+idea: a sequence of instructions that keeps denormals is replaced by one instruction that flushes denormals to 0. The
+special function unit of the GPU executes the instructions that flush denormals. Kernels call the approximations as
+`rt.NAME` (minitri/triton/rt.py). minitri/optimize/fast_math/ decides which kernels use the approximations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -21,7 +21,7 @@ from triton.language.extra import libdevice
 
 @tl.core.builtin
 def exp2(x, _semantic: Any = None):
-    """2 to the power x in one instruction, which may return 0 for a denormal result.
+    """Returns 2 to the power x, computed by one instruction that gives 0 instead of a denormal result.
 
     `tl.exp2` keeps denormals, and needs four instructions.
     """
@@ -33,7 +33,7 @@ def exp2(x, _semantic: Any = None):
 
 @tl.core.builtin
 def _reciprocal(y, _semantic: Any = None):
-    """1 / y in one instruction, which may treat denormal numbers as 0.
+    """Returns 1 / y, computed by one instruction that treats denormal numbers as 0.
 
     The plain spelling `1.0 / y` keeps denormals, and needs four instructions.
     """
@@ -45,17 +45,17 @@ def _reciprocal(y, _semantic: Any = None):
 
 @triton.jit
 def relaxed_sigmoid(x):
-    """1 / (1 + exp(-x)) with a relative error of at most 2**-17. Denormal results are kept."""
+    """Returns 1 / (1 + exp(-x)) with a relative error of at most 2**-17. Denormal results are not replaced by 0."""
     z = tl.exp(tl.abs(x) * -1.0)
     return tl.where(x >= 0, 1.0, z) * _reciprocal(1.0 + z)
 
 
 @triton.jit
 def relaxed_tanh(x):
-    """tanh(x) with a relative error of at most 2**-18.
+    """Returns tanh(x) with a relative error of at most 2**-18.
 
-    The function computes tanh from 2**(|x| * 2 log2 e). Near zero this formula would lose digits by cancellation, so
-    the function uses a polynomial of two terms near zero.
+    The function computes tanh from 2**(|x| * 2 log2 e). Near zero, this would lose digits by cancellation, so the
+    function uses a polynomial of two terms for x near zero.
     """
     far = 1.0 - 2.0 * _reciprocal(1.0 + exp2(tl.abs(x) * 2.8853900817779268))
     near = x * (0.999999106 - 0.332372516 * (x * x))
@@ -64,13 +64,14 @@ def relaxed_tanh(x):
 
 @triton.jit
 def relaxed_erf(x):
-    """erf(x) with a relative error of at most 2**-18, and an absolute error of at most 2**-22.
+    """Returns erf(x) with a relative error of at most 2**-18, and an absolute error of at most 2**-22.
 
-    The function computes erfc(|x|) as 2**p(|x|), where p is a polynomial. Near zero this formula would lose digits by
-    cancellation, so the function uses a polynomial of two terms near zero. p is the polynomial of degree 8 whose 2**p
-    is closest to erfc in [0.088, 4], with an error of at most 1e-8. Beyond 4, p decreases without bound. So for large
-    x, also infinity, the result is 1 without a special case. Both polynomials are minimax fits of math.erfc and
-    math.erf at Chebyshev nodes, found by linear programming. tests/test_ops.py measures the errors of the polynomials.
+    The function computes erfc(|x|) as 2**p(|x|), where p is a polynomial. Near zero, computing erf from erfc would lose
+    digits by cancellation, so the function uses a polynomial of two terms for x near zero. The polynomial p has degree
+    8. In the interval [0.088, 4], 2**p differs from erfc by at most 1e-8. Beyond 4, p decreases without bound, so 2**p
+    goes to 0. So for large x and for infinity, the result is 1 without a special case. Both polynomials are minimax
+    fits of math.erfc and math.erf at Chebyshev nodes, found by linear programming. tests/test_ops.py measures the
+    errors of the polynomials.
     """
     t = tl.abs(x)
     p = -3.69898225e-05 * t + 3.72217241e-04

@@ -1,16 +1,17 @@
 """The functions of `rt` and `libdevice` for kernels that run in Triton's interpreter.
 
-In: tensors of the interpreter (`tl.tensor` around a `TensorHandle` with a numpy array). Out: tensors, whose elements
-numpy computes. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel, the names
-`rt` and `libdevice` are minitri/triton/rt.py and Triton's math library. In an interpreted kernel, `rt` and `libdevice`
-are the two `Namespace` objects of this module. The interpreter's own functions would be slow or wrong. In the
-interpreter, reductions are Python loops over elements, `libdevice` functions return nothing, conversions to bf16
-truncate, and maxima drop NaN.
+In: tensors of the interpreter (a `tl.tensor` around a `TensorHandle` with a numpy array). Out: tensors with elements
+that numpy has computed. A generated kernel calls `rt.reduce_max(x, 1)` or `libdevice.tanh(x)`. In a compiled kernel,
+the names `rt` and `libdevice` are minitri/triton/rt.py and Triton's math library. In an interpreted kernel, `rt` and
+`libdevice` are the two `Namespace` objects of this module. The functions of Triton's own interpreter would be slow or
+wrong. In Triton's own interpreter, reductions are Python loops over elements, `libdevice` functions return nothing,
+conversions to bf16 truncate, and maxima ignore NaN.
 
-Elementwise functions come from the operator table. A row of this table has a Triton spelling and a numpy function. If
-the Triton spelling is a single call, such as `libdevice.tanh({0})`, the numpy function computes the call.
+Elementwise functions come from the operator table. Each row of this table has the spelling of an operator in Triton,
+and a numpy function. If the spelling in Triton is a single call, such as `libdevice.tanh({0})`, the interpreted kernel
+calls the numpy function instead.
 
-Left out: the order in which compiled functions add elements.
+Left out: the order in which compiled kernels add elements. numpy adds elements in another order.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ _BF16 = np.dtype(ml_dtypes.bfloat16)
 def _unwrap(x: Any) -> Any:
     """Returns the numpy array in a tensor.
 
-    A bf16 array has the dtype bf16, although the interpreter keeps its bits as integers.
+    The array of a bf16 tensor gets the dtype bf16, although the interpreter stores the bits as integers.
     """
     if not isinstance(x, tl.tensor):
         return x.value if isinstance(x, tl.constexpr) else x
@@ -57,8 +58,9 @@ def _wrap(data: Any) -> Any:
 
 
 def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turns a function of numpy arrays into a function of tensors. The function may return an array or a tuple of
-    arrays.
+    """Turns a function of numpy arrays into a function of tensors.
+
+    The function of numpy arrays returns either an array or a tuple of arrays.
     """
 
     def lifted(*args: Any) -> Any:
@@ -70,7 +72,7 @@ def _lift(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Namespace:
-    """The functions of a module by name: the given functions, and the functions of the operator table."""
+    """A replacement for a module: its attributes are the given functions, and the functions of the operator table."""
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
         self._name, self._functions = name, functions
@@ -98,10 +100,9 @@ def _reduction(row: Reduction) -> Callable[..., Any]:
 
 
 def _argument(ufunc: np.ufunc) -> Callable[..., Any]:
-    """Returns a function that computes an argmax or argmin: the best value along an axis and the smallest index with
-    this value.
+    """Returns a function that computes an argmax or argmin: the best value along an axis, and an index of this value.
 
-    NaN is better than any number.
+    If several elements have the best value, the index is the smallest of their indices. NaN is better than any number.
     """
 
     def reduce(x: Any, index: Any, axis: int) -> tuple[Any, Any]:

@@ -1,11 +1,11 @@
-"""Functions that generated kernels call to run faster, or to avoid a compiler error, and that change no result.
+"""Functions that make generated kernels faster or avoid a mistake of the compiler, and that change no result.
 
     rt.byte_to_f16(x)    x.to(tl.float16), but four elements take four instructions
     rt.settle()          waits for tensor cores
 
-In: tiles, or nothing. Out: the value that the plain Triton spelling gives. Kernels call these functions as `rt.NAME`
-(minitri/triton/rt.py). In Triton's interpreter these functions do nothing more than the plain spelling
-(minitri/triton/rt_interpreter.py).
+In: a tile, or nothing. Out: the value that Triton's plain operation, such as `.to`, would give. Kernels call the
+functions of rt_intrinsics.py as `rt.NAME` (minitri/triton/rt.py). In Triton's interpreter,
+minitri/triton/rt_interpreter.py replaces the functions of rt_intrinsics.py by plain operations.
 """
 
 # Bodies are Triton's dialect of Python: types are known to Triton, not to a type checker.
@@ -20,12 +20,14 @@ from triton.language.extra.cuda import gdc_wait
 
 @tl.core.builtin
 def byte_to_f16(x, _semantic: Any = None):
-    """Converts i8 or u8 to f16 exactly: four elements take four instructions, or five instructions if the bytes are
-    signed.
+    """Converts i8 or u8 to f16 exactly.
 
-    The f16 with the bytes 0x64 and b has the value 1024 + b. So the code sets the high byte to 0x64 and subtracts 1024.
-    For signed bytes, the code first flips the sign bit, which adds 128 to the byte. The plain spelling `.to` needs one
-    conversion instruction for each element, and a multiprocessor executes few conversions at a time.
+    Four elements take four instructions if the bytes are unsigned, and five instructions if they are signed.
+
+    An f16 whose high byte is 0x64 and whose low byte is b has the value 1024 + b. So the code sets the high byte to
+    0x64 and subtracts 1024. For signed bytes, the code first flips the sign bit, which adds 128 to the byte. Triton's
+    plain conversion `.to` needs one conversion instruction for each element, and a multiprocessor of the GPU executes
+    few conversions at a time.
     """
     bytes = x.dtype.primitive_bitwidth == 8 and x.type.is_block() and x.numel.value >= 4
     if _semantic.builder.options.backend_name != "cuda" or not bytes:
@@ -45,7 +47,7 @@ def byte_to_f16(x, _semantic: Any = None):
 
 @triton.jit
 def unknown(start):
-    """Returns `start` as a value that Triton's compiler does not know.
+    """Returns `start` in a form that hides its value from Triton's compiler.
 
     minitri/triton/workarounds/loops.py explains why kernels need `rt.unknown`.
     """
@@ -54,11 +56,12 @@ def unknown(start):
 
 @tl.core.builtin
 def settle(_semantic: Any = None):
-    """Waits until tensor cores have read their registers.
+    """Waits until the tensor cores have read the registers that hold their operands.
 
     minitri/triton/workarounds/loops.py explains why kernels need `rt.settle`.
 
-    Only the Hopper generation (sm90) needs this wait: its tensor cores read registers while the program continues.
+    Only GPUs of the Hopper generation (sm90) need the wait, because their tensor cores read registers while the program
+    continues.
     """
     if getattr(_semantic.builder.options, "arch", None) != "sm90":
         return None
@@ -68,8 +71,8 @@ def settle(_semantic: Any = None):
 
 @tl.core.builtin
 def wait_for_previous(_semantic: Any = None):
-    """Waits until the previous kernel in the stream has ended, and its results can be read.
+    """Waits until the previous kernel in the CUDA stream has ended, so that its results can be read.
 
-    CUDA's programmatic dependent launch may start a kernel before the previous kernel ends.
+    The wait is needed because CUDA's programmatic dependent launch starts a kernel before the previous kernel ends.
     """
     gdc_wait(_semantic=_semantic)

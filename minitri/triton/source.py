@@ -1,11 +1,12 @@
-"""The Python source of the triton stage, and the conversion of generated source into functions.
+"""Makes the Python source of the triton stage, and makes functions from this generated source.
 
-In: emitted kernels and their launch plan. Out: `module_text` gives complete Python source with imports, kernels, and
-the launch plan as a comment. `functions` gives the kernels as Python functions, for triton.jit or for the interpreter.
+In: emitted kernels and their launch plan. Out: `module_text` returns complete Python source with imports, kernels, and
+the launch plan as a comment. `functions` returns the kernels as Python functions, for `triton.jit` or for Triton's
+interpreter.
 
 No user text gets into generated source. As a second safeguard, the generated source is parsed before it is executed.
-The syntax and names of the source are checked against an allowlist. Triton reads the source through an entry in
-`linecache` with a made-up file name, so no file is written.
+The syntax and names of the source are checked against an allowlist. Triton reads the source from an entry in Python's
+`linecache` under a made-up file name, so no file is written.
 """
 
 import ast
@@ -46,7 +47,7 @@ def module_text(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
 
 
 def launch_plan(plan: Plan, kernels: Sequence[EmittedKernel]) -> str:
-    """Returns the launch plan as comments: one line for each temporary, and one line for each launch, in order."""
+    """Returns the launch plan as comments: a line for each temporary array, then a line for each launch, in order."""
     lines = [f"# temporary {t}" for t in plan.temporaries]
     for k in kernels:
         bound = [*_named(k.pointers, "p"), *[f"s{n}={d}" for n, d in enumerate(k.sizes)], *_named(k.scalars, "a")]
@@ -66,7 +67,7 @@ def _named(buffers: Sequence[Buffer], letter: str) -> list[str]:
 
 
 def line_ops(kernels: Sequence[EmittedKernel]) -> dict[int, Op]:
-    """Returns the op that each line of the module text computes, by line number."""
+    """Returns a dictionary from each line number of the module text to the operation that the line computes."""
     table: dict[int, Op] = {}
     line = HEADER.count("\n")
     for k in kernels:
@@ -94,7 +95,7 @@ def check(tree: ast.AST) -> None:
 def _known_attribute(node: ast.Attribute) -> bool:
     """Checks whether an attribute is allowed.
 
-    Allowed are functions of `tl`, `rt` or `libdevice`, and `value.to`, `desc0.load` and `desc0.store`.
+    Functions of `tl`, `rt` and `libdevice` are allowed, and also `value.to`, `desc0.load` and `desc0.store`.
     """
     of_module = isinstance(node.value, ast.Name) and node.value.id in _MODULES
     of_descriptor = isinstance(node.value, ast.Name) and node.value.id.startswith("desc")
@@ -105,7 +106,7 @@ def _known_attribute(node: ast.Attribute) -> bool:
 def functions(text: str, namespace: Mapping[str, Any]) -> dict[str, FunctionType]:
     """Returns the kernels of a module text as plain Python functions.
 
-    `namespace` gives the global names of these functions: tl, rt, libdevice.
+    `namespace` has the modules that the kernels use as global names: tl, rt and libdevice.
     """
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]

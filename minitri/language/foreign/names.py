@@ -1,21 +1,23 @@
 """Translates names of numpy, torch and jax, such as `np.average(x)`, `x.median()` or `float32`, into the language.
 
-Three examples: numpy's `average` is called `mean` in the language. `abs` has the same name in both. `unique` is missing
-for a reason. names.csv has a row for each name of another library. reasons.csv has the reasons why names are missing.
-libraries.toml has the names of libraries. The columns of names.csv:
+Three examples: numpy's `average` is called `mean` in the language. numpy's `abs` is called `abs` in the language too.
+numpy's `unique` has no counterpart in the language, and reasons.csv says why. names.csv has a row for each name of
+another library. reasons.csv has the reasons why names are missing. libraries.toml has the names of libraries. The
+columns of names.csv:
 
-    name        `average`; `.real` is an attribute, `*` any other name of the library
+    name        such as `average`; `.real` is an attribute, and `*` stands for any other name of the library
     arguments   the calls that the row is for: `x, axis`, `x, *, alpha`, `x: 1` (rank 1), `*rest` (any others)
-    libraries   keys of `LIBRARIES` (libraries.toml)
+    libraries   the libraries that have the name, as keys of `LIBRARIES` (libraries.toml)
     instead     what to write: an expression of the arguments, or the name itself if the language has it
     reason      for a name that the language does not have: a key of reasons.csv
-    note        how `instead` differs, or what it assumes
+    note        how the result of `instead` differs from the library's result, or what `instead` assumes
 
-A name may have several rows in names.csv. The functions use the first row that fits the call.
+If a name has several rows in names.csv, the first row that fits the call is used.
 
-The functions at the end of the file take a name, its library (if the program names one) and its use. These functions
-return an `Answer`, which has a row of names.csv. The row says what to write instead, or why the language has nothing
-like the name. The functions return None for a name that no library has.
+The functions at the end of names.py look up a name by its use in the program: as a call, as an attribute, or after the
+name of a library. Each function that looks up a name returns an `Answer`, which contains a row of names.csv. The row of
+an `Answer` says what to write instead of the name, or why the language has nothing like the name. If no library has the
+name, the result is None.
 """
 
 import csv
@@ -71,7 +73,11 @@ class Foreign:
         return [(match[1], match[2], by_position) for match, by_position in found]
 
     def takes(self, args: Sequence[str], keywords: Iterable[str]) -> bool:
-        """Checks whether this row is for a call with these arguments. An argument `dim` must contain a digit."""
+        """Checks whether this row is for a call with these arguments.
+
+        An argument for a parameter `dim` must contain a digit. An argument without a digit is not the number of an
+        axis, but an array, as y is in torch's `max(x, y)`.
+        """
         names, given = [name for name, _, _ in self.parameters], dict.fromkeys(keywords, "")
         if any(name == "dim" and not re.search(r"\d", text) for name, text in zip(names, args)):
             return False
@@ -80,9 +86,9 @@ class Foreign:
         return not names or (self.bound(args, given) is not None and given.keys() <= {*names})
 
     def bound(self, args: Sequence[str], keywords: Mapping[str, str]) -> dict[str, str] | None:
-        """Returns the text of the argument for each parameter.
+        """Returns a dictionary from each parameter of the row to the text of the call's argument for it.
 
-        Returns None if a parameter has neither an argument nor a default.
+        Returns None if a parameter has neither an argument nor a default, or if the call has too many arguments.
         """
         values: dict[str, str] = {}
         rest = list(args)
@@ -131,7 +137,8 @@ def _by_name() -> dict[str, list[Foreign]]:
 def rows(name: str, library: str) -> list[Foreign]:
     """Returns the rows of names.csv for a name of a library.
 
-    Rows for calls with certain arguments come before the other rows. torch's `exp_` and `exp_copy` count as `exp`.
+    Rows that list arguments come before rows that fit any arguments. If the library has no name `exp_` or `exp_copy`,
+    the rows of `exp` are returned, because torch has many variants with these endings.
     """
     for spelling in (name, name.removesuffix("_"), name.removesuffix("_copy"), "*"):
         if found := [row for row in _by_name().get(spelling, ()) if library in row.libraries]:
@@ -153,7 +160,7 @@ class Answer:
     def sentence(self, called: bool, written: str = "") -> str:
         """Returns a sentence that says what to write instead of the name, or why the language has nothing like it.
 
-        `written` is the program's own call, rewritten in the language.
+        `written` is the call of the program, rewritten in the language, or "" if there is no rewritten call.
         """
         row, of = self.row, LIBRARIES[self.library]
         written = " ".join(written.split()) if len(written) < LONGEST else ""
@@ -168,7 +175,10 @@ class Answer:
 
 
 def library(path: Sequence[str]) -> str:
-    """Returns the library of a path such as `torch.nn.functional` or `np`. The path begins with one of `PREFIXES`."""
+    """Returns the library that a path such as `torch.nn.functional` or `np` names.
+
+    The path must begin with one of `PREFIXES`. The result is a key of `LIBRARIES`.
+    """
     *above, last = path
     if above and last in _TABLES["parts"]:
         return _TABLES["parts"][last]
@@ -180,9 +190,10 @@ def library(path: Sequence[str]) -> str:
 def prefixed(
     path: Sequence[str], name: str, args: Sequence[str] | None = None, keywords: Sequence[str] = ()
 ) -> Answer | None:
-    """Returns the translation of a name with a prefix, such as `np.name`.
+    """Returns the translation of a name that has the name of a library before the dot, as in `np.name`.
 
-    `args` are the texts of the positional arguments, or None if the name is not called.
+    `path` is the name of the library, here `np`. `args` are the texts of the positional arguments, or None if the
+    program does not call the name.
     """
     of = library(path)
     return _first([Answer(name, of, row) for row in rows(name, of)], args, keywords)
@@ -191,7 +202,7 @@ def prefixed(
 def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, method: bool = False) -> Answer | None:
     """Returns the translation of a call `name(x, …)` or `x.name(…)`.
 
-    `args` are the texts of the arguments, including x.
+    `args` are the texts of the positional arguments, of which `x` is the first, also for a method.
     """
     functions = [k for k in LIBRARIES if k not in METHODS]
     order = [*METHODS, *functions] if method else [*functions, *METHODS]
@@ -199,7 +210,7 @@ def called(name: str, args: Sequence[str], keywords: Sequence[str] = (), *, meth
 
 
 def value(name: str) -> Answer | None:
-    """Returns the translation of a name that is not called."""
+    """Returns the translation of a name that the program uses without calling it, such as `newaxis`."""
     found = _any(name, name, list(LIBRARIES))
     return _first([a for a in found if not a.row.arguments] or found, None, ())
 
@@ -210,16 +221,16 @@ def attribute(name: str) -> Answer | None:
 
 
 def _any(name: str, spelling: str, libraries: Sequence[str]) -> list[Answer]:
-    """Returns the rows of a name in these libraries, in the order of the libraries.
+    """Returns an `Answer` for each row of a name in these libraries, in the order of the libraries.
 
-    A row with the name `*` stands for all other names of a library. A row with the name `*` only translates names with
-    a prefix, as in `torch.fft.…`.
+    Rows with the name `*`, which stand for all other names of a library, are left out. Rows with the name `*` are used
+    only for names after the name of a library, as in `torch.fft.…`.
     """
     found = [Answer(name, of, row) for of in libraries for row in rows(spelling, of) if row.name != "*"]
     return [a for a in found if not (a.row.here and a.row.name == spelling)]
 
 
 def _first(found: Sequence[Answer], args: Sequence[str] | None, keywords: Sequence[str]) -> Answer | None:
-    """Returns the first translation that fits the call, or the first translation if none fits."""
+    """Returns the first translation whose row fits the call. If no row fits, returns the first of all translations."""
     fitting = [a for a in found if args is None or a.row.takes(args, keywords)]
     return next(iter(fitting or found), None)

@@ -4,7 +4,7 @@
 
 In: a row of names.csv, and the arguments as the program writes them. Out: the rewritten call, or "" if the row needs an
 argument that the call does not give. The one idea: the column `instead` is a template, in which the name of a parameter
-stands for an argument. An argument gets parentheses if an operator of the template binds tighter than the argument.
+stands for an argument. An argument such as `x + 1` gets parentheses where it stands beside an operator of the template.
 """
 
 import re
@@ -44,7 +44,10 @@ def _plain(text: str) -> str:
 
 
 def substituted(template: str, values: Mapping[str, str]) -> str:
-    """Returns the template with its names replaced by values. `*rest` stands for any number of arguments."""
+    """Returns the template, with the name of each parameter replaced by its text in `values`.
+
+    In a template, `*rest` stands for any number of arguments.
+    """
     for name in re.findall(r"\*(\w+)", template):
         if name in values:
             written = values[name]
@@ -62,9 +65,9 @@ def substituted(template: str, values: Mapping[str, str]) -> str:
 
 
 def is_operand(text: str) -> bool:
-    """Checks whether a text can stand beside any operator.
+    """Checks whether the text of an expression can stand beside any operator without parentheses.
 
-    A name, a number, a call, a subscript or something in brackets can stand beside any operator.
+    This holds for names, numbers, calls, subscripts, and anything that is already in brackets.
     """
     plain, before = text, ""
     while plain != before:

@@ -1,24 +1,26 @@
-"""tile → tile: hints for loops that Triton 3.6 compiles wrongly, or not at all.
+"""tile → tile: adds hints for loops that Triton 3.6 compiles wrongly, or not at all.
 
-*Overwritten operands of products.* A tensor core of a Hopper GPU reads a computed first operand from registers. The
-tensor core may still read these registers when the program runs on. In a loop that Triton pipelines, the program
-already computes the operand of the next product. Nothing in Triton 3.6 keeps the program from writing the same
-registers (triton-lang/triton, issue 9433). If registers are overwritten too early, the sums of the product can be
-wrong, and differ from call to call.
+*Overwritten operands of products.* A tensor core of a Hopper GPU reads the first operand of a product from registers,
+if the program has computed this operand. The program continues while the tensor core is still reading the registers of
+the operand. In a loop that Triton pipelines, the program meanwhile computes the operand of the next product. Nothing in
+Triton 3.6 keeps the program from writing the next operand to registers that are still being read (triton-lang/triton,
+issue 9433). If the registers are overwritten too early, the sums of the product are wrong, and differ from call to
+call.
 
     for r_start in range(0, 512, BLOCK_R):
         rt.settle()                             becomes wgmma.wait_group 0
         v3 = …
 
-Triton itself waits for a product in three cases. Triton waits if the second operand of the product is computed. Triton
-waits if the same iteration uses the sums, as in attention. Triton also waits if the first operand comes from another
-product of the iteration.
+In three cases, no hint is needed, because Triton itself waits for the end of a product. Triton waits if the second
+operand of the product is computed, not loaded. Triton waits if the same iteration uses the sums of the product, as in
+attention. Triton also waits if the first operand comes from another product of the same iteration.
 
 *Accumulators that several loops read.* Triton's pass `OptimizeThreadLocality` looks for a loop that reduces a loaded
-block. The loop adds the result to an accumulator with a constant initial value. The pass expects that one op reads the
-accumulator after the loop. If several ops read the accumulator, Triton 3.6 stops with "PassManager::run failed"
-(triton-lang/triton, pull request 11305). The pass skips an accumulator whose initial value is unknown. LLVM sees
-through `rt.unknown`, so the machine code has no more instructions.
+block, and adds the result to an accumulator with a constant initial value. The pass assumes that a single operation
+reads the accumulator after the loop. If several operations read the accumulator, Triton 3.6 stops with
+"PassManager::run failed" (triton-lang/triton, pull request 11305). The pass skips an accumulator whose initial value is
+unknown to Triton, so minitri hides the value by `rt.unknown`. LLVM later finds the value nevertheless, so the machine
+code has no additional instructions.
 
     m = rt.unknown(tl.full((8, ), float("-inf"), tl.float32))
     for r_start in range(0, 66, BLOCK_R):
@@ -45,7 +47,7 @@ def settle(program: Program) -> Program:
 
 
 def settles(program: Program, loop: Loop) -> bool:
-    """Checks whether tensor cores may still read a computed first operand when the next iteration begins."""
+    """Checks whether a loop must wait, because tensor cores possibly still read an operand of an earlier iteration."""
     dots = [op for op in loop.body if isinstance(op, Dot) and op.on_tensor_cores]
     factors = [program.factors(d) for d in dots]
     risky = [n for n, (d, (first, _)) in enumerate(zip(dots, factors)) if _runs_unawaited(program, loop, d, first)]
@@ -54,7 +56,7 @@ def settles(program: Program, loop: Loop) -> bool:
 
 
 def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
-    """Checks whether the loop computes the first operand of a product, and no op of the loop waits for the product."""
+    """Checks whether a loop computes the first operand of a product, and does not wait for the product's end."""
     row = next(a for a in dot.tile if a in first.axes)
     computed = first in loop.body and not isinstance(first, Load)
     # If the operand is computed from a product, the program has waited for this product.
@@ -63,9 +65,9 @@ def _runs_unawaited(program: Program, loop: Loop, dot: Dot, first: Op) -> bool:
 
 
 def _is_computed_in_loop(loop: Loop, dot: Dot, second: Op) -> bool:
-    """Checks whether each iteration computes the second operand of a product from its own loads.
+    """Checks whether each iteration computes the second operand of a product from values that the same iteration loads.
 
-    A second operand that is not computed from loads of the iteration is moved out of the loop by Triton.
+    Triton moves the computation of any other second operand out of the loop.
     """
     read = [op for op in needed(second) if isinstance(op, Load) and dot.over in op.axes and op in loop.body]
     return bool(read) and not isinstance(second, Load)
@@ -79,7 +81,7 @@ def hide_starts(program: Program) -> Program:
 
 
 def _unknown_starts(program: Program) -> set[Carry]:
-    """Returns the accumulators of reduced loads that several later loops read."""
+    """Returns the accumulators in which a loop reduces loaded blocks, and which several later loops read."""
     loops = [stmt for stmt in program.body if isinstance(stmt, Loop)]
     return {
         carry

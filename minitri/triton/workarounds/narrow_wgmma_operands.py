@@ -2,17 +2,18 @@
 
     softmax(q @ k.mT) @ v        v f16[48, 32]: one block of 64 rows, 32 columns wide
 
-Tensor cores of Hopper GPUs read a factor by the address of its block in shared memory. If one block replaces another at
-the same address, ptxas 12.8 (of Triton 3.6) computes both addresses from one register. If the second block is
-contiguous along at most 32 columns, ptxas uses a register that nothing has written. If ptxas uses such a register, a
-part of the product is missing, or the program reads memory outside of its arrays.
+Tensor cores of Hopper GPUs read a factor of a product from shared memory, by the address of the factor's block. If one
+block replaces another block at the same address, ptxas 12.8 (of Triton 3.6) computes both addresses from one register.
+If the second block is contiguous along at most 32 columns, ptxas mistakenly takes a register that no instruction has
+written. If an address comes from an unwritten register, a part of the product is missing, or the program reads memory
+outside of its arrays.
 
-A block in shared memory replaces another block if software pipelining does not copy it in advance. Triton does not copy
-in advance if the loop has one iteration, if the factor is computed, or if fewer than four bytes are contiguous. Tiles
-of fewer than 64 rows use other instructions, which read registers instead of shared memory. So minitri gives tiles of
-fewer rows to a kernel that ptxas would compile wrongly. `python tests/undefined_registers.py` searches the machine code
-of many kernels for registers that nothing has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and
-later are supported.
+A block in shared memory replaces another block at the same address unless software pipelining copies the block in
+advance. Triton does not copy a block in advance in three cases: if the loop has one iteration, if the factor is
+computed, or if fewer than four bytes are contiguous. Tiles of fewer than 64 rows use other instructions, which read
+registers instead of shared memory. So if ptxas would compile a kernel wrongly, minitri gives the kernel tiles of fewer
+than 64 rows. `python tests/undefined_registers.py` searches the machine code of many kernels for registers that nothing
+has written. This file can be deleted when only ptxas 12.9 (Triton 3.7) and later are supported.
 """
 
 from dataclasses import replace
@@ -26,7 +27,10 @@ COPIED = 4  # the fewest contiguous bytes that Triton copies ahead
 
 
 def avoided(kernel: Kernel, chosen: Schedule) -> Schedule:
-    """Returns the schedule of a kernel, with fewer rows a tile if the kernel has several products and ptxas would fail."""
+    """Returns the schedule `chosen`, with fewer rows in each tile if ptxas would compile the kernel wrongly.
+
+    ptxas compiles a kernel wrongly only if the kernel has several products.
+    """
     dots = [d for d in kernel.dots if d.on_tensor_cores]
     if len(dots) < 2 or not any(_miscompiles(kernel, chosen, d) for d in dots):
         return chosen

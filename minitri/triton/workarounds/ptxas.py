@@ -2,16 +2,17 @@
 
     neg.s16 %rs2, %rs1;          becomes   { .reg .b16 t; not.b16 t, %rs1; add.s16 %rs2, t, 1; }
 
-    neg.s16, abs.s16             ptxas keeps the result in 32 bits, so -(-32768) is 32768. A conversion to i32 or i64 must change this result to -32768, but does not change it.
-    add.s16x2 with a constant    If only one half of the result is used, ptxas takes the constant for 0. LLVM makes
-                                 packed additions of small indices in unrolled loops, such as those of `argmax`.
+    neg.s16, abs.s16             `ptxas` keeps the result in 32 bits, so -(-32768) becomes 32768. A conversion to i32 or
+                                 i64 should then give -32768, but `ptxas` leaves 32768.
+    add.s16x2 with a constant    If only one half of the result is used, `ptxas` takes the constant for 0. LLVM makes
+                                 such additions from small indices in unrolled loops, as in `argmax`.
 
-`ptxas` 12.8 (Triton 3.6) and 12.9 (Triton 3.9) have both errors; tests/test_ptxas.py shows it. This file can be
-deleted when no supported version of `ptxas` has these errors.
+`ptxas` 12.8 (Triton 3.6) and 12.9 (Triton 3.9) have both errors; tests/test_ptxas.py shows both errors. This file can
+be deleted when no supported version of `ptxas` has these errors.
 
-In: the PTX of a kernel. Out: PTX that `ptxas` assembles correctly. Triton's own compile function does not use the
-rewrites of ptxas.py. minitri calls Triton's compile function only if a setting of Triton inspects or changes its stages
-(minitri/triton/compile.py).
+In: the PTX of a kernel. Out: PTX that `ptxas` assembles correctly. Triton's own function `triton.compile` does not use
+the rewrites of ptxas.py. minitri calls `triton.compile` only if a setting of Triton inspects or changes the stages of
+compilation (minitri/triton/compile.py).
 """
 
 import re
@@ -30,5 +31,5 @@ ADDED = (
 
 
 def mended(ptx: str) -> str:
-    """Returns the same PTX without instructions that `ptxas` assembles wrongly."""
+    """Returns the PTX text, with other instructions in place of the instructions that `ptxas` assembles wrongly."""
     return ADDITION.sub(ADDED, ABSOLUTE.sub(ABSOLUTE_VALUE, NEGATION.sub(NEGATED, ptx)))
