@@ -1,7 +1,7 @@
 """`minitri bench --random N`: measures random programs, and shrinks the slow ones.
 
-In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch
-(result_tables.py), and the figures as JSON after each program. The exit status is 0 if every result was right.
+In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch (result_tables.py), and
+after each program a JSON file of the figures so far. The exit status is 0 if every result was right.
 
 torch.compile takes seconds for a program. So worker processes, one for each processor core, first compile a batch of
 programs. When the batch is compiled, the workers rest, and the main process measures the programs one after another.
@@ -46,7 +46,7 @@ Measure = Callable[[Sequence[RandomProgram]], Iterator[Row]]
 class Session:
     """What a session of random programs measures.
 
-    shrink   programs with a smaller ratio than this are shrunk; 0 shrinks no program
+    shrink   a program is shrunk if its ratio of times (result_tables.py) is smaller than this; 0 shrinks no program
     budget   the seconds after which no new program is started
     """
 
@@ -61,7 +61,7 @@ class Session:
 def main(session: Session) -> int:
     """Runs a session on this machine's GPU and prints the report.
 
-    The result is 0 if every result was right.
+    Returns the exit status, which is 0 if every result was right.
     """
     require_gpu()
     jobs = os.cpu_count() or 1
@@ -87,7 +87,7 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
     programs = [draw(f"{session.seed}/{k}", session.dtype) for k in range(session.programs)]
 
     def late() -> bool:
-        """Checks whether the time of the session is up, after writing the results so far to the file."""
+        """Writes the results so far to the file, and then checks whether the time of the session is up."""
         seconds = now() - start
         found = {"cases": list(map(as_dict, rows)), "shrunk": list(map(as_dict, shrunk))}
         write_json(session.json, {**facts, "seconds": seconds, **found})
@@ -111,9 +111,9 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 
 
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
-    """Returns the row of the smallest part of a program that is slow too.
+    """Returns the row of the smallest part that is slow, if the parts of a program are measured alone.
 
-    The part must lose at least half of the time that the whole program loses.
+    Compared with torch, the part must lose at least half of the time that the whole program loses.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow

@@ -22,7 +22,7 @@ LANGUAGE = {"triton": "python", "ttir": "mlir", "ttgir": "mlir", "llir": "llvm",
 
 
 def words_of(stages: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Returns the explanations of the words that stages contain, for each language of the stages.
+    """Returns explanations of the names that the stages contain, for each language in which a stage is written.
 
     The entry "terms" explains the terms of the guided walk.
     """

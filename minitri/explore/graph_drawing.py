@@ -4,9 +4,9 @@ In: a graph, and a function that gives the marks of a node (document.py). Out: a
 the graph, as plain data.
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
-first view of such a graph, all groups are folded: a group is drawn as one box. A second view shows all nodes, if the
-graph has at most `MOST` nodes. Then follows a view for each group of at most `MOST` nodes, in which only this group is
-unfolded. A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
+first view of such a graph, all groups are folded: a group is drawn as one box. If the graph has at most `MOST` nodes, a
+second view shows all nodes. Each group of at most `MOST` nodes has one more view, in which only this group is unfolded.
+A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
 
 A constant has no box: it is part of the label of each box that uses it.
 
@@ -227,7 +227,7 @@ def layout(
 
 
 def _line(start: Box, *rest: Box) -> Line:
-    """Returns the points of an edge: from the bottom of the first box, through the bends, to the top of the last box."""
+    """Returns the points of an edge: from the bottom of one box, through the bends, to the top of the other box."""
     *bends, end = rest
     return ((start.middle, start.y + start.height), *((b.middle, b.y) for b in bends), (end.middle, end.y))
 
@@ -273,8 +273,8 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    There are two simple solutions: to push nodes only to the right, or only to the left. Each node gets the mean of
-    both.
+    Pushing nodes only to the right would remove all overlaps, and so would pushing nodes only to the left. Each node
+    gets the mean of these two coordinates.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

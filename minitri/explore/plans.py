@@ -4,7 +4,7 @@ In: a `Trace` (provenance.py). Out: plain data:
 
     {assumed, plans, decisions}
     plan      {title, kernels, bytes, view}      the chosen plan, the plan without fusion, plans without one fusion
-    decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: the index of the plan without the fusion
+    decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
 To make a plan without one fusion, the fusion pass runs again and keeps one fused value in memory. An unknown size
 counts as 1024. Left out: the time of a plan. The bytes are the memory traffic that a plan cannot avoid
@@ -38,7 +38,7 @@ MAX_NODES = 2400  # of the graphs of all plans together: of a large graph there 
 def plans(trace: Trace) -> dict[str, Any] | None:
     """Returns the drawings as data, or None if the compilation has no graph or kernels to draw.
 
-    A program that was loaded from the text of a later stage has no graph or no kernels.
+    For example, a program that was loaded from the text of its kernels has no graph.
     """
     return _Ledger(trace).data() if {"kernels", "graph.simplified"} <= {*trace.stages} else None
 
@@ -66,7 +66,8 @@ class _Ledger:
         return {"assumed": assumed, "plans": plans, "decisions": decisions}
 
     def _instead(self, plans: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
-        """Adds a plan for each fused value to `plans`, and returns the indices of the added plans by value.
+        """Adds a plan for each fused value to `plans`, and returns the index of each added plan by the key of the
+        value.
 
         In the added plan, the fused value is kept in memory. A large graph gets fewer added plans.
         """

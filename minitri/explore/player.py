@@ -15,7 +15,7 @@ what values the elements have. For each masked access, the data also has the ste
             state   a letter for each element: a(ccessed), m(asked), x (out of bounds)
 
 The evaluator of tile programs (tiles/evaluate.py) computes all values, and the sanitizer (trust/sanitizer.py) reports
-each access. player.py only records them.
+each access. player.py only records the values and accesses.
 
 The sizes are so small that a screen can show the arrays, and most sizes are no multiples of a block, so that masks
 matter. Several combinations of sizes are tried until the conditions of the program hold. Programs with matrix products
@@ -59,7 +59,7 @@ Runs = list[dict[str, Any] | None]  # the steps of each program of a grid
 def player(compiled: Compilation) -> dict[str, Any] | None:
     """Returns the data of a run on small arrays.
 
-    The result is None if the program itself fixes sizes that are too large, or a size of 0.
+    The result is None if the text of the program prescribes sizes that are too large, or a size of 0.
     """
     instance = small(compiled)
     if instance is None:
@@ -115,7 +115,7 @@ class _Player:
 def _dropped(
     program: Program, before: _Recorder, line: Mapping[int, int], grid: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, Runs]]:
-    """Yields for each masked access its line, and the steps that it makes in each program of the grid without its mask."""
+    """Yields for each masked access its line, and its steps in each program of the grid if its mask is removed."""
     for k, op in enumerate(program.ops()):
         if isinstance(op, (Load, Store)) and op.mask is not None and op.mask.conditions:
             bare = exchange(program, op, replace(op, mask=Mask(())))
@@ -206,7 +206,7 @@ MORE = ((20, 18, 17, 19), (16, 16), (32, 32))  # for products
 def small(compiled: Compilation) -> Compilation | None:
     """Returns the compilation for the first small sizes that the program allows.
 
-    The result is None if the program itself fixes sizes that are too large.
+    The result is None if the text of the program prescribes sizes that are too large.
     """
     context = replace(compiled.context, layouts={}, options=Options(), wide=False)
     if context.start is not None:
@@ -267,7 +267,7 @@ def buffers(plan: Plan) -> list[Buffer]:
 def inputs(compiled: Compilation) -> dict[str, Any]:
     """Returns inputs whose elements count 0, 1, 2, … so that a reader sees which element a value comes from.
 
-    The count starts again before it reaches the size of the smallest axis, so that integer inputs are valid indices.
+    Integer inputs count again from 0 before they reach the size of the smallest axis, so that they are valid indices.
     """
     context, plan = compiled.context, compiled.plan
     least = min((e.evaluate(context.sizes) for b in plan.inputs for e in b.shape), default=1)

@@ -148,7 +148,7 @@ class Trace:
 
 
 def _served(item: Any, ops: Sequence[Op]) -> Iterable[Op | Decision]:
-    """Returns the op or the fusion decision that a line shows. For any other line, returns the ops that need the line."""
+    """Returns the op or fusion decision that a line shows, or for any other line the ops that need the line."""
     match item:
         case Program() | Kernel():
             body = item.ops() if isinstance(item, Program) else item.body

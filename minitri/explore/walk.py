@@ -6,11 +6,11 @@ plain data, a list of steps:
     {title, text, panes, marks, sketch}     panes: the two panes that are open; marks: what they highlight
     sketch  {kind, caption, …}              kind: fusion, grid, tile or mask; the sketch is None if the step needs none
 
-The walk follows the node of the graph that has lines of its own in the most stages. If several nodes qualify, the walk
-prefers a matrix product, then a function such as exp, then a reduction, then the last operation. The text of a step
-says what its stage contains, what the stage before contained but this stage lacks (stages.toml), and what that means
-for this program. For example, a text says how many kernels and grid programs there are. If two stages have the same
-text, the step between them is left out. The texts of the steps are in walk.toml.
+The walk follows the node of the graph that has lines of its own in the most stages. If several nodes have lines in
+equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
+operation. The text of a step says what its stage contains, what the stage before contained but this stage lacks
+(stages.toml), and what that means for this program. For example, a text says how many kernels and grid programs there
+are. If two stages have the same text, the step between them is left out. The texts of the steps are in walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -57,7 +57,9 @@ def walk(trace: Trace, stages: Sequence[Data], passes: Sequence[Data], player: D
 
 
 def followed(trace: Trace, stages: Iterable[str]) -> int | None:
-    """Returns the number of the node that the walk follows through the given stages, or None if no node qualifies."""
+    """Returns the number of the node that the walk follows through the given stages, or None if the graph computes
+    nothing.
+    """
     lines = [[nodes for nodes, how in zip(trace[s].lines, trace[s].how) if how == OWN] for s in stages]
 
     def worth(k: int) -> tuple[int, int, int]:
@@ -73,7 +75,7 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 class _Walk:
     """The walk along a node: the tile program that computes the node, and the accesses that sketches show.
 
-    load     the load to draw: preferably along a loop, then along an axis that one block covers, then of the highest rank
+    load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible
     tested   the last axis that a mask tests
     masked   an access whose mask tests this axis
     """

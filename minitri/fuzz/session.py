@@ -26,7 +26,7 @@ class Session:
     seconds     the seconds after which no new program starts
     seed        the first seed
     jobs        number of worker processes
-    on          "cpu" or "gpu"
+    on          where the programs run: "cpu" or "gpu"
     directory   folder for files of failures; None writes none
     programs    the largest number of programs; None is no limit
     """
@@ -81,7 +81,7 @@ class Summary:
 
 
 def machine(on: str) -> dict[str, str]:
-    """Returns the hardware and the versions of libraries that a session ran with."""
+    """Returns the names of the hardware and the versions of the libraries that a session ran with."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "triton"))
     hardware = f"{os.cpu_count()} cores, {platform.machine()}"
     if on == "gpu":

@@ -1,11 +1,11 @@
-"""Worker processes: each gets one seed after another, and is watched while it runs.
+"""Worker processes: each process gets one seed after another, and is replaced if it crashes or hangs.
 
 In: the number of workers, the processor that they run on ("cpu" or "gpu"), and the seeds. Out: the answers of the
-workers in the order in which they arrive. If a worker dies or gives no answer for too long, the answer has the `kind`
-"crash" or "hang", and a new worker starts.
+workers in the order in which they arrive. If a worker dies, the answer has the `kind` "crash". If a worker gives no
+answer for too long, the answer has the `kind` "hang". In both cases a new worker starts.
 
-A thread waits for each answer. Left out: what a worker does with a seed (worker.py), and how answers are counted
-(session.py).
+While a worker checks a program, a thread waits for the answer. Left out: what a worker does with a seed (worker.py),
+and how answers are counted (session.py).
 """
 
 import subprocess

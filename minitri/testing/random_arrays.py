@@ -31,7 +31,8 @@ def elements(
 ) -> Any:
     """Returns random elements.
 
-    If `usual` is true, the elements sometimes include special values such as NaN, and integers beyond the range.
+    If `usual` is true, the elements sometimes include special values such as NaN, or integers outside of the range from
+    `low` to `high`.
     """
     special = usual and rng.random() < 0.25
     if dtype.kind == "b":

@@ -38,8 +38,8 @@ class Statement:
 class Filled(dict[str, Any]):
     """The texts that replace the placeholders of a statement.
 
-    A placeholder becomes the same text everywhere in the statement. Placeholders in `drawn_again`, and placeholders for
-    a list of the table, get a new text each time.
+    A placeholder becomes the same text everywhere in the statement. Two kinds of placeholders get a new text each time
+    they occur: placeholders in `drawn_again`, and placeholders that stand for a list of texts in the table.
     """
 
     def __init__(self, writer: StatementWriter, kind: str, x: str) -> None:
@@ -61,7 +61,7 @@ class StatementWriter:
     kinds         the kinds of statements of the table; each kind has lists of forms
     words         lists of texts, by the placeholder that stands for a text of the list
     drawn_again   other placeholders that get a new text each time they occur
-    refusals      exceptions of a statement that does not fit
+    refusals      the exceptions that mean that a statement does not fit
 
     A subclass has two methods:
 
