@@ -1,9 +1,9 @@
 """A benchmark case: a program, its arguments, and the same computation in torch.
 
-The computation in torch is a function. Eager torch runs one kernel for each operation of this function. torch.compile
-compiles the same function. Evaluated in f64, the torch function is the reference for the errors of all implementations.
-If a library has one function for the whole computation, this library function is timed too. The programs in the
-language are functions of the module programs.mt.
+The computation in torch is a function: eager torch runs one kernel for each operation of the function, and
+torch.compile compiles the function. Evaluated in f64, the torch function is the reference for the errors of all
+implementations. If a library has one function for the whole computation, this library function is timed too. The
+programs in the language are functions of the module programs.mt.
 """
 
 import re
@@ -22,7 +22,7 @@ torch: Any = typed_torch
 class Input:
     """A random input array of a case.
 
-    below      0 for random floats; any other number for random integers from 0 to below - 1
+    below      0 for random floats; any other number for random integers from 0 to `below` - 1
     signed     whether the random integers start from -below
     positive   whether the floats are uniformly distributed from 0 to 1; otherwise they are normally distributed
     layout     "transposed": the last two axes in memory are exchanged. "every other": the last axis has the stride 2.

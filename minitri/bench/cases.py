@@ -1,6 +1,6 @@
 """The cases of the benchmark, made from the table cases.toml.
 
-In: rows of the table. Out: `Case`s. For example, the table has this row:
+In: rows of the table cases.toml. Out: `Case`s. For example, the table has this row:
 
     name = "softmax"
     function = "softmax_of_rows"

@@ -14,8 +14,8 @@ until its set of inputs is used again. There are enough sets of inputs to push t
 the L2 cache before their next use (measure_case.py). The L2 cache is not cleared by filling it with zeros. Zeros in the
 cache would be written back to memory during the call, which would slow down a kernel that mostly reads.
 
-Before each call, the GPU spins: it is kept busy without touching memory. Meanwhile, the host queues the call. So the
-measured time of a call does not include the host's time.
+Before each call, the GPU spins: it is kept busy without touching memory. While the GPU spins, the host queues the call.
+So the measured time of a call does not include the host's time.
 
 Left out: the host's time of a call (call_overhead.py).
 """
@@ -46,7 +46,7 @@ LEAST = 5  # least number of calls in a measurement
 class Pace:
     """How long the warm-up and the measurement of a call last, in seconds.
 
-    This time includes the time in which the GPU spins between the calls.
+    Both times include the time in which the GPU spins between the calls.
     """
 
     warm_up: float

@@ -130,7 +130,7 @@ def _bytes_moved(case: Case, arrays: Arrays, reference: Arrays) -> int:
 def _implementations(case: Case, sets: Sequence[Arrays], row: Row, tune: bool) -> dict[str, Maker]:
     """Returns for each implementation a function that prepares the implementation and returns its calls.
 
-    If schedules are measured, the time for this is stored in `row`.
+    If schedules are measured, the time that their measurement takes is stored in `row`.
     """
     makers: dict[str, Maker] = {"minitri": partial(_bound, case.program, sets)}
     ways = {"eager": case.eager, "library": case.library, **case.peers}
@@ -181,7 +181,9 @@ def make_ready(makers: Mapping[str, Maker], peers: dict[str, Peer], reference: A
 
 
 def _begin(make: Maker) -> tuple[Iterable[Run], Run, Any]:
-    """Returns the other calls of an implementation, its first call, and the result of the first call."""
+    """Returns the calls of an implementation after the first call, the first call itself, and the result of the first
+    call.
+    """
     calls = iter(make())
     first = next(calls)
     return calls, first, first()
@@ -206,7 +208,7 @@ def time_together(row: Row, ready: Mapping[str, Calls], clock: Clock, copy: Run 
 
 
 def copy_rate(time: float | Exception) -> float:
-    """Returns the rate of a copy: the bytes that it reads plus the bytes that it writes, per second."""
+    """Returns the rate of a copy: the bytes that the copy reads plus the bytes that the copy writes, per second."""
     if isinstance(time, Exception):
         raise time
     return 2 * COPY_BYTES / time

@@ -10,8 +10,8 @@ layouts of its arrays. The method `case` of a `RandomProgram` makes a `Case` wit
         return v2
 
 The table random_programs.toml has the forms of statements. The program writer draws forms at random
-(minitri/testing/statement_writer.py). It runs each statement on torch's meta device, whose tensors have a shape but no
-data. A statement stays in the program if it runs on the meta device and if no array is too large.
+(minitri/testing/statement_writer.py). The program writer runs each statement on torch's meta device, whose tensors have
+a shape but no data. A statement stays in the program if it runs on the meta device and if no array is too large.
 
 Left out: small programs of all kinds with awkward values, which `minitri fuzz` draws (minitri/testing).
 """
@@ -140,8 +140,8 @@ class EverydayWriter(StatementWriter):
     def program(self, name: str) -> RandomProgram | None:
         """Returns the program whose results are the last three values that no statement reads.
 
-        The program has only the statements that these results need. Returns None if too few statements could be added,
-        or if the matrix products need too many operations.
+        The program has only the statements that its results need. Returns None if too few statements could be added, or
+        if the matrix products need too many operations.
         """
         self.array("x", self.first_shape())
         wanted = self.rng.randint(2, 7)

@@ -3,12 +3,12 @@
 In: the number of programs, a seed and a dtype. Out: the distribution of the speedups over torch (result_tables.py), and
 after each program a JSON file of the figures so far. The exit status is 0 if every result was right.
 
-torch.compile takes seconds for a program. So worker processes, one for each processor core, first compile a batch of
-programs. When the batch is compiled, the workers rest, and the main process measures the programs one after another.
-The main process finds the code that inductor compiled in inductor's cache. The times that inductor measured are deleted
-from this cache, because many processes shared the GPU during inductor's measurements. All caches are in a new folder,
-so the time to minitri's first result is measured with empty caches. The time to the first result of torch.compile is
-measured in a worker process, which shares the processor with other workers.
+torch.compile takes several seconds to compile a program. So worker processes, one for each processor core, first
+compile a batch of programs. When the batch is compiled, the workers rest, and the main process measures the programs
+one after another. The main process finds the code that inductor compiled in inductor's cache. The times that inductor
+measured are deleted from inductor's cache, because many processes shared the GPU while inductor measured. All caches
+are in a new folder, so the time to minitri's first result is measured with empty caches. The time to the first result
+of torch.compile is measured in a worker process, which shares the processor with other workers.
 
 A result is right if its error is small, or at most twice as large as the error of eager torch.
 """
@@ -111,9 +111,9 @@ def run(session: Session, measure: Measure, facts: Mapping[str, Any], batch: int
 
 
 def slowest_part(program: RandomProgram, whole: Row, bound: float, measure: Measure) -> Row:
-    """Returns the row of the smallest part that is slow, if the parts of a program are measured alone.
+    """Measures the parts of a slow program alone, and returns the row of the smallest part that is slow too.
 
-    Compared with torch, the part must lose at least half of the time that the whole program loses.
+    Compared with torch, this part must lose at least half of the time that the whole program loses.
 
     whole   the row of the program itself, which is the result if all parts are fast
     bound   a part whose ratio is smaller than this is slow

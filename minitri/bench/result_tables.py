@@ -48,7 +48,7 @@ class Row:
     floor                   the seconds that a copy of the case's bytes takes
     copy_bytes_per_second   the rate of the copy that was timed together with the implementations
     peak                    the bytes of memory that a call of minitri's program allocates
-    planned                 the bytes of the outputs and temporaries of this call
+    planned                 the bytes of the outputs and temporaries of a call of minitri's program
     predicted               the seconds that the cost model predicts (minitri/hardware/roofline.py)
     tuning                  seconds spent on measuring schedules
     work                    predicted bytes and operations, by the stage of the compiler from which they were predicted

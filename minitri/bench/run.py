@@ -6,7 +6,7 @@ the language ran and was right.
 
 clock.py describes how calls are timed. Every implementation of a case runs in one process, on the same random inputs
 (measure_case.py). The column `best/ours` is the time of the fastest other implementation divided by minitri's time. If
-this number is above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by
+`best/ours` is above 1, minitri is faster. The column `of copy` is the time of a copy of the same bytes divided by
 minitri's time. For matrix products, the column `of copy` shows TFLOP/s instead. For each case, the rate of a copy is
 measured together with the implementations. The rate in the head of the table is measured once, before all cases.
 torch.compile runs with dynamic=False. Square matrix products are also measured tuned: torch with

@@ -2,13 +2,13 @@
 
 In: the text of a module. Out: a Python function of torch tensors that computes the last function of the module. The
 syntax tree becomes a tree of closures, and each closure calls one function of torch. For example, `sum(x, axis=0)`
-becomes
+becomes this closure:
 
     lambda scope: torch.sum(scope["x"], dim=0)
 
-Eager torch and torch.compile run this function. If the arrays are f64, the function computes the reference. In this
-case a conversion to another float dtype converts to f64 instead, so that the reference is not rounded. The one idea:
-torch has the functions of the language under the same names, except for those in `NAMES` and `FUNCTIONS`.
+Eager torch and torch.compile run the Python function. If the arrays are f64, the function computes the reference. With
+f64 arrays, a conversion to another float dtype converts to f64 instead, so that the reference is not rounded. The one
+idea: torch has the functions of the language under the same names, except for those in `NAMES` and `FUNCTIONS`.
 
 Left out: functions that no program of the benchmark needs, and calls of other functions of the same module.
 """
@@ -125,7 +125,8 @@ def _applied(
 def _function(name: str) -> Callable[..., Any]:
     """Returns torch's function for a function of the language.
 
-    If the language has no function of this name, the result is torch's own function of this name; cases.toml uses some.
+    If the language has no function of this name, the result is torch's own function of the name, because cases.toml
+    uses such functions.
     """
     named = NAMES.get(name, name)
     found = FUNCTIONS.get(name) or getattr(torch, named, None) or getattr(torch.nn.functional, named, None)

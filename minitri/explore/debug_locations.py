@@ -1,6 +1,6 @@
 """Reads the source locations of operations in Triton's own stages, such as PTX.
 
-In: the text of one kernel in one of the stages below. Out: a `Row` for each line. The `Row` says whether the line is an
+In: the text of one kernel in one of Triton's stages. Out: a `Row` for each line. The `Row` says whether the line is an
 operation, and which line of the generated Triton source the operation comes from.
 
     ttir, ttgir    %3 = arith.addf %1, %2 : tensor<512xf32> loc(#loc17)
@@ -61,7 +61,7 @@ Site = tuple[str, ...]  # a file, a line and a column
 def _known(line: int) -> Lines:
     """Returns a tuple of the line number, or an empty tuple for the number 0.
 
-    LLVM and NVIDIA's tools write 0 if an instruction has no line.
+    LLVM and NVIDIA's tools write the line number 0 if an instruction has no source line.
     """
     return (line,) if line else ()
 
@@ -77,7 +77,7 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?[a-z_]+\.[\w.]+"?[ (<{]?')
 def mlir_rows(text: str) -> list[Row]:
     """Returns a row for each line of MLIR.
 
-    If an operation has a region, such as the body of a loop, its location is printed at the end of the region.
+    The location of an operation with a region, such as a loop with its body, is printed at the end of the region.
     """
     table: dict[str, str] = dict(_LOC.findall(text))
     rows: list[Row] = []
@@ -177,8 +177,8 @@ _AT = re.compile(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)\s+(\d+)")
 class _Locations:
     """The lines of the generated source that `.loc` directives lead to.
 
-    If a function is inlined into another inlined function, a separate directive gives the line where the outer function
-    was called.
+    If a function is inlined into another inlined function, a separate `.loc` directive gives the line where the outer
+    function was called.
     """
 
     def __init__(self, text: str) -> None:
@@ -215,8 +215,8 @@ def _closed(rows: list[Row], lines: list[str]) -> Iterator[Row]:
     """Gives source lines to instructions that enable masked threads again, and registers to instructions that wait for
     loads.
 
-    LLVM gives no source line to an instruction that enables masked threads again. Such an instruction gets the line of
-    the instruction that disabled the threads. An instruction that waits for loads counts as defining and using the
+    LLVM gives no source line to an instruction that enables masked threads again. `_closed` gives it the line of the
+    instruction that disabled the threads. An instruction that waits for loads counts as defining and using the
     registers that the loads fill.
     """
     saved: dict[str, tuple[int, ...]] = {}
@@ -315,8 +315,8 @@ def _instructions(disassembly: str) -> Iterator[tuple[int, str, str]]:
 
     Only routines that the assembler added have names here; otherwise the name is "".
 
-    Comments before an instruction give its source lines. The line in the innermost inlined function comes first. The
-    comments apply to all instructions up to the next comments.
+    Comments before an instruction give its source lines. If the comments give several lines, the line in the innermost
+    inlined function comes first. The comments apply to all instructions up to the next comments with source lines.
     """
     place, chain, routine = 0, False, ""
     for line in disassembly.split("\n"):

@@ -11,8 +11,8 @@
     mark      = {label, spans}                              spans: [source, start, end]
 
 A mark is the index of a node of the graph; provenance.py finds the nodes. The page highlights everything that shares a
-mark with the text under the pointer. The texts are not escaped for HTML, because the page inserts them as text, never
-as HTML. Left out: making the HTML file (page.py).
+mark with the text under the pointer. Texts in the data are not escaped for HTML, because the page inserts them as text,
+never as HTML. Left out: making the HTML file (page.py).
 
 A page also shows the command that makes the same page again. The command is usually a line for a shell:
 

@@ -4,8 +4,8 @@
     tl.load    "reads a tile from memory; where the mask is false it reads nothing"
 
 In: the stages of a page as data. Out: `ABOUT`, which has a sentence for each pane, and a line for each common word that
-the stages contain. The sentences and lines are in stages.toml and explanations.toml. Left out: how the page finds the
-word under the pointer (page/text.js).
+the stages contain. The texts of the explanations are in stages.toml and explanations.toml. Left out: how the page finds
+the word under the pointer (page/text.js).
 """
 
 import re

@@ -4,17 +4,17 @@ In: a graph, and a function that gives the marks of a node (document.py). Out: a
 the graph, as plain data.
 
 In a graph of more than `LARGE` nodes, the nodes that come from one library call or source line form a group. In the
-first view of such a graph, all groups are folded: a group is drawn as one box. If the graph has at most `MOST` nodes, a
-second view shows all nodes. Each group of at most `MOST` nodes has one more view, in which only this group is unfolded.
-A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
+first view of a large graph, all groups are folded: each group is drawn as one box. If the graph has at most `MOST`
+nodes, a second view shows all nodes. Each group of at most `MOST` nodes has one more view, in which only this group is
+unfolded. A small graph has only the view of all nodes. The page switches between the views, and computes no layout.
 
 A constant has no box: it is part of the label of each box that uses it.
 
-The layout is Sugiyama's, which arranges the nodes in layers. The number of a node's layer is the length of the longest
-path to the node (networkx's topological generations). If an edge crosses layers, it gets a bend in each layer that it
-crosses. A few sweeps down and up the layers sort the nodes of each layer by the mean position of their neighbours. No
-layout library fits: graphviz is not a Python package, and grandalf is not maintained. The JavaScript libraries dagre
-and elk would be larger than the rest of the page.
+The layout method is Sugiyama's, which arranges the nodes of the graph in layers. The number of a node's layer is the
+length of the longest path to the node (networkx's topological generations). If an edge crosses layers, it gets a bend
+in each layer that it crosses. A few sweeps down and up the layers sort the nodes of each layer by the mean position of
+their neighbours. No layout library fits: graphviz is not a Python package, and grandalf is not maintained. The
+JavaScript libraries dagre and elk would be larger than the rest of the page.
 
 Left out: separate points on a box at which its edges begin or end, and how the page draws a view (page/drawing.js).
 """
@@ -250,8 +250,9 @@ def _with_bends(graph: nx.DiGraph[Any], level: dict[Any, int]) -> dict[tuple[Any
 def _arrange(graph: nx.DiGraph[Any], layers: list[list[Any]], width: Mapping[Any, float]) -> dict[Any, float]:
     """Orders the nodes of each layer, and returns the x coordinate of the middle of each node.
 
-    Several sweeps go down and up the layers. A sweep sorts each layer by the mean x of each node's neighbours in the
-    layer that the sweep visited before. Then the sweep puts each node near this mean.
+    Several sweeps go down and up the layers. For each node of a layer, a sweep computes the mean x of the node's
+    neighbours in the layer visited before. The sweep sorts the nodes of the layer by these means, and puts each node
+    near its mean.
     """
     middle: dict[Any, float] = {}
     for layer in layers:
@@ -273,8 +274,8 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 def _spaced(wanted: Sequence[float], layer: Sequence[Any], width: Mapping[Any, float]) -> dict[Any, float]:
     """Returns an x coordinate for each node of a layer, close to the wanted coordinate, so that no two nodes overlap.
 
-    Pushing nodes only to the right would remove all overlaps, and so would pushing nodes only to the left. Each node
-    gets the mean of these two coordinates.
+    To remove overlaps, nodes are once pushed only to the right, and once only to the left; each node gets the mean of
+    both coordinates.
     """
     apart = np.cumsum([0.0, *((width[a] + width[b]) / 2 + GAP for a, b in pairwise(layer))])
     free = np.asarray(wanted) - apart

@@ -2,14 +2,14 @@
 
 In: the text of one instruction. Out: the names of the registers that the instruction defines and uses. Some
 instructions, such as the computation of an address, have no source line. Through the names of registers,
-triton_provenance.py finds the instructions that use their results.
+triton_provenance.py finds which instructions use the result of an instruction without a source line.
 
     ptx       @%p1 add.s32 %r3, %r1, %r2            defines %r3; uses %p1, %r1, %r2, and the old value of %r3
     sass      IMAD.WIDE R2, R41, 0x4, R18           defines R2, R3; uses R41, R42, R18, R19
     amdgcn    s_add_u32 s10, s2, s6                 defines s10; uses s2, s6
 
-An instruction writes its first operand, unless the name of the instruction says that it writes memory or nothing. If
-the width of an operand is uncertain, the operand counts as wide, so that no register is missing.
+An instruction writes its first operand, unless the instruction's name shows that the instruction writes only memory, or
+nothing. If the width of an operand is uncertain, the operand counts as wide, so that no register is missing.
 """
 
 import re

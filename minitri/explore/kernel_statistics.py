@@ -45,8 +45,8 @@ class Resources:
     local       the bytes of local memory of a thread: its stack and spilled registers
     spills      the number of instructions that read or write local memory
     blocks      how many blocks of threads a multiprocessor runs at once; None if its limits are unknown
-    occupancy   the warps of these blocks as a fraction of the most warps of a multiprocessor, from 0 to 1
-    bound       the resource that limits `blocks`
+    occupancy   how many warps of the kernel a multiprocessor runs at once, as a fraction of the most that it can run
+    bound       the resource that limits how many blocks of threads a multiprocessor runs at once
     """
 
     kernel: str
@@ -143,8 +143,8 @@ def _resources(
 ) -> Resources:
     """Returns the resources of one kernel.
 
-    `counts` says for each resource how many blocks of threads a multiprocessor can run at once; it is empty if this is
-    unknown. `most` is the largest number of warps that a multiprocessor runs at once.
+    `counts` says for each resource how many blocks of threads the resource allows a multiprocessor to run at once. If
+    the limits are unknown, `counts` is empty. `most` is the largest number of warps that a multiprocessor runs at once.
     """
     warps, mix = code.kernel.warps, _mix(code.text(stage), stage)
     blocks = min(counts.values(), default=None)

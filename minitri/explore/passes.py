@@ -2,22 +2,22 @@
 
 In: a compilation. Out: a `Step` for each pass, in order. `our_steps` returns the steps of minitri's passes, from the
 syntax tree to the Triton source. `triton_steps` returns the steps of Triton's own passes over each kernel, down to
-Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input.
-During this run, each application of a rule is recorded (minitri/base/pass_logs.py).
+Triton's GPU dialect. To find the rules that a pass of minitri applied, the pass runs once more on the same input, while
+minitri/base/pass_logs.py records each application of a rule.
 
-If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. So
-Triton's passes run in a separate process with this variable, and passes.py is also the main program of this process.
-The process reads the tile programs from standard input, as the text of the stage `tile.target`, and it has a time
-limit. Locations are removed from the printed IR, because the numbers of locations change with each print. Left out:
-LLVM's passes.
+If the environment variable MLIR_ENABLE_DUMP is set, Triton prints its IR to standard error before every pass. So a
+separate process, in which this variable is set, runs Triton's passes; passes.py is also the main program of this
+process. The separate process reads the tile programs from standard input, as the text of the stage `tile.target`, and
+it has a time limit. Locations are removed from the printed IR, because the numbers of locations change with each print.
+Left out: LLVM's passes.
 
 `our_passes` and `triton_passes` turn the steps into plain data, a list of these objects:
 
     {name, group, stage, about, where, patch, rules, fresh}
 
-`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. So unchanged text
-is not repeated in the data, and the page shows a patch as a difference. Lines that differ only in the numbers of values
-are marked as renumbered. `fresh` is true if there is no text to compare with: for the first pass, and for the text of a
+`patch` turns the text before a pass into the text after it: [[start, end, new lines, renumbered], …]. A patch does not
+repeat unchanged text, and the page shows a patch as a difference. Lines that differ only in the numbers of values are
+marked as renumbered. `fresh` is true if there is no text to compare with: for the first pass, and for the text of a
 kernel as Triton reads it. `rules` is the field `rules` of `Step`.
 """
 
@@ -145,8 +145,8 @@ _MARK = "// minitri: "
 def triton_steps(machine: MachineCode, seconds: float | None = None) -> tuple[Step, ...]:
     """Returns a step for each of Triton's passes over every distinct kernel.
 
-    A separate process runs these passes and prints the IR. Raises StageUnavailable if the process has not ended after
-    `seconds`, by default after 30 seconds plus 10 seconds for each kernel.
+    A separate process runs Triton's passes and prints the IR before each pass. Raises StageUnavailable if the process
+    has not ended after `seconds`, by default after 30 seconds plus 10 seconds for each kernel.
     """
     if not machine.target.stages:
         return ()
@@ -188,7 +188,7 @@ def main(programs: str, target: str) -> None:
 
 
 def _steps(text: str) -> Iterator[Step]:
-    """Yields a step for each pass before which Triton printed a text.
+    """Yields a step for each of Triton's passes. Triton has printed a text before each pass.
 
     The text after a pass is the text before the next pass, or after the last pass the text of the stage.
     """
@@ -209,7 +209,7 @@ def _steps(text: str) -> Iterator[Step]:
 def _named(words: str) -> tuple[str, str]:
     """Returns the name and the options of a pass.
 
-    Triton prints them as `canonicalize{top-down=true}`, or in older versions as `(canonicalize)`.
+    Triton prints the name and the options as `canonicalize{top-down=true}`, or in older versions as `(canonicalize)`.
     """
     name, _, options = words.strip("()").partition("{")
     return name.strip(), " ".join(options.rstrip("} ").split())

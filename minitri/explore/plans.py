@@ -7,7 +7,7 @@ In: a `Trace` (provenance.py). Out: plain data:
     decision  {value, from, to, verdict, rule, bytes, marks, instead}    instead: index of the plan without this fusion
 
 To make a plan without one fusion, the fusion pass runs again and keeps one fused value in memory. An unknown size
-counts as 1024. Left out: the time of a plan. The bytes are the memory traffic that a plan cannot avoid
+counts as 1024. Left out: the time of a plan. The bytes of a plan are the memory traffic that the plan cannot avoid
 (kernels/memory_traffic.py).
 """
 
@@ -69,7 +69,8 @@ class _Ledger:
         """Adds a plan for each fused value to `plans`, and returns the index of each added plan by the key of the
         value.
 
-        In the added plan, the fused value is kept in memory. A large graph gets fewer added plans.
+        In the plan that is added for a fused value, this value is kept in memory. For a large graph, fewer plans are
+        added.
         """
         found: dict[tuple[Any, ...], int] = {}
         fused = {_key(d.value, d.spans): d.value for d in self.plan.ledger if d.fused}

@@ -138,7 +138,7 @@ class _Recorder(Watch):
     def play(self, program: Program, line: Mapping[int, int], grid: Sequence[Sequence[int]], cells: int) -> Runs:
         """Runs a tile program for each given point of the grid, and returns the steps of each run.
 
-        After the steps have `cells` elements, the result has None instead of the steps of a run.
+        Once the steps have `cells` elements, the result has None instead of the steps of each later run.
 
         line   the line of each op whose steps are recorded, by the `id` of the op
         """

@@ -52,7 +52,7 @@ class NodeInfo:
 class StageTrace:
     """A stage as text, with the nodes that each line comes from.
 
-    `lines[k]` has the numbers of the nodes of line k. `how[k]` says how line k depends on these nodes (`Origin`).
+    `lines[k]` has the numbers of the nodes of line k. `how[k]` says how line k depends on its nodes (`Origin`).
     """
 
     name: str
@@ -141,8 +141,8 @@ class Trace:
     def _about(self, lines: Iterable[tuple[str, Any]], ops: Sequence[Op]) -> list[Nodes]:
         """Returns the nodes of each line in a text of kernels or tile programs.
 
-        `ops` has all ops of the kernels or tile programs. The nodes of a buffer's line are those of the ops that access
-        the buffer.
+        `ops` has all ops of the kernels or tile programs. For example, the line of a buffer has the nodes of the ops in
+        `ops` that access the buffer.
         """
         return [self.of(s for one in _served(item, ops) for s in one.spans) for _, item in lines]
 

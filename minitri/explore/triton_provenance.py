@@ -17,7 +17,7 @@ In Triton's own stages, the location of an operation leads to a line of the gene
 nodes of that line (debug_locations.py). Some operations have no location, such as a constant that Triton moves out of a
 loop, an address, or an allocation of tensor memory. Operations without a location have the nodes of the operations that
 use their results. If no operation uses the result, or if the location is the head of the function, the operation
-belongs to the whole kernel. Such an operation has the nodes of all stores of the kernel.
+belongs to the whole kernel. An operation that belongs to the whole kernel has the nodes of all stores of the kernel.
 """
 
 import ast
@@ -39,11 +39,11 @@ OWN, SERVES, WHOLE = "own", "serves", "whole"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The nodes that a line comes from, and how these nodes are known.
+    """The nodes that a line comes from, and how the line depends on these nodes.
 
-    "own"      the line is an operation of these nodes
-    "serves"   operations of these nodes need the line: an index, a mask, a constant
-    "whole"    the line belongs to the whole kernel that computes these nodes
+    "own"      the line is an operation of its nodes
+    "serves"   the line is an index, a mask or a constant that operations of its nodes need
+    "whole"    the line belongs to the whole kernel, which computes the nodes of the line
     ""         the line is no operation: a brace, a label, a comment
     """
 
@@ -180,7 +180,7 @@ def machine_lines(machine: MachineCode, stage: str, source: Sequence[Origin]) ->
 def _with_twins(source: Sequence[Origin], kernel: KernelCode, heads: Mapping[str, int]) -> list[Origin]:
     """Returns the origins of the lines of the generated source, for one kernel that stands for all kernels equal to it.
 
-    Each line of this kernel also gets the nodes of the corresponding line in each equal kernel.
+    Each line of the compiled kernel also gets the nodes of the corresponding line in each equal kernel.
     """
     made = list(source)
     for k in range(kernel.kernel.source.count("\n")):

@@ -53,7 +53,7 @@ class KernelCode:
 
     @property
     def built(self) -> Any:
-        """The compiled kernel, as Triton's object."""
+        """The compiled kernel, an object of Triton's compiler."""
         return self._once("built", lambda: artifacts.compiled(self.source, self.kernel, self.target))
 
     def text(self, stage: str) -> str:
@@ -104,7 +104,7 @@ class MachineCode:
     def text(self, stage: str) -> str:
         """Returns the text of a stage for all distinct kernels.
 
-        Each kernel has a line above it with its name and the names of equal kernels.
+        Above the text of each kernel is a line with the kernel's name and the names of equal kernels.
         """
         for k in self.kernels:
             k.text(stage)  # an error names the kernel, without its twins
@@ -119,9 +119,9 @@ class MachineCode:
 
 
 def _identity(kernel: EmittedKernel, source: Any, target: Target) -> str:
-    """Returns what Triton gets as input for a kernel, without the kernel's name, as a text.
+    """Returns the input that Triton gets for a kernel, without the kernel's name, as a text.
 
-    Kernels with the same text are equal.
+    Two kernels are equal if this text is the same for both.
     """
     nameless = replace(kernel, source=re.sub(r"^def \w+\(", "def kernel(", kernel.source))
     return json.dumps(machine_code.key(source, nameless, target), sort_keys=True)

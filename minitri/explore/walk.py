@@ -8,9 +8,9 @@ plain data, a list of steps:
 
 The walk follows the node of the graph that has lines of its own in the most stages. If several nodes have lines in
 equally many stages, the walk prefers a matrix product, then a function such as exp, then a reduction, then the last
-operation. The text of a step says what its stage contains, what the stage before contained but this stage lacks
-(stages.toml), and what that means for this program. For example, a text says how many kernels and grid programs there
-are. If two stages have the same text, the step between them is left out. The texts of the steps are in walk.toml.
+operation. The text of a step says what is new in its stage, what is gone since the stage before (stages.toml), and what
+both mean for this program. For example, a text says how many kernels and grid programs there are. If two stages have
+the same text, the step between them is left out. The texts of the steps are in walk.toml.
 
 Left out: how a drawing looks (page/sketch.js).
 """
@@ -73,11 +73,11 @@ def followed(trace: Trace, stages: Iterable[str]) -> int | None:
 
 
 class _Walk:
-    """The walk along a node: the tile program that computes the node, and the accesses that sketches show.
+    """The walk along a node: the tile program that computes the node, and the accesses that drawings of the walk show.
 
     load     the load to draw: along a loop if possible, otherwise along an axis that one block covers if possible
     tested   the last axis that a mask tests
-    masked   an access whose mask tests this axis
+    masked   an access whose mask tests the axis `tested`
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class _Walk:
     # ---- steps -------------------------------------------------------------------------------
 
     def _shown(self, panes: Sequence[str]) -> bool:
-        """Checks whether the page has both panes, and whether their texts differ."""
+        """Checks whether the page has the two panes of a step, and whether the texts of the panes differ."""
         there = {*self.texts, *OTHER_PANES} - ({"player"} if self.player is None else set())
         before, after = (self.texts.get(pane) for pane in panes)
         return there >= set(panes) and (before is None or before != after)
@@ -177,8 +177,8 @@ class _Walk:
         return [(p["name"], _reason(p)) for p in changed]
 
     def _neutral(self) -> list[str]:
-        """Returns the values that masked elements have in reductions. The text of each value says why it changes no
-        result.
+        """Returns texts: each says which value masked elements have in a reduction, and why this value does not change
+        the result.
         """
         ops = list(self.program.ops())
         values = [op.other for op in ops if isinstance(op, Load) and _conditions(op) and op.other]

@@ -8,8 +8,8 @@
 
 In: a `Case`. Out: the text of a file. The function `read` makes the same `Case` from this text. The file is a module of
 the language, so every other command of minitri accepts the file too. If the arguments have few elements, the file holds
-every element and the strides. Otherwise the file has only the seed, from which `read` makes the same arguments again.
-Left out: running the case (trial.py).
+every element and the strides. If there are more elements, the file has only the seed, from which `read` makes the same
+arguments again. Left out: running the case (trial.py).
 """
 
 import json

@@ -45,7 +45,7 @@ class Summary:
 
     stages   how many results of passes were compared with the reference
     pairs    how many programs were compared with a changed program that must compute the same result
-    refused  how many pairs were left out, because Triton cannot compile the block sizes of the changed program
+    refused  how many changed programs were not compared, because Triton cannot compile their block sizes
     found    the failures: the kind, message and file of each failure
     """
 

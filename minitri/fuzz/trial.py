@@ -37,8 +37,8 @@ class Outcome:
     stages   number of stages that were compared
     pairs    number of changed programs that were compared
     case     the failure, or None if the program did not fail
-    refused  number of changed programs with block sizes that Triton cannot compile; if minitri itself chose a block
-             size, the kernel must compile
+    refused  number of changed programs that were not compared, because Triton cannot compile the block sizes that the
+             change prescribes; Triton must be able to compile the block sizes that minitri itself chooses
     """
 
     stages: int = 0

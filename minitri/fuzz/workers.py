@@ -2,7 +2,7 @@
 
 In: the number of workers, the processor that they run on ("cpu" or "gpu"), and the seeds. Out: the answers of the
 workers in the order in which they arrive. If a worker dies, the answer has the `kind` "crash". If a worker gives no
-answer for too long, the answer has the `kind` "hang". In both cases a new worker starts.
+answer for too long, the answer has the `kind` "hang". After a crash or a hang, a new worker starts.
 
 While a worker checks a program, a thread waits for the answer. Left out: what a worker does with a seed (worker.py),
 and how answers are counted (session.py).

@@ -1,9 +1,9 @@
 """Random programs as lists of choices, and smaller programs from shorter lists.
 
 In: a seed, or a list of numbers. Out: a `Tape`, which makes the random choices of the program writer and records them
-as numbers. The function `smaller` removes or decreases numbers of such a list, as long as the resulting program still
-fails. The one idea comes from the library hypothesis: the search shrinks the choices, because every list of choices
-gives a valid program.
+as numbers. The function `smaller` removes or decreases numbers in a list of choices, as long as the resulting program
+still fails. The one idea comes from the library hypothesis: the search shrinks the choices, because every list of
+choices gives a valid program.
 
 Left out: shrinking arrays (minitri/trust/shrink_arguments.py).
 """
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Tape:
-    """Makes random choices from `numbers`.
+    """Makes the choices that the list `numbers` records: each number is the index of the chosen option.
 
     After the last number, the tape chooses with `rng`, or takes the first option if there is no `rng`.
     """

@@ -1,8 +1,8 @@
 """Replaces the placeholders of statement_forms.toml by names, axes and sizes of small programs.
 
-{y} → w, a value that broadcasts with x        {MK} → a, a new matrix        {axis} → 1
+    {y} → w, a value that broadcasts with x        {MK} → a, a new matrix        {axis} → 1
 
-A placeholder may stand for a value that an earlier statement computed, or for a new parameter with a sample array:
+A placeholder stands either for a value that an earlier statement computed, or for a new parameter with a sample array:
 
     x: f16[N, 2 * N]     →     Value(a numpy array of the shape (3, 6), f16, exact)
 """

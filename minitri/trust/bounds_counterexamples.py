@@ -119,7 +119,7 @@ def _sizes(program: Program, conditions: Sequence[Condition], far: bool = False)
 
 
 def _runs(program: Program, conditions: Sequence[Condition], sizes: Mapping[str, int], far: bool) -> bool:
-    """Checks whether a call can have these sizes, and whether it runs at least one program of the grid.
+    """Checks whether a call can have the given sizes, and whether the call runs at least one program of the grid.
 
     If `far` is true, the buffers must also be small enough to count the writes of every element.
     """
@@ -177,8 +177,8 @@ class _Points:
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
         """Returns a part of `line`.
 
-        The part has the ends of blocks and of the axis, and the indices where a condition of the mask or an index
-        changes its sign.
+        The part of `line` has the ends of blocks and of the axis, and the indices where a condition of the mask or an
+        index changes its sign.
         """
         if len(line[0]) <= 64:
             return line

@@ -15,7 +15,7 @@ arguments for which the same pass fails.
 element: the largest error that rounding can explain (minitri/trust/error_bounds.py). The radius is 0 for integers, for
 data that is only moved, and for single IEEE operations on exact operands. For other values the radius is a few rounding
 errors. If rounding can change an element to any value, `check` does not compare the element. A note in the report says
-how many such elements there are.
+how many elements were not compared.
 
 Before the passes, `check` compares the graph with the syntax tree, which numpy evaluates. The syntax tree defines what
 a program means. A program that was loaded from the text of a stage is compared with its original program:
@@ -102,10 +102,10 @@ class _Check:
                 yield from self.passes(variant)
 
     def first(self) -> CheckRow:
-        """Returns the row of the stage where the program begins.
+        """Returns the row of the stage where the program begins: the graph, or the stage from whose text the program
+        was loaded.
 
-        If the program was not loaded from the text of a stage, this stage is the graph. The row of the graph also
-        covers the syntax tree.
+        The row of the graph also covers the syntax tree.
         """
         if self.program.against is not None:
             return self.row(TEXT, self.begin, "", lambda: self.program.evaluate(self.begin, self.call))
@@ -135,8 +135,8 @@ class _Check:
     def results(self, compiled: Compilation, stage: str, variant: str) -> tuple[Any, ...]:
         """Returns the results of a stage.
 
-        Raises StageUnavailable if a schedule for a GPU has more than `MOST_PROGRAMS` programs, because they run one
-        after another here.
+        Raises StageUnavailable if a schedule for a GPU has more than `MOST_PROGRAMS` programs, because these programs
+        would run one after another.
         """
         if variant != "interpreter" and (stage == "triton" or stage.startswith("tile")):
             count = run_stage.programs(compiled, self.call)
@@ -181,7 +181,8 @@ def _origin(program: BaseProgram, call: Call) -> tuple[BaseProgram, Call]:
 def _same(before: Any, after: Any) -> bool:
     """Checks whether a pass changed nothing that can affect the result of numpy's evaluator.
 
-    Hints for the target, such as the number of warps, do not affect this result, except for tensor descriptors.
+    Of the hints for the target, only tensor descriptors can affect this result; others, such as the number of warps,
+    cannot.
     """
     if isinstance(before, Programs) and isinstance(after, Programs):
         return [_visible(p) for p in before] == [_visible(p) for p in after]

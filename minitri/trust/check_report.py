@@ -28,8 +28,7 @@ SHOWN = 24  # elements of an array that a report prints
 class CheckRow:
     """The result of checking one stage. `by` is the name of the pass that made the stage.
 
-    `max_error` and `bound` belong to the same element of the result. Of all elements, this element has the largest
-    error relative to its bound.
+    `max_error` and `bound` belong to the element of the result that has the largest error relative to its bound.
     """
 
     by: str
@@ -89,7 +88,8 @@ class Failure:
 class CheckReport:
     """The rows of a check, and the failure for the smallest arguments found.
 
-    `smallest` is this failure, or None if every row is ok or if the search for smaller arguments was off.
+    `smallest` is the failure for the smallest arguments, or None if every row is ok or if the search for smaller
+    arguments was off.
     """
 
     rows: Sequence[CheckRow]

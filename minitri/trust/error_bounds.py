@@ -2,9 +2,9 @@
 graph.
 
 In: a graph, its inputs and sizes. Out: for each output an `Enclosure`, which has a value and a radius for each element.
-The value is computed in f64. If the result itself is f64, the value is computed in a longer float type, if the machine
-has one. The radius bounds the effect of rounding, for any order of addition and any fusion. The method is running error
-analysis: the value and the radius of each node are computed from the values and radii of its operands:
+The value of an element is computed in f64. If the result itself is f64, the value is computed in a longer float type,
+if the machine has one. The radius bounds the effect of rounding, for any order of addition and any fusion. The method
+is running error analysis: the value and the radius of each node are computed from the values and radii of its operands:
 
     x - max(x)         radius 0                   exact inputs, and one IEEE operation
     exp(that)          ulps of exp                from its row in the operator table
@@ -12,14 +12,14 @@ analysis: the value and the radius of each node are computed from the values and
 
 If all operands of an element are exact and the operator is correctly rounded, the language defines every bit of the
 result. The value of the enclosure is then the result of the operator in its own dtype, and the radius is 0. Sums of
-small whole numbers are exact too, because no order of addition rounds them. For other elements the radius grows by
-multiples of u. In the dtype of the node, u is half a unit in the last place of 1. error_propagation.py computes how far
-the result of an operator can move if its operands move.
+small whole numbers are exact too, because no order of addition rounds them. For elements that are not exact, the radius
+grows by multiples of u. In the dtype of the node, u is half a unit in the last place of 1. error_propagation.py
+computes how far the result of an operator can move if its operands move.
 
-A radius of inf means that the result may be any number. One reason is an overflow that only some orders of addition
-cause. Another reason is an index that rounding can change. Elements with a radius of inf are not checked. Left out:
-correlations between operands. For an inexact x with radius e, `x - x` gets the radius 2e instead of 0. So a bound can
-be too large, but is never too small.
+A radius of inf means that the result can be any number. One reason for a radius of inf is an overflow that only some
+orders of addition cause. Another reason is an index that rounding can change. Elements with a radius of inf are not
+checked. Left out: correlations between operands. For an inexact x with radius e, `x - x` gets the radius 2e instead of
+0. So a bound can be too large, but is never too small.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _Analysis:
 
         If the sum starts from c, every partial sum includes c, so the rounding errors are larger.
 
-        This happens because Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
+        The sum can start from c because Triton's pass triton-combine rewrites `dot(a, b, 0) + c` to `dot(a, b, c)`.
         """
         if product not in self.terms:
             return 0.0
@@ -187,8 +187,8 @@ class _Analysis:
         """Returns the extra error of exp(x - h) if it is computed as 2**(x * log2 e - h * log2 e)
         (minitri/optimize/fast_math/relax.py).
 
-        If x is not an input, both products in the exponent are rounded. The error allows that a denormal result becomes
-        0.
+        If x is not an input, both products in the exponent are rounded. The extra error includes the case that a
+        denormal result becomes 0.
         """
         if node.op not in ("exp", "exp2"):
             return 0.0
@@ -204,9 +204,9 @@ class _Analysis:
         """Returns the value and the radius of a conversion to another dtype.
 
         If the node is an output, the result lies between the converted ends of the operand's interval, because rounding
-        keeps order. For other nodes, a fused kernel can round later in the computation. For example, a kernel for
-        `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. So if
-        a node is no output, its value stays unrounded, and its radius grows by one rounding error.
+        keeps order. If the node is no output, a fused kernel can round later in the computation. For example, a kernel
+        for `softmax(x) @ v` can divide after the product, and a kernel for `x @ (w * s)` can multiply the sums by s. So
+        if a node is no output, its value stays unrounded, and its radius grows by one rounding error.
         """
         (x,) = node.args
         v, e = self.values[x], self.radii[x]
@@ -264,11 +264,12 @@ class _Analysis:
         computed in parts.
 
         Online reductions compute sums in parts, and each part uses the mean of the elements so far, the running mean
-        (minitri/optimize/online_reductions/transport.py). The error occurs even if every term is exact.
+        (minitri/optimize/online_reductions/transport.py). The extra error occurs even if every term is exact.
 
         Let n be the number of elements, V = sum (x - mean)^2, and o the largest error of a running mean. The running
-        mean changes in steps. The lengths of all steps, times n, add up to at most sqrt(2 n V). Each step adds an error
-        of o times the length of the step. The rounding errors of the sums are added to these errors.
+        mean changes in steps, whose lengths, times n, add up to at most sqrt(2 n V). Each step of the running mean adds
+        an error of o times the length of the step. The rounding errors of the sums are added to the errors of the
+        steps.
         """
         means = deviations(node)
         if means is None:
@@ -377,7 +378,7 @@ def _fast_math_error(row: Operator, value: Any, args: list[Any]) -> Any:
 def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
     """Replaces values by inf if they are certainly larger than the largest number of the dtype.
 
-    If only a part of the interval is larger than the largest number, the radius becomes inf.
+    If only a part of a value's interval is larger than the largest number of the dtype, the radius becomes inf.
     """
     largest, size = float(ml_dtypes.finfo(dtype.numpy).max), np.abs(value)
     over = np.isfinite(value) & (size - radius > largest)
@@ -387,9 +388,9 @@ def _within_range(value: Any, radius: Any, dtype: DType) -> tuple[Any, Any]:
 
 
 def _argument(node: Reduce, x: Any, e: Any, v: Any) -> Any:
-    """Returns how far the index of an argmax or argmin may move.
+    """Returns how far rounding can move the index of an argmax or argmin.
 
-    The index may move to any element whose interval overlaps the interval of the winner.
+    The index can move to any element whose interval overlaps the interval of the largest (or smallest) element.
     """
     (k,) = node.axes
     sign = 1.0 if reduction(node.op).combine == "greater" else -1.0

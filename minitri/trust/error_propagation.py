@@ -1,9 +1,9 @@
 """Computes how far the result of an operator, a sum or a product can move when its operands move or when it is rounded.
 
-In: the operands of one operator, each with a radius. Out: for each element, the largest distance from the result for
-exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a function
-is monotone or convex in each operand, its result moves farthest at a corner of the box. Other operators have a row in
-`WILD`:
+In: the operands of one operator, each with a radius. Out: for each element, the largest distance of the result from the
+result for exact operands. The one idea: the values that the operands can have, each within its radius, form a box. If a
+function is monotone or convex in each operand, its result moves farthest at a corner of the box. Other operators have a
+row in `WILD`:
 
     sin, cos             never farther than the operand moved
     tan, x / y, 1 / x    anything, if the box holds a pole
@@ -122,8 +122,8 @@ def _jump(whole: Callable[[Any], Any], args: Arrays, radii: Arrays) -> Any:
 def _power(args: Arrays, radii: Arrays) -> Any:
     """Returns inf where a small change of an operand can change a power by any amount, and 0 elsewhere.
 
-    The result is inf only if the base can be 0 or negative. Even then the result is 0 if the exponent is exact and not
-    negative.
+    The result is inf only where the base can be 0 or negative. If the exponent is exact and not negative, the result is
+    0 for any base.
     """
     (b, n), (eb, en) = args, radii
     return np.where((b - eb <= 0) & ((en > 0) | ((eb > 0) & (n < 0))), np.inf, 0)
@@ -156,7 +156,7 @@ def _integers(row: Operator, operand: DType, args: Arrays, radii: Arrays) -> Any
     """Returns inf where an operand that is not certain can change an integer result by any amount, or make the result
     wrap around.
 
-    Elsewhere the result is 0.
+    For all other elements, the result is 0.
     """
     unsure = np.logical_or.reduce([e > 0 for e in radii])
     if row.name in ERRATIC or row.name.startswith("bitwise"):

@@ -3,9 +3,9 @@
     sum(x - y)        becomes    sum(2 * abs(x - y))
     exp(x - y)                   exp(x - y) * (1 + abs(x - y)), about
 
-In: a graph. Out: a graph with the same inputs, which returns the size of each float output. Two correct implementations
-of a program differ by a few units in the last place of these sizes, for any order of addition. If terms cancel each
-other, the result is small, but its size is still that of the terms.
+In: a graph. Out: a graph with the same inputs, which returns the size of each float output. The results of two correct
+implementations of a program differ by a few units in the last place of the sizes, for any order of addition. If terms
+cancel each other, the result is small, but its size is still that of the terms.
 
 The method is the first-order running error analysis of Higham ("Accuracy and Stability of Numerical Algorithms", 2nd
 edition, section 3.3). The analysis is itself a graph, so it runs on the same device as the program. error_bounds.py
@@ -19,7 +19,7 @@ rules give the size, where e(x) is the size of x:
     a @ b             |a| @ |b| + |a| @ e(b) + e(a) @ |b|
 
 Outputs of the graph that are not floats stay the same. Left out: errors of second order. Also left out: jumps.
-Operators such as floor and == are assumed to give the same result in both implementations.
+Operators such as floor and == are assumed to give the same result in two correct implementations.
 """
 
 import math
@@ -50,7 +50,7 @@ def magnitude(graph: Graph) -> Graph:
 
 
 class _Magnitudes:
-    """Builds the new graph.
+    """Builds the graph that computes the sizes.
 
     `value` has the copy of each old node in the new graph. `size` has the new node that computes the old node's size,
     unless the old node is exact.
@@ -131,7 +131,7 @@ class _Magnitudes:
         """Returns the part of a function's size that comes from its argument k.
 
         The function is evaluated with the argument moved up and down by `STEP` units of the argument's size. The larger
-        change of the result is divided by the same number of units.
+        change of the result is divided by `STEP` units.
         """
         dtype = node.dtype.compute
         args = [self.i.cast(self.value[a], dtype) if a.dtype.is_float else self.value[a] for a in node.args]

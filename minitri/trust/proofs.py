@@ -166,8 +166,8 @@ class _Proving:
         return replace(example, at={names.get(n, n): v for n, v in example.at.items()})
 
     def _meaning(self, op: Load, test: Dim) -> str | None:
-        """Returns why the result depends on a condition of a mask although the bounds do not need it, or None if it
-        does not.
+        """Returns why a load needs a condition of its mask although the load would be in bounds without the condition,
+        or None.
         """
         if test in op.guards:
             return f"the program asks for {op.other} elsewhere"

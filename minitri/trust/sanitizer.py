@@ -64,7 +64,8 @@ class Watch:
 
     runs      the programs that have begun: the name and the position in the grid of each program
     writers   for each temporary and output: the number of the run that wrote each element; -1 if no run wrote it
-    readers   for each array that this kernel both reads and writes: the number of the last run that read each element
+    readers   for each array that the present kernel both reads and writes: the number of the last run that read each
+              element
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Watch:
 
     @property
     def run(self) -> int:
-        """The number of the present run. Runs are counted from 0 over all programs of all kernels."""
+        """The number of the present run of a program. Runs are counted from 0 over all programs of all kernels."""
         return len(self.runs) - 1
 
     # ---- accesses --------------------------------------------------------------------
@@ -160,8 +161,8 @@ class Watch:
 
         The evaluator calls this method after each op, so that a subclass can look at values.
 
-        `env` has, for each axis, the indices of the present tile. `real[axis]` is the number of these indices that lie
-        inside the axis.
+        `env` has, for each axis, the indices of the present tile. `real[axis]` is how many indices of the present tile
+        lie inside the axis.
         """
 
     def finish(self) -> None:
@@ -206,7 +207,7 @@ class Watch:
     def _twice(self, op: Store, offset: Any, again: Any) -> None:
         """Raises AccessError if a store writes an element a second time.
 
-        `again` is true for such elements; the error names the first of them.
+        `again` is true for each element that is written a second time; the error names the first such element.
         """
         if again.any():
             at = self._index(op.buffer, offset[again][0])
@@ -217,8 +218,8 @@ class Watch:
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
         """Raises AccessError if one program reads an element that another program of the same kernel writes.
 
-        This is an error because the order of the two accesses is not defined. `others` has the offsets of such
-        elements.
+        Such an access is an error because the order of the read and the write is not defined. `others` has the offsets
+        of the elements that both programs access.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
@@ -240,8 +241,8 @@ def _span(program: Program, op: Op) -> Span | None:
 
     If the program was loaded from the text of a stage, the result is the op's own line in this text.
 
-    Otherwise, for a load, the result is the text of the op that uses the loaded value, because the load's own text is
-    only the type of a parameter.
+    If the program was compiled from its source, the result for a load is the text of the op that uses the loaded value.
+    The load's own text is only the type of a parameter.
     """
     if op.spans and op.spans[0].text.startswith("%"):
         return op.spans[0]

@@ -10,8 +10,8 @@ elements of each array shrink: to zeros, ones, or small integers in a row-major 
 single elements are also replaced by simpler numbers.
 
 The one idea: a smaller array is always a part of the array that failed. So a property that all elements had stays true,
-for example that there is no NaN. If smaller arguments still fail, the search continues from them. Left out: shrinking
-the program (minitri/testing).
+for example that there is no NaN. If smaller arguments still fail, the search continues from these smaller arguments.
+Left out: shrinking the program (minitri/testing).
 """
 
 from collections.abc import Callable, Iterator, Mapping
