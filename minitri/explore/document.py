@@ -91,8 +91,8 @@ def program(
 ) -> dict[str, Any]:
     """Returns all stages of one program, as data.
 
-    If `quick` is true, the data lacks the parts that take seconds to compute: Triton's stages and passes, the player
-    (player.py), the guided walk (walk.py) and the fusion plans (plans.py).
+    If `quick` is true, the data lacks the parts that take seconds to compute: Triton's stages and passes, player.py's
+    steps, the guided walk (walk.py) and the fusion plans (plans.py).
     """
     trace = Trace(compiled)
     sources = _Sources(trace)

@@ -38,7 +38,7 @@ class Outcome:
     pairs    number of changed programs that were compared
     case     the failure, or None if the program did not fail
     refused  number of changed programs that were not compared, because Triton cannot compile the block sizes that the
-             change prescribes; Triton must be able to compile the block sizes that minitri itself chooses
+             change prescribes. Triton must be able to compile the block sizes that minitri itself chooses
     """
 
     stages: int = 0

@@ -177,8 +177,8 @@ class _Points:
     def _corners(self, a: TileAxis, sizes: Mapping[str, int], line: tuple[Any, Any]) -> tuple[Any, Any]:
         """Returns a part of `line`.
 
-        The part of `line` has the ends of blocks and of the axis, and the indices where a condition of the mask or an
-        index changes its sign.
+        The part of `line` has the ends of blocks and of the axis. The part also has the indices where a condition of
+        the mask or an index changes its sign.
         """
         if len(line[0]) <= 64:
             return line

@@ -218,8 +218,8 @@ class Watch:
     def _race(self, op: Load | Store, others: Any, does: str, did: str) -> None:
         """Raises AccessError if one program reads an element that another program of the same kernel writes.
 
-        Such an access is an error because the order of the read and the write is not defined. `others` has the offsets
-        of the elements that both programs access.
+        The two accesses are an error because the order of the read and the write is not defined. `others` has the
+        offsets of the elements that both programs access.
         """
         if others.size:
             at = self._index(op.buffer, others[0])
